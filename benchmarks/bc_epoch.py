@@ -31,11 +31,11 @@ from plain_hdr_ippo import Cell
 from hanabi_rl.data.games import Games
 from hanabi_rl.env import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, BCTraining
-from hanabi_rl.learning.cloning_games import game_examples
+from hanabi_rl.learning.cloning import BC, BCTrainConfig
+from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.precision import Precision, factor_dtype
+from hanabi_rl.nn.precision import Precision, matmul_dtype
 from hanabi_rl.play.demos import demo_games
 
 Step = Callable[[Any, Any], Any]
@@ -120,12 +120,12 @@ def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
 def ours(games: Games, batch_size: int, precision: Precision) -> tuple[Any, Any, list[Any]]:
     """Our compiled step, first state, and its further arguments for an epoch."""
     order = BatchLoader(len(games), batch_size, 0)
-    config = BCTraining(batch_size=batch_size)
+    config = BCTrainConfig(batch_size=batch_size)
     learner = BC(config, games.rules, order.batches_per_epoch * 100)
     state = parallel.replicate(jax.jit(learner.init)(jax.random.key(0)))
     assert isinstance(config.network, NetworkConfig)
     examples = parallel.replicate(
-        game_examples(games, config.network, jax.random.key(1), precision)
+        game_dataset(games, config.network, jax.random.key(1), precision)
     )
     batches = [(examples, parallel.shard(batch)) for batch in order.rest_of_epoch()]
     return learner.compile_update(), state, batches
@@ -153,7 +153,7 @@ def measure(games: int = 1000, batch_size: int = 128, repeats: int = 3) -> commo
         "ours": lambda: ours(recorded, batch_size, "auto"),
         "float32": lambda: ours(recorded, batch_size, "float32"),
     }
-    if factor_dtype("auto") == jnp.float32:
+    if matmul_dtype("auto") == jnp.float32:
         del builders["ours"]  # it would be the same
     sides, record = {}, {}
     for name, build in builders.items():
@@ -178,7 +178,7 @@ def measure(games: int = 1000, batch_size: int = 128, repeats: int = 3) -> commo
         "longest_game": int(recorded.num_actions.max()),
         "padded_length": recorded.actions.shape[1],
     }
-    return record | lengths | {"precision": jnp.dtype(factor_dtype("auto")).name}
+    return record | lengths | {"precision": jnp.dtype(matmul_dtype("auto")).name}
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hanabi_rl.agents.names import shipped_for
+from hanabi_rl.agents.names import is_bundled_for
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.gauntlet import BEST_WITH, FAMILIES, VERSION
+from hanabi_rl.measure.gauntlet import BEST_RESPONSE_FILE, FAMILIES, VERSION
 from hanabi_rl.storage.files import read_json, write_json
 
 BEGIN = {2: ("strangers-reading", "agent:anyone-2p"), 3: ("strangers-3p", "agent:anyone-3p")}
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--write", choices=["yes"])
     args = parser.parse_args()
     rules = Rules(num_players=args.players)
-    partners = [n for of in FAMILIES.values() for n in of if shipped_for(n, rules)]
+    partners = [n for of in FAMILIES.values() for n in of if is_bundled_for(n, rules)]
     if args.commands:
         for partner in partners:
             words = shlex.join(training(partner, args.players))
@@ -71,12 +71,12 @@ def main() -> None:
         best[partner] = {"mean": mean, "ci95": bounds}
         print(f"{partner:<24} {found['mean']:6.2f}", flush=True)
     if args.write:
-        kept = read_json(BEST_WITH) if BEST_WITH.is_file() else {}
+        kept = read_json(BEST_RESPONSE_FILE) if BEST_RESPONSE_FILE.is_file() else {}
         others = kept.get("players", {}) if kept.get("gauntlet_version") == VERSION else {}
         figures = others | {str(args.players): best}
         begin = {players: BEGIN[int(players)] for players in figures}
         said = {"gauntlet_version": VERSION, "begin": begin, "budget": BUDGET}
-        write_json(BEST_WITH, said | {"players": figures})
+        write_json(BEST_RESPONSE_FILE, said | {"players": figures})
 
 
 def training(partner: str, players: int) -> list[str]:

@@ -27,10 +27,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.registry import make_bot
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.matrix import Agent, Setting, play_matrix
+from hanabi_rl.measure.matrix import EvalSetting, MatrixAgent, play_matrix
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -54,7 +54,7 @@ class CarelessBot:
 
     def identity(self) -> str:
         """See `Policy.identity`."""
-        return digest({"wrapper": "careless", "of": self.bot.identity()}, self.share)
+        return agent_hash({"wrapper": "careless", "of": self.bot.identity()}, self.share)
 
     def step(
         self,
@@ -71,14 +71,14 @@ class CarelessBot:
         return carry, jnp.where(careless[:, None] & legal, 0.0, logits)
 
 
-def bot_agents(count: int = 10) -> tuple[Agent, ...]:
+def bot_agents(count: int = 10) -> tuple[MatrixAgent, ...]:
     """Careless bots, convention and random ones in turn."""
     agents = []
     for index in range(count):
         name = ("convention", "random")[index % 2]
         policy = CarelessBot(make_bot(name, Rules()), jnp.float32(0.002 * index))
         agents.append(
-            Agent(label=f"{name}-{index}", group=name, policy=policy, hash=policy.identity())
+            MatrixAgent(label=f"{name}-{index}", group=name, policy=policy, hash=policy.identity())
         )
     return tuple(agents)
 
@@ -123,7 +123,7 @@ def measure(games: int = 1000, lives: int = 32, repeats: int = 3) -> common.Reco
         "lstm_mean_turns": round(float(turns[0]), 2),
     }
     agents = bot_agents()
-    return record | timed("bot_matrix", lambda: play_matrix(agents, Setting(games)), repeats)
+    return record | timed("bot_matrix", lambda: play_matrix(agents, EvalSetting(games)), repeats)
 
 
 if __name__ == "__main__":

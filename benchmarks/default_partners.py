@@ -13,10 +13,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hanabi_rl.agents.names import load_policy, shipped_for
-from hanabi_rl.agents.one_file import shipped
+from hanabi_rl.agents.names import is_bundled_for, load_policy
+from hanabi_rl.agents.one_file import bundled_files
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.gauntlet import FAMILIES, SCORES, VERSION, run_gauntlet, strangers
+from hanabi_rl.measure.gauntlet import (
+    FAMILIES,
+    SCORES_FILE,
+    VERSION,
+    gauntlet_partners,
+    run_gauntlet,
+)
 from hanabi_rl.storage.files import read_json, write_json
 
 
@@ -36,13 +42,13 @@ def main() -> None:
         if before.get("policy_hash") == who:
             continue
         series = args.games // args.series
-        found = run_gauntlet(name, policy, strangers(policy), (), series, args.series)
+        found = run_gauntlet(name, policy, gauntlet_partners(policy), (), series, args.series)
         mean, worst = found.over_families() or (0.0, 0.0)
         figures = {"mean": round(mean, 3), "worst": round(worst, 3), "games": args.games}
         kept = measured()
         of_game = kept["players"].setdefault(players, {})
         of_game[name] = {**figures, "policy_hash": who}
-        write_json(SCORES, kept)
+        write_json(SCORES_FILE, kept)
     scores = measured()["players"].get(players, {})
     for name, figures in sorted(scores.items(), key=lambda item: -item[1]["mean"]):
         print(f"{name:<24} {figures['mean']:6.2f}  worst {figures['worst']:6.2f}")
@@ -50,7 +56,7 @@ def main() -> None:
 
 def measured() -> dict[str, Any]:
     """The figures so far, of this version of the list."""
-    kept = read_json(SCORES) if SCORES.is_file() else {}
+    kept = read_json(SCORES_FILE) if SCORES_FILE.is_file() else {}
     same = kept.get("gauntlet_version") == VERSION
     return kept if same else {"gauntlet_version": VERSION, "players": {}}
 
@@ -58,8 +64,8 @@ def measured() -> dict[str, Any]:
 def candidates(rules: Rules) -> list[str]:
     """Who may sit down with a person."""
     bots = [name for family, of in FAMILIES.items() if family != "rule seeds" for name in of]
-    names = [*(f"agent:{name}" for name in shipped()), *(n for n in bots if n.startswith("bot:"))]
-    return [name for name in names if shipped_for(name, rules)]
+    names = [*(f"agent:{name}" for name in bundled_files()), *(n for n in bots if n.startswith("bot:"))]
+    return [name for name in names if is_bundled_for(name, rules)]
 
 
 if __name__ == "__main__":

@@ -20,15 +20,15 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.memory import LEVELS
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.rules import deal, legal_for_mover
+from hanabi_rl.env.rules import deal, legal_for_current_player
 from hanabi_rl.learning.structured import StructuredView
-from hanabi_rl.nn.structured import Level, StructuredActorCritic, StructuredConfig
+from hanabi_rl.nn.structured import FeatureSet, StructuredActorCritic, StructuredConfig
 from hanabi_rl.play.decks import evaluation_decks
 
 GAMES = 128
 
 
-def sides_of(players: int, level: Level) -> tuple[dict[str, Any], common.Record]:
+def sides_of(players: int, level: FeatureSet) -> tuple[dict[str, Any], common.Record]:
     """The two sides to time, and what is known before."""
     rules, name = Rules(num_players=players), f"{players}p_{level}"
     state = deal(rules, jnp.asarray(evaluation_decks(rules, GAMES, 0)))
@@ -36,7 +36,7 @@ def sides_of(players: int, level: Level) -> tuple[dict[str, Any], common.Record]
     memory = view.new_memory(rules, GAMES)
     look = jax.jit(lambda memory, state: view.look_at(rules, memory, state, reset, None))
     looked, compile_s = common.compiled(look, memory, state)
-    features, legal = looked(memory, state)[1], legal_for_mover(rules, state)
+    features, legal = looked(memory, state)[1], legal_for_current_player(rules, state)
     module = StructuredActorCritic(StructuredConfig(level))
     params = module.init(jax.random.key(0), (), features, legal, reset)
     network = jax.jit(lambda params, features: module.apply(params, (), features, legal, reset))

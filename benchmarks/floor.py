@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.env import Rules
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.precision import dot, dot_transposed, kernel_gradient, product
+from hanabi_rl.nn.precision import dot, dot_transposed, kernel_gradient, matmul
 
 EPOCHS, MINIBATCHES = 4, 4
 # in one compiled call, so that its memory is fresh from the operating system only once
@@ -92,11 +92,11 @@ def work(players: int, envs: int, steps: int, dtype: Any) -> list[Work]:
         return dot(x.astype(dtype), kernel)
 
     def learn_first(x: jax.Array, d_out: jax.Array, kernel: jax.Array) -> Any:
-        out, gradient = jax.vjp(lambda kernel: product(x, kernel, dtype), kernel)
+        out, gradient = jax.vjp(lambda kernel: matmul(x, kernel, dtype), kernel)
         return out, gradient(d_out)
 
     def learn(x: jax.Array, d_out: jax.Array, kernel: jax.Array) -> Any:
-        out, gradient = jax.vjp(lambda x, kernel: product(x, kernel, dtype), x, kernel)
+        out, gradient = jax.vjp(lambda x, kernel: matmul(x, kernel, dtype), x, kernel)
         return out, gradient(d_out)
 
     def backward(d_out: jax.Array, kernel: jax.Array) -> jax.Array:

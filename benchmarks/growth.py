@@ -19,7 +19,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 from hanabi_rl.nn.networks import NetworkConfig
 
 STEPS = 64
@@ -43,12 +43,12 @@ def measure(repeats: int = 3) -> common.Record:
     for name, size in sizes.items():
         ppo = recurrent_ppo(**size)
         learner, actors = jax.jit(ppo.init)(jax.random.key(0))
-        args = parallel.replicate(learner), parallel.shard(actors), NOTHING
+        args = parallel.replicate(learner), parallel.shard(actors), EMPTY_CONTEXT
         executable, _ = common.compiled(ppo.compile_update(), *args)
         work = ppo.config.num_envs * STEPS
         record[f"{name}_bytes"] = common.needed_bytes(executable)
         sides[name] = common.repeated(
-            executable, args, lambda results, _: (*results[:2], NOTHING), work
+            executable, args, lambda results, _: (*results[:2], EMPTY_CONTEXT), work
         )
         sides[name]()  # touches its memory for the first time
     rates = common.alternate(sides, repeats)

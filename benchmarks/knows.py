@@ -17,9 +17,9 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.knowing import Knowing, known_counts
+from hanabi_rl.agents.knowing import PreloadedProfile, profile_counts
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.measure.crossplay import evaluate_beside
+from hanabi_rl.measure.crossplay import evaluate_with_partners
 from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.play.demos import generate
 
@@ -37,9 +37,9 @@ def main() -> None:
     agent, found = load_policy(args.agent), {}
     for name in args.partners:
         partner = load_policy(name, agent.rules)
-        counts = known_counts(generate(agent.rules, name, args.known, args.seed, "people"))
+        counts = profile_counts(generate(agent.rules, name, args.known, args.seed, "people"))
         alone, knowing = (
-            evaluate_beside(Knowing(agent, jnp.asarray(c)), [partner], args.games, args.seed)[0]
+            evaluate_with_partners(PreloadedProfile(agent, jnp.asarray(c)), [partner], args.games, args.seed)[0]
             for c in (np.zeros_like(counts), counts)
         )
         difference = mean_interval((knowing - alone).mean(axis=(0, 1)))

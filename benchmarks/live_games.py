@@ -19,8 +19,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from support.live_site import LIMIT, WINDOW_S, Faults, Site
 from support.live_world import BotPeer, Person, World, cautious
 
-from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Settings
+from hanabi_rl.live.bot import LiveBot
+from hanabi_rl.live.effects import BotSettings
 
 BOTS = ("Bot-a", "Bot-b")
 SEED = 6
@@ -49,8 +49,8 @@ def play(people: int, games: int, seed: int, faults: Faults, seats: int = 3) -> 
     """`people` persons play `games` games each with two bots; the server restarts twice."""
     site = Site(seed, faults)
     world = World(site, seed)
-    settings = Settings("a scripted agent", frozenset({2, 3, 4, 5}), tables=people)
-    bots = [BotPeer(world, Bot(n, settings), cautious(seed + i)) for i, n in enumerate(BOTS)]
+    settings = BotSettings("a scripted agent", frozenset({2, 3, 4, 5}), tables=people)
+    bots = [BotPeer(world, LiveBot(n, settings), cautious(seed + i)) for i, n in enumerate(BOTS)]
     everybody = [Person(world, f"p{n}", list(BOTS), games, seats) for n in range(people)]
     for peer in (*bots, *everybody):
         world.add(peer)
@@ -115,7 +115,7 @@ def transcript(seed: int) -> list[str]:
     """A game of one bot with one person, as the bot hears (<) and says (>) it: seconds, message."""
     site = Site(seed)
     world = World(site, seed)
-    bot = BotPeer(world, Bot("Bot-a", Settings("bot:x", frozenset({2}))), cautious(seed))
+    bot = BotPeer(world, LiveBot("Bot-a", BotSettings("bot:x", frozenset({2}))), cautious(seed))
     lines: list[str] = []
 
     def note(way: str, frame: str) -> None:

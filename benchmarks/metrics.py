@@ -10,8 +10,8 @@ from common import Record, core_seconds, median_of, pin_one_core, run
 pin_one_core()
 
 from hanabi_rl.agents.names import load_agents
-from hanabi_rl.measure.matrix import Setting, cell_games, find_cell, make_agents
-from hanabi_rl.measure.record import Record as Recorded
+from hanabi_rl.measure.matrix import EvalSetting, cell_games, get_or_play_cell, make_agents
+from hanabi_rl.measure.record import GameAnalysis as Recorded
 from hanabi_rl.measure.registry import objective_figures
 
 
@@ -22,11 +22,11 @@ def measure(
     first repetition, which compiles, is apart."""
     names = [agent, partner]
     pair = make_agents(load_agents(names), names, names)
-    setting = Setting(games // 2)
+    setting = EvalSetting(games // 2)
     played, read = [], []
     for _ in range(repeats + 1):
         started = core_seconds()
-        cell, _ = find_cell(pair[0], pair[1], setting)
+        cell, _ = get_or_play_cell(pair[0], pair[1], setting)
         between = core_seconds()
         objective_figures(Recorded(cell_games(pair[0], pair[1], setting, cell)))
         played.append(between - started)

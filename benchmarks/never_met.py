@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy, spread_names
-from hanabi_rl.agents.origin import trained_with
-from hanabi_rl.measure.gauntlet import FAMILIES, family_of, run_gauntlet, strangers
+from hanabi_rl.agents.names import expand_seed_ranges, load_policy
+from hanabi_rl.agents.origin import training_partners
+from hanabi_rl.measure.gauntlet import FAMILIES, family_of, gauntlet_partners, run_gauntlet
 from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.show.gauntlet import gauntlet_figures
 from hanabi_rl.storage.files import read_json, read_toml, write_json
@@ -67,7 +67,7 @@ def training(family: str, seed: int) -> list[str]:
 def without(family: str, partners: list[str]) -> list[str]:
     """The partners, each by itself, that are not of a family, whatever their settings."""
     return [
-        name for name in spread_names(partners) if RESEMBLES.get(name, family_of(name)) != family
+        name for name in expand_seed_ranges(partners) if RESEMBLES.get(name, family_of(name)) != family
     ]
 
 
@@ -77,8 +77,8 @@ def measure(words: list[str], run: Path) -> None:
         resume = ["--resume"] if (run / "config.json").is_file() else []
         subprocess.run([sys.executable, *words, "--run-dir", str(run), *resume], check=True)
     name, agent = str(run), load_policy(run)
-    met = trained_with(name)
-    result = run_gauntlet(name, agent, strangers(agent), met, GAMES // SERIES, SERIES)
+    met = training_partners(name)
+    result = run_gauntlet(name, agent, gauntlet_partners(agent), met, GAMES // SERIES, SERIES)
     write_json(run / "gauntlet.json", gauntlet_figures(result))
 
 

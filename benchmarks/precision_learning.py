@@ -23,7 +23,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.play.decks import evaluation_decks
@@ -50,7 +50,7 @@ def trained_scores(precision: Precision, seeds: int, updates: int, games: int) -
 
     def one(learner: Any, actors: Any) -> Any:
         on_one_device = jax.vmap(
-            lambda learner, actors: ppo.update(learner, actors, NOTHING),
+            lambda learner, actors: ppo.update(learner, actors, EMPTY_CONTEXT),
             in_axes=(None, 0),
             out_axes=(None, 0, None),
             axis_name=parallel.AXIS,

@@ -23,7 +23,7 @@ os.environ.pop("JAX_ENABLE_COMPILATION_CACHE")  # the seeds of an arm share a pr
 import numpy as np
 from scipy.stats import spearmanr
 
-from hanabi_rl.agents.names import load_policy, spread_names
+from hanabi_rl.agents.names import expand_seed_ranges, load_policy
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.registry import run
@@ -105,7 +105,7 @@ def clones(out: Path, half: str, data: Path, count: int, epochs: int) -> list[st
 
 def partners_of(agent: Trained, cloned: list[str]) -> list[str]:
     """Whom it trains with; of one partner, another with every seed."""
-    rules = spread_names([f"bot:rules?seed=0..{len(cloned) - 1}"])
+    rules = expand_seed_ranges([f"bot:rules?seed=0..{len(cloned) - 1}"])
     one, half = agent.seed % len(cloned), len(cloned) // 2
     return {
         "clone": [cloned[one]],
@@ -258,7 +258,7 @@ def measure(
     )
     strangers = {
         "clones": held_out,
-        "rules": spread_names([f"bot:rules?seed={HELD_OUT_RULES}..{HELD_OUT_RULES + held - 1}"]),
+        "rules": expand_seed_ranges([f"bot:rules?seed={HELD_OUT_RULES}..{HELD_OUT_RULES + held - 1}"]),
     }
     found: dict[Trained, common.Record] = {}
     for agent in agents:

@@ -27,7 +27,7 @@ import jax
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 from hanabi_rl.nn.networks import NetworkConfig
 
 CONFIG = PPOConfig(num_envs=128, num_steps=64)
@@ -44,7 +44,7 @@ def compiled(runs: int) -> tuple[Callable[[], None], float]:
 
     def update(learner: Any, actors: Any) -> Any:
         return jax.vmap(
-            lambda learner, actors: ppo.update(learner, actors, NOTHING),
+            lambda learner, actors: ppo.update(learner, actors, EMPTY_CONTEXT),
             in_axes=(None, 0),
             out_axes=(None, 0, None),
             axis_name=parallel.AXIS,

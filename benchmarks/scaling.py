@@ -52,7 +52,7 @@ def small_update() -> Any:
     from growth import recurrent_ppo
 
     from hanabi_rl.learning import parallel
-    from hanabi_rl.learning.rollout import NOTHING
+    from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 
     ppo = recurrent_ppo()
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
@@ -60,7 +60,7 @@ def small_update() -> Any:
     update = ppo.compile_update()
 
     def advance() -> int:
-        state[0], state[1], _ = jax.block_until_ready(update(*state, NOTHING))
+        state[0], state[1], _ = jax.block_until_ready(update(*state, EMPTY_CONTEXT))
         return ppo.config.num_envs * ppo.config.num_steps
 
     return advance

@@ -25,10 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.search.history import History, look
-from hanabi_rl.agents.search.searched import Searched
-from hanabi_rl.agents.search.settings import Settings
-from hanabi_rl.agents.search.thinking import Decision, logits_after
+from hanabi_rl.agents.search.history import SearchCarry, update_carry
+from hanabi_rl.agents.search.searched import SearchPolicy
+from hanabi_rl.agents.search.settings import SearchConfig
+from hanabi_rl.agents.search.thinking import Decision, regularized_logits
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.observe import observe
@@ -41,18 +41,18 @@ KEPT = ("policy", "tried", "gain", "error", "effective")  # of every decision
 
 
 @jax.jit
-def look_around(agent: Searched, carry: History, obs: jax.Array, first: jax.Array) -> History:
+def look_around(agent: SearchPolicy, carry: SearchCarry, obs: jax.Array, first: jax.Array) -> SearchCarry:
     """The carries [P] of all seats of one game after one more timestep."""
-    return look(agent.rules, agent.shown, carry, obs, jnp.full(len(obs), first))
+    return update_carry(agent.rules, agent.shown, carry, obs, jnp.full(len(obs), first))
 
 
 @jax.jit
-def think(agent: Searched, carry: History, seat: jax.Array) -> Decision:
+def think(agent: SearchPolicy, carry: SearchCarry, seat: jax.Array) -> Decision:
     """What the search of one seat finds."""
     return agent.decide(jax.tree.map(lambda leaf: leaf[seat][None], carry))
 
 
-def turns_of(agent: Searched, games: Games, index: int) -> Iterator[tuple[int, History, int]]:
+def turns_of(agent: SearchPolicy, games: Games, index: int) -> Iterator[tuple[int, SearchCarry, int]]:
     """(Number, carries of all seats, the mover's seat) of every turn of one game."""
     rules, players = games.rules, games.rules.num_players
     states = replay(rules, games.decks[index : index + 1], games.actions[index : index + 1]).state
@@ -63,7 +63,7 @@ def turns_of(agent: Searched, games: Games, index: int) -> Iterator[tuple[int, H
         yield turn, carry, turn % players
 
 
-def search_game(agent: Searched, games: Games, index: int) -> dict[str, np.ndarray]:
+def search_game(agent: SearchPolicy, games: Games, index: int) -> dict[str, np.ndarray]:
     """The searches at every decision of one game that counts: leaves [decisions, ...]."""
     found, actions = [], []
     for turn, carry, seat in turns_of(agent, games, index):
@@ -75,13 +75,13 @@ def search_game(agent: Searched, games: Games, index: int) -> dict[str, np.ndarr
     return columns | {"actions": np.array(actions)}
 
 
-def judge(of_games: list[dict[str, np.ndarray]], settings: Settings | None) -> np.ndarray:
+def judge(of_games: list[dict[str, np.ndarray]], settings: SearchConfig | None) -> np.ndarray:
     """float64[games, 3]: nats, right guesses, decisions; of the policy alone without settings."""
     rows = []
     for game in of_games:
         logits = jnp.asarray(game["policy"])
         if settings is not None:
-            after = jax.vmap(lambda *of: logits_after(settings, *of))
+            after = jax.vmap(lambda *of: regularized_logits(settings, *of))
             logits = after(logits, game["tried"], game["gain"], game["error"])
         chances = np.asarray(jax.nn.log_softmax(logits, axis=-1), np.float64)
         actions = game["actions"]
@@ -96,7 +96,7 @@ def measure(
     """The curves. `search` is what follows `?search=`."""
     games = load_games(data)
     found = load_policy(f"{agent}?search={search}", games.rules)
-    assert isinstance(found, Searched)
+    assert isinstance(found, SearchPolicy)
     folder = Path(out) / f"prediction_{agent}_{search}_{Path(data).stem}".replace(":", "-")
     folder.mkdir(parents=True, exist_ok=True)
     of_games = []

@@ -23,11 +23,11 @@ from search_prediction import think, turns_of
 from structured_update import product, products
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.search.history import History
-from hanabi_rl.agents.search.searched import Searched
-from hanabi_rl.agents.structured.features import features_of, remember
+from hanabi_rl.agents.search.history import SearchCarry
+from hanabi_rl.agents.search.searched import SearchPolicy
+from hanabi_rl.agents.structured.features import features_of, update_memory
 from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.rules import legal_for_mover, step
+from hanabi_rl.env.rules import legal_for_current_player, step
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -43,7 +43,7 @@ def measure(
         ValueError: an agent with another wrapper.
     """
     policy = load_policy(f"{agent}?search={search}")
-    if not isinstance(policy, Searched):
+    if not isinstance(policy, SearchPolicy):
         raise ValueError(f"expected an agent without other wrappers, got {agent}")
     rules, plain = policy.rules, policy.policy
     played = play_games((plain,) * rules.num_players, rules, evaluation_decks(rules, games, 0))
@@ -59,7 +59,7 @@ def measure(
         found = jax.block_until_ready(think(policy, carry, seat))
         if int(found.num_tried[0]) > 1:
             seconds.append(common.core_seconds() - started)
-            asked.append(int(found.asked[0]))
+            asked.append(int(found.num_network_calls[0]))
     record |= {"moves": len(turns), "searched": len(seconds)}
     record |= common.median_of("decision_s", seconds, 3)
     record |= common.median_of("asked", list(map(float, asked)), 0)
@@ -72,7 +72,7 @@ def measure(
     return record
 
 
-def parts(policy: Searched, carry: History, seat: int) -> dict[str, Callable[[], float]]:
+def parts(policy: SearchPolicy, carry: SearchCarry, seat: int) -> dict[str, Callable[[], float]]:
     """What a round is made of, each as a side that returns its milliseconds."""
     rules, shown, rows = policy.rules, policy.shown, policy.settings.rollouts
     now = jax.tree.map(lambda leaf: jnp.stack([leaf[seat]] * rows), carry.now)
@@ -82,11 +82,11 @@ def parts(policy: Searched, carry: History, seat: int) -> dict[str, Callable[[],
         sight = from_state(rules, state)
         memory = before
         if shown.level != "facts" or shown.profile:
-            memory = remember(rules, shown.level, before, sight)
-        return features_of(rules, shown.level, memory, sight), legal_for_mover(rules, state)
+            memory = update_memory(rules, shown.level, before, sight)
+        return features_of(rules, shown.level, memory, sight), legal_for_current_player(rules, state)
 
     def network(plain: Any, features: Any, legal: jax.Array) -> jax.Array:
-        logits: jax.Array = plain.step_inputs((), features, legal, fresh)[1]
+        logits: jax.Array = plain.step_features((), features, legal, fresh)[1]
         return logits
 
     def play(state: Any, action: jax.Array) -> Any:

@@ -32,7 +32,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.hostile import hostile
 
-from hanabi_rl.serve.connection import MAX_WRONG
+from hanabi_rl.serve.connection import MAX_INVALID_MESSAGES
 from hanabi_rl.serve.store import Store
 
 SILENT = 60  # connections that never ask for anything, made again when they are ended
@@ -54,7 +54,7 @@ async def attack(address: str, key: str, seconds: float, messages: int) -> dict[
                 async with connect(uri, max_size=2**20, open_timeout=60) as game:
                     await game.recv()
                     await game.recv()
-                    for _ in range(MAX_WRONG):
+                    for _ in range(MAX_INVALID_MESSAGES):
                         due = started + counts["messages"] / rate
                         await asyncio.sleep(max(0.0, due - time.perf_counter()))
                         await game.send(hostile(rng))

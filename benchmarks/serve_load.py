@@ -33,11 +33,11 @@ import orjson
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from hanabi_rl.serve.grants import Limits
+from hanabi_rl.serve.grants import KeyLimits
 from hanabi_rl.serve.store import Store
 
 ROOT = Path(__file__).parents[1]
-LEASES = Limits().leases
+LEASES = KeyLimits().leases
 
 
 class Load:

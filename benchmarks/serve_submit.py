@@ -29,14 +29,14 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.leaderboard import play_leaderboard
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.play.line_ups import line_ups
+from hanabi_rl.play.line_ups import mixed_lineups
 from hanabi_rl.serve.grants import Key
 from hanabi_rl.serve.store import Store
 
 
 def deal(store: Store, key: Key, players: int, proxies: int, games: int, seed: int) -> None:
     """Gives the games of a key that are not begun the leaderboard's decks and line-ups."""
-    ways = line_ups(players, proxies)
+    ways = mixed_lineups(players, proxies)
     decks = evaluation_decks(Rules(num_players=players), games, seed)
     with store.database.transaction("write") as db:
         db.executemany(
@@ -70,9 +70,9 @@ def submitted(address: str, key: str, agent: str, kills: int, games: int) -> dic
 
 def done(address: str, key: str) -> int:
     """Games that are over."""
-    from hanabi_rl.serve.client import Server
+    from hanabi_rl.serve.client import ChallengeClient
 
-    return sum(game.status == "DONE" for game in Server(address, key).games())
+    return sum(game.status == "DONE" for game in ChallengeClient(address, key).games())
 
 
 def trial(folder: Path, chosen: argparse.Namespace) -> dict[str, Any]:

@@ -13,12 +13,12 @@ import numpy as np
 from scipy import stats
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.measure.intervals import Interval
-from hanabi_rl.measure.study import Block
+from hanabi_rl.measure.study import PersonAgentData
 from hanabi_rl.measure.study_report import StudyReport, report_of
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.participant import Participant, Played
+from hanabi_rl.serve.participant import Participant, PlayedGame
 from hanabi_rl.serve.participants import StudyFolder
 from hanabi_rl.serve.study import Study, study_of
 
@@ -68,15 +68,15 @@ def draw(scenario: Scenario, people: int, rng: np.random.Generator) -> Drawn:
     return Drawn(scores, statements.round().clip(1, 7).astype(int), rank.astype(int))
 
 
-def as_blocks(drawn: Drawn) -> list[Block]:
+def as_blocks(drawn: Drawn) -> list[PersonAgentData]:
     """What `blocks_of` reads from the files of such a study; people are numbered from 0."""
     return [
-        Block(
+        PersonAgentData(
             person=person,
             agent=agent,
             scores=tuple(drawn.scores[person, number].tolist()),
             rating=float(drawn.statements[person, number].mean()),
-            place=int(drawn.places[person, number]),
+            rank=int(drawn.places[person, number]),
         )
         for number, agent in enumerate(AGENTS)
         for person in range(len(drawn.scores))
@@ -129,7 +129,7 @@ def _with_all(study: Study, drawn: Drawn, row: int, person: Participant) -> Part
             end_reason="finished",
         )
         name = AGENTS[agent]
-        person = person.with_game(place, Played(game, name, f"identity of {name}", 0.0))
+        person = person.with_game(place, PlayedGame(game, name, f"identity of {name}", 0.0))
     for number, agent in enumerate(order):
         given = drawn.statements[row, agent].tolist()
         answers: dict[str, Any] = {f"statement_{k}": value for k, value in enumerate(given)}
@@ -144,7 +144,7 @@ def game_of_score(score: int, which: int) -> tuple[tuple[int, ...], tuple[int, .
     `which` tells games of one score apart."""
     rules, rng = Rules(), np.random.default_rng([score, which])
     while True:
-        table = Table(rules, rng.permutation(full_deck(rules)))
+        table = PythonGame(rules, rng.permutation(full_deck(rules)))
         moves: list[int] = []
         while not table.over:
             moves.append(_next_move(table, score))
@@ -153,7 +153,7 @@ def game_of_score(score: int, which: int) -> tuple[tuple[int, ...], tuple[int, .
             return tuple(int(card) for card in table.deck), tuple(moves)
 
 
-def _next_move(table: Table, score: int) -> int:
+def _next_move(table: PythonGame, score: int) -> int:
     """Plays what fits until the score is reached, or what does not for 0; else discards the least
     needed card, or hints."""
     rules = table.rules
@@ -169,7 +169,7 @@ def _next_move(table: Table, score: int) -> int:
     return hints[0]
 
 
-def _why_not(table: Table, action: int) -> str | None:
+def _why_not(table: PythonGame, action: int) -> str | None:
     return table.illegal_reason(action)
 
 
@@ -214,7 +214,7 @@ def covers(report: StudyReport, truth: Mapping[str, Any]) -> dict[str, list[bool
         found[f"{kind}, pairs"] = [inside(each.estimate, gap) for each, gap in pairs]
     found["line"] = [inside(curves.line.estimate, truth["line"])]
     found["parabola"] = [inside(curves.parabola.estimate, truth["parabola"])]
-    if curves.parabola.found and truth["vertex"] is not None:
+    if curves.parabola.significant and truth["vertex"] is not None:
         found["vertex, where found"] = [inside(curves.vertex, truth["vertex"])]
     return found
 
@@ -236,8 +236,8 @@ def run_scenario(name: str, people: int, studies: int) -> dict[str, float]:
         for finding in report.findings:
             far = finding.about == (AGENTS[0], AGENTS[2]) or finding.kind in ("line", "parabola")
             if far:
-                found.setdefault(finding.kind, []).append(finding.found)
-        found.setdefault("anything", []).append(any(each.found for each in report.findings))
+                found.setdefault(finding.kind, []).append(finding.significant)
+        found.setdefault("anything", []).append(any(each.significant for each in report.findings))
     return {f"covered: {name}": float(np.mean(each)) for name, each in covered.items()} | {
         f"found: {name}": float(np.mean(each)) for name, each in found.items()
     }

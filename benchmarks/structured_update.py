@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from floor import Work, side
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from hanabi_rl.agents.structured.features import own_truth, sizes
+from hanabi_rl.agents.structured.features import sizes, true_hand_features
 from hanabi_rl.agents.structured.memory import LEVELS
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.env.game import Rules
@@ -28,14 +28,14 @@ from hanabi_rl.env.rules import deal
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING
-from hanabi_rl.nn.precision import Precision, factor_dtype
-from hanabi_rl.nn.structured import Level, StructuredActorCritic, StructuredConfig
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT
+from hanabi_rl.nn.precision import Precision, matmul_dtype
+from hanabi_rl.nn.structured import FeatureSet, StructuredActorCritic, StructuredConfig
 from hanabi_rl.play.decks import evaluation_decks
 
 
 def quick(
-    players: int, level: Level, envs: int, steps: int, precision: Precision = "auto"
+    players: int, level: FeatureSet, envs: int, steps: int, precision: Precision = "auto"
 ) -> IPPOConfig:
     """The quick preset for so many players, shown `level`; 0 environments or steps: as many as it
     says."""
@@ -58,7 +58,7 @@ def update(config: IPPOConfig) -> tuple[Any, tuple[Any, ...]]:
     return ppo.compile_update(), (
         parallel.replicate(state),
         parallel.shard(actors),
-        parallel.replicate(NOTHING),
+        parallel.replicate(EMPTY_CONTEXT),
     )
 
 
@@ -68,7 +68,7 @@ def work(config: IPPOConfig) -> list[Work]:
     assert isinstance(network, StructuredConfig), network
     module = StructuredActorCritic(network, config.precision)
     games = deal(rules, jnp.asarray(evaluation_decks(rules, 1, 0)))
-    told = own_truth(rules, games).size
+    told = true_hand_features(rules, games).size
     shown = sizes(rules, network.level)
 
     def inputs(rows: int) -> tuple[Any, ...]:
@@ -133,10 +133,10 @@ def measure(
     """
     if level not in LEVELS:
         raise ValueError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}")
-    record: common.Record = {"precision": jnp.dtype(factor_dtype("auto")).name}
+    record: common.Record = {"precision": jnp.dtype(matmul_dtype("auto")).name}
     sides: dict[str, Callable[[], float]] = {}
     for name, precision in {"ours": "auto", "float32": "float32"}.items():
-        if name == "ours" and factor_dtype("auto") == jnp.float32:
+        if name == "ours" and matmul_dtype("auto") == jnp.float32:
             continue  # it would be the same
         config = quick(players, level, envs, steps, precision)  # type: ignore[arg-type]
         moves = config.num_envs * config.num_steps

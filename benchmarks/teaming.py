@@ -27,7 +27,7 @@ from hanabi_rl.measure.interdependence import (
     not_helpful,
 )
 from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.plots import COLORS, DASHES
@@ -57,7 +57,7 @@ def runs_of(sweep: Path) -> dict[float, list[Path]]:
 def figures_of(run: Path, games: int) -> dict[str, float]:
     """The score of one run's policy, and what its hints lead to."""
     played = evaluate_selfplay(load_policy(str(run)), games, 0)
-    record = Record(played.records)
+    record = GameAnalysis(played.records)
     links = {name: measure(record).interval.mean for name, measure in LINKS.items()}
     return {"score": played.summary.mean.mean, **links}
 

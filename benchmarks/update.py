@@ -38,9 +38,9 @@ from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, hdr_ippo
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Given, Rollout
+from hanabi_rl.learning.rollout import Rollout, TrainContext
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
-from hanabi_rl.nn.precision import Precision, factor_dtype
+from hanabi_rl.nn.precision import Precision, matmul_dtype
 
 
 def learner(
@@ -60,7 +60,7 @@ def learner(
 def ours(players: int, envs: int, steps: int, precision: Precision) -> tuple[Any, tuple[Any, ...]]:
     """Our compiled update and its first arguments."""
     ppo, clone = learner(players, envs, steps, precision)
-    given = Given(reference=clone)
+    given = TrainContext(reference=clone)
     state, actors = jax.jit(ppo.init)(jax.random.key(0), given, clone.params)
     return ppo.compile_update(), (
         parallel.replicate(state),
@@ -75,7 +75,7 @@ def rollout_bytes(players: int, envs: int, steps: int) -> tuple[int, int]:
     ppo, clone = learner(players, envs, steps)
 
     def one_rollout(key: jax.Array) -> Rollout:
-        given = Given(reference=clone)
+        given = TrainContext(reference=clone)
         state, actors = ppo.init(key, given)
         return ppo.collector.collect(state.params, actors, given, key, steps)[1]
 
@@ -123,7 +123,7 @@ def measure(
     chosen = sides.split(",")
     if unknown := set(chosen) - set(builders):
         raise ValueError(f"--sides: expected some of {', '.join(builders)}, got {min(unknown)!r}")
-    if factor_dtype("auto") == jnp.float32 and "float32" in chosen:
+    if matmul_dtype("auto") == jnp.float32 and "float32" in chosen:
         del builders["ours"]  # it would be the same
     built = {name: build() for name, build in builders.items() if name in chosen}
     compile_s, executables = _compile(built, compiles or repeats)
@@ -135,7 +135,7 @@ def measure(
         advance[name] = common.repeated(executable, built[name][1], following, envs * steps)
         advance[name]()  # the first update touches memory for the first time
     rates = common.alternate(advance, repeats)
-    record |= {"precision": jnp.dtype(factor_dtype("auto")).name}
+    record |= {"precision": jnp.dtype(matmul_dtype("auto")).name}
     if "float32" in rates and "ours" not in rates:  # what `auto` chooses here
         rates["ours"], compile_s["ours"] = rates["float32"], compile_s["float32"]
     for name in rates:

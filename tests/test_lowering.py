@@ -12,7 +12,7 @@ from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Given
+from hanabi_rl.learning.rollout import TrainContext
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -41,7 +41,7 @@ def update(key: jax.Array) -> Any:
     )
     ppo = PPO(config, NETWORK, hdr_objective(0.25))
     clone = policy(key)
-    given = Given(reference=clone)
+    given = TrainContext(reference=clone)
     learner, actors = ppo.init(key, given, clone.params)
     whole = jax.tree.map(lambda x: x[None], actors)
     return jax.vmap(lambda actors: ppo.update(learner, actors, given), axis_name=parallel.AXIS)(

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.agents.one_file import (
-    describe,
     params_template,
-    parse_description,
+    parse_metadata,
+    policy_metadata,
     read_file,
     write_file,
 )
@@ -29,7 +29,7 @@ from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import fsync_path, home_path, read_json, to_json
 
 FILE = "policy.safetensors"
-REFERENCE = "bc-policy"
+CLONE_FOLDER = "bc-policy"
 """The folder of the clone that a run began as, or met: the run is then complete in itself."""
 _DESCRIPTION, _MANIFEST, _PARAMS = "policy.json", "manifest.json", "params"  # of older runs
 
@@ -99,7 +99,7 @@ def checkpoint_policy(
     return {
         "params_path": params_path,
         "steps_per_number": steps_per_number,
-        "description": describe(policy),
+        "description": policy_metadata(policy),
     }
 
 
@@ -133,7 +133,7 @@ def run_config(folder: Path) -> tuple[str | None, dict[str, Any]] | None:
 
 def why_no_policy(folder: Path) -> str | None:
     """The reason why the folder of a run, or of several, holds no policy; None of other folders."""
-    missing = not folder.exists() and folder.name in ("policy", REFERENCE)  # it may come
+    missing = not folder.exists() and folder.name in ("policy", CLONE_FOLDER)  # it may come
     place = folder.parent if missing else folder
     if place.name == "checkpoints" and (steps := _checkpoints(place.parent)):
         return f"{folder}: expected one checkpoint, such as {steps[-1]}"
@@ -209,7 +209,7 @@ def _from_orbax(
     where: Path,
 ) -> NetworkPolicy:
     """The policy whose parameters are called `prefix`... among the `leaves` of `tree`."""
-    rules, network, info = parse_description(description, where=where)
+    rules, network, info = parse_metadata(description, where=where)
     template = params_template(rules, network)
     paths = [path for path in leaves if path.startswith(prefix)]
     manifest = {path.removeprefix(prefix): leaves[path] for path in paths}
@@ -217,5 +217,5 @@ def _from_orbax(
     stored = trees.read_leaves(tree, leaves, paths)
     params = {path.removeprefix(prefix): leaf for path, leaf in stored.items()}
     return NetworkPolicy(
-        params=trees.like(template, params), rules=rules, network=network, info=info
+        params=trees.restore_structure(template, params), rules=rules, network=network, info=info
     )

@@ -6,17 +6,17 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import scene
+from hanabi_rl.agents.bots import odwyer_common
 from hanabi_rl.agents.bots.inference import first_true
-from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.rule_family import believed
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import PyTree
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
-CAN_BE, ANY = 1, 2
+IF_PLAYABLE, ALWAYS = 1, 2
 """Which hinted cards are played, as a rash member of `bot:rules` does: those that can be playable,
 or all."""
 
@@ -25,12 +25,12 @@ class Gullible(Wrapper):
     """`policy`, but while it holds such a card that a hint touched it plays the oldest one, with
     its last life too; what it does else, hints above all, is the policy's."""
 
-    plays: int | jax.Array = ANY
+    plays: int | jax.Array = ALWAYS
 
     def identity(self) -> str:
         """See `Policy.identity`."""
         of = self.policy.identity()
-        return digest({"wrapper": "gullible", "of": of, "plays": int(self.plays)})
+        return agent_hash({"wrapper": "gullible", "of": of, "plays": int(self.plays)})
 
     def step(
         self,
@@ -52,6 +52,6 @@ class Gullible(Wrapper):
 def hinted_card(rules: Rules, obs: jax.Array, plays: jax.Array | int) -> jax.Array:
     """Of an observation float32[O]: the observer's oldest card that a hint touched, of those that
     are played; bool[H], all false where there is none."""
-    seen = view(rules, obs)
-    playable = scene.playable_cards(rules, scene.board_now(seen))
+    seen = decode_observation(rules, obs)
+    playable = odwyer_common.playable_cards(rules, odwyer_common.board_now(seen))
     return first_true(believed(seen, seen.knowledge[0], playable, plays))

@@ -15,7 +15,7 @@ from hanabi_rl.agents.card import in_words
 from hanabi_rl.agents.one_file import SUFFIX, is_policy, read_card, read_file
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import read_published
-from hanabi_rl.storage.hub import Edit, fetch_file, list_files, put_files
+from hanabi_rl.storage.hub import Edit, download_file, list_files, upload_files
 
 PREFIX = "hf:"
 FILE = "policy.safetensors"
@@ -74,7 +74,7 @@ def fetch_agent(name: str) -> Path:
     repository, file, revision = parse_hub_name(name)
     if file is None:
         file = _only_file(name, list_files(repository, revision=revision))
-    return fetch_file(
+    return download_file(
         repository, file, kind="model", revision=revision, then="name it by its path instead"
     )
 
@@ -128,14 +128,14 @@ def push(
 
     Raises:
         ValueError: as `model_page`.
-        ValueError, PermissionError, ConnectionError: as `storage.hub.put_files`.
+        ValueError, PermissionError, ConnectionError: as `storage.hub.upload_files`.
     """
 
     def page(before: bytes | None) -> bytes:
         return model_page(repository, card, licence, before).encode()
 
     files: dict[str, bytes | Edit] = {FILE: file.read_bytes(), "README.md": page}
-    return put_files(repository, files, private=private, message="An agent of hanabi-rl")
+    return upload_files(repository, files, private=private, message="An agent of hanabi-rl")
 
 
 def model_page(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CLASSES = itertools.count()
 
 
-def digest(description: Any, params: Any = None) -> str:
+def agent_hash(description: Any, params: Any = None) -> str:
     """SHA-256 (hexadecimal) over the canonical JSON of `description` and the leaves of `params`.
 
     Args:
@@ -43,7 +43,7 @@ def digest(description: Any, params: Any = None) -> str:
     return total.hexdigest()
 
 
-def distinct_identities(
+def check_distinct(
     policies: Sequence[Policy], names: Sequence[str], where: str = ""
 ) -> list[str]:
     """The identity of each of some policies, which a figure is to be made of together.
@@ -63,7 +63,7 @@ def distinct_identities(
     return list(first)
 
 
-def own_structure(cls: type) -> None:
+def tag_treedef(cls: type) -> None:
     """Gives a class of agents, before it is made a dataclass, a static field `kind` of its own.
 
     To jaxlib 0.10 the structures of two dataclasses are equal where their static fields are,

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import Policy, PyTree
 from hanabi_rl.agents.structured.memory import Memory
-from hanabi_rl.agents.structured.profile import Profile
+from hanabi_rl.agents.structured.profile import PlayerProfile
 from hanabi_rl.agents.structured.recorded import player_counts
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.data.files import load_some_games
@@ -17,7 +17,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.env.state import select_games
 
 
-class Knowing(Wrapper):
+class PreloadedProfile(Wrapper):
     """`policy`, a network with a profile or a wrapper of one, to whom every stranger is the player
     of the games: what it counts in play is added."""
 
@@ -25,12 +25,12 @@ class Knowing(Wrapper):
 
     def identity(self) -> str:
         """See `Policy.identity`."""
-        return digest({"wrapper": "knowing", "of": self.policy.identity()}, self.counts)
+        return agent_hash({"wrapper": "knowing", "of": self.policy.identity()}, self.counts)
 
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`."""
         fresh: Memory = self.policy.init_carry(batch)
-        assert fresh.profile is not None, "`knowing` asks"
+        assert fresh.profile is not None, "`preload_profile` asks"
         counts = jnp.broadcast_to(self.counts, fresh.profile.counts.shape)
         return fresh._replace(profile=fresh.profile._replace(counts=counts))
 
@@ -47,15 +47,15 @@ class Knowing(Wrapper):
         return self.policy.step(carry, obs, legal, jnp.zeros_like(reset), key)
 
 
-def learns(policy: Policy) -> bool:
+def has_profile(policy: Policy) -> bool:
     """Whether a policy remembers whom it plays with from game to game: it, or one that it asks,
     reads a profile."""
     carry = jax.eval_shape(lambda: policy.init_carry(1))
-    nodes = jax.tree.leaves(carry, is_leaf=lambda node: isinstance(node, Profile))
-    return any(isinstance(node, Profile) for node in nodes)
+    nodes = jax.tree.leaves(carry, is_leaf=lambda node: isinstance(node, PlayerProfile))
+    return any(isinstance(node, PlayerProfile) for node in nodes)
 
 
-def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
+def preload_profile(policy: Policy, path: str, seat: int | None = None) -> PreloadedProfile:
     """`policy`, which knows who plays in a file of games.
 
     Args:
@@ -68,7 +68,7 @@ def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
         ValueError: another kind of agent, games of another game, or no such seat.
         GameDataError, FileNotFoundError: as `load_some_games`.
     """
-    told = learns(policy)
+    told = has_profile(policy)
     if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not told:
         raise ValueError(
             "expected an agent that reads a profile of its partners (agent:anyone-2p, what "
@@ -77,12 +77,12 @@ def knowing(policy: Policy, path: str, seat: int | None = None) -> Knowing:
         )
     games = load_some_games(path)
     games.check_rules(policy.rules, f"{path}: ")
-    return Knowing(policy, jnp.asarray(known_counts(games, seat)))
+    return PreloadedProfile(policy, jnp.asarray(profile_counts(games, seat)))
 
 
-def known_counts(games: Games, seat: int | None = None) -> np.ndarray:
+def profile_counts(games: Games, seat: int | None = None) -> np.ndarray:
     """What the games tell of the partner, as the profile of somebody who has yet to play,
-    float32[P, K]: its own row is empty, each of the others is the partner. See `knowing`.
+    float32[P, K]: its own row is empty, each of the others is the partner. See `preload_profile`.
 
     Raises ValueError where there is no such seat.
     """

@@ -7,7 +7,7 @@
     FOLDER                       a policy folder, a run's folder or a checkpoints/<step>
     FILE.safetensors             a policy's file: a run's, or one that `hanabi-rl export` wrote
 
-Every agent takes options, `AGENT?option=value&...`, which wrap it in the order given: `OPTIONS`.
+Every agent takes options, `AGENT?option=value&...`, which wrap it in the order given: `WRAPPER_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hanabi_rl.agents.folder import read_folder, why_no_policy
 from hanabi_rl.agents.hub import load_from_hub
 from hanabi_rl.agents.one_file import (
     SUFFIX,
-    load_shipped,
+    bundled_files,
+    load_bundled,
     read_card,
     read_file,
     read_rules,
-    shipped,
 )
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.published import load_published
@@ -41,8 +41,8 @@ from hanabi_rl.storage.trees import leaf_paths
 BOT = "bot"
 SHIPPED = "agent"
 HUB = "hf"
-STORED: dict[str, Callable[[str], Policy]] = {
-    SHIPPED: load_shipped,
+LOADERS: dict[str, Callable[[str], Policy]] = {
+    SHIPPED: load_bundled,
     "ah2ac2": load_published,
     "obl": load_published,
     HUB: load_from_hub,
@@ -55,13 +55,13 @@ _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
 _MOST_SEEDS = 10_000
 
 
-class Option(NamedTuple):
+class WrapperOption(NamedTuple):
     """A wrapper that any agent can be put in."""
 
     type: Any
     """Of its value, as `read_value` takes it."""
     wrap: Callable[..., Policy]
-    """(policy, value) -> the policy wrapped; its `settings` by keyword."""
+    """(policy, value) -> the policy wrapped; its `options` by keyword."""
     about: str
     settings: Callable[[], Mapping[str, Any]] = dict
     """What may follow it in a name and sets a part of it -> its type."""
@@ -73,24 +73,24 @@ def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
             f"expected the colours 0 to {policy.rules.num_colors - 1} in another order, got "
             f"{','.join(map(str, colors))}"
         )
-    from hanabi_rl.agents.renamed import Renamed
+    from hanabi_rl.agents.renamed import ColorPermuted
 
-    return Renamed(policy, jnp.array(colors, jnp.int32))
+    return ColorPermuted(policy, jnp.array(colors, jnp.int32))
 
 
 def _noisy(policy: Policy, noise: float) -> Policy:
     if not 0.0 <= noise < 1.0:  # at 1 no move is the most likely
         raise ValueError(f"expected a share from 0 to below 1, got {noise}")
-    from hanabi_rl.agents.noisy import Noisy
+    from hanabi_rl.agents.noisy import EpsilonNoise
 
-    return Noisy(policy, epsilon=noise)
+    return EpsilonNoise(policy, epsilon=noise)
 
 
 def _gullible(policy: Policy, plays: int) -> Policy:
-    from hanabi_rl.agents.gullible import ANY, CAN_BE, Gullible
+    from hanabi_rl.agents.gullible import ALWAYS, IF_PLAYABLE, Gullible
 
-    if plays not in (CAN_BE, ANY):
-        raise ValueError(f"expected {CAN_BE} or {ANY}, got {plays}")
+    if plays not in (IF_PLAYABLE, ALWAYS):
+        raise ValueError(f"expected {IF_PLAYABLE} or {ALWAYS}, got {plays}")
     return Gullible(policy, plays=plays)
 
 
@@ -100,9 +100,9 @@ def _safe(policy: Policy, chances: tuple[float, ...]) -> Policy:
             "expected two chances from 0 to 1, on the last life and before, got "
             f"{','.join(map(str, chances))}"
         )
-    from hanabi_rl.agents.safe import Safe
+    from hanabi_rl.agents.safe import SafetyFilter
 
-    return Safe(policy, last_life=chances[0], before=chances[1])
+    return SafetyFilter(policy, min_prob_last_life=chances[0], min_prob=chances[1])
 
 
 def _tempered(policy: Policy, temperature: float) -> Policy:
@@ -115,12 +115,12 @@ def _tempered(policy: Policy, temperature: float) -> Policy:
 
 
 def _searched(policy: Policy, preset: str, partner: str | None = None, **given: Any) -> Policy:
-    from hanabi_rl.agents.search.searched import searched
+    from hanabi_rl.agents.search.searched import with_search
     from hanabi_rl.agents.search.settings import settings_of
 
     settings = settings_of(preset, given)
     models = [] if partner is None else partner.split("+")
-    return searched(policy, [load_policy(model, policy.rules) for model in models], settings)
+    return with_search(policy, [load_policy(model, policy.rules) for model in models], settings)
 
 
 def _search_settings() -> dict[str, Any]:
@@ -136,40 +136,40 @@ def _knowing(policy: Policy, setting: tuple[str, ...]) -> Policy:
             f"expected a file of games, or it and the partner's seat there, FILE,SEAT; got "
             f"{','.join(setting)}"
         )
-    from hanabi_rl.agents.knowing import knowing
+    from hanabi_rl.agents.knowing import preload_profile
 
-    return knowing(policy, path, *map(int, seat))
+    return preload_profile(policy, path, *map(int, seat))
 
 
-OPTIONS: dict[str, Option] = {
-    "colors": Option(
+WRAPPER_OPTIONS: dict[str, WrapperOption] = {
+    "colors": WrapperOption(
         tuple[int, ...], _renamed, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
     ),
-    "gullible": Option(
+    "gullible": WrapperOption(
         int,
         _gullible,
         "gullible=2: it plays its oldest hinted card, whatever it is, and else does what it does; "
         "gullible=1: the oldest that can be playable",
     ),
-    "knows": Option(
+    "knows": WrapperOption(
         tuple[str, ...],
         _knowing,
         "knows=games.safetensors: it knows its partner from these games, those of the human seats "
         "or, where none is marked, of every seat; knows=games.safetensors,1 of seat 1",
     ),
-    "noise": Option(
+    "noise": WrapperOption(
         float,
         _noisy,
         "noise=0.1: where it draws its moves, any legal one on a tenth of its turns; greedy play "
         "stays what it is",
     ),
-    "safe": Option(
+    "safe": WrapperOption(
         tuple[float, ...],
         _safe,
         "safe=0.6,0.1: it plays no card whose chance, by counting, is below 0.6 on the last life, "
         "below 0.1 before",
     ),
-    "search": Option(
+    "search": WrapperOption(
         str,
         _searched,
         "search=fast: it thinks before each move, with the others taken to play as it does itself; "
@@ -177,7 +177,7 @@ OPTIONS: dict[str, Option] = {
         "these, whichever fits; lambda=0.3, rollouts=64, ...: see docs/search.md",
         _search_settings,
     ),
-    "temperature": Option(
+    "temperature": WrapperOption(
         float,
         _tempered,
         "temperature=1.5: its logits are divided by 1.5; greedy play stays what it is (below 1 "
@@ -190,17 +190,17 @@ OPTIONS: dict[str, Option] = {
 class AgentName(NamedTuple):
     """A name, taken apart; nothing is looked up yet."""
 
-    source: str
+    scheme: str
     """What is before the colon (`bot`, `ah2ac2`, ...); "" for a folder."""
-    place: str
+    path: str
     """The bot's name, the file or the folder."""
-    settings: Mapping[str, str]
+    options: Mapping[str, str]
     """What follows the question mark, in order."""
 
     @property
-    def plain(self) -> str:
+    def without_options(self) -> str:
         """The name without its settings."""
-        return f"{self.source}:{self.place}" if self.source else self.place
+        return f"{self.scheme}:{self.path}" if self.scheme else self.path
 
 
 def parse_name(name: str) -> AgentName:
@@ -219,25 +219,25 @@ def parse_name(name: str) -> AgentName:
             raise ValueError(f"{name}: expected {key} once, got it twice")
         settings[key] = value
     source, colon, place = plain.partition(":")
-    if colon and source in (BOT, *STORED):
+    if colon and source in (BOT, *LOADERS):
         return AgentName(source, place, settings)
     return AgentName("", plain, settings)
 
 
-def unwrapped(name: str) -> str:
+def strip_options(name: str) -> str:
     """The name of the agent that the options of `name` wrap; a bot's own parameters are no options:
     `bot:rules?seed=3&noise=0.1` -> `bot:rules?seed=3`. What is no name of an agent stays as it is.
     """
     try:
         parsed = parse_name(name)
-        known = bot_parameters(parsed.plain) if parsed.source == BOT else {}
+        known = bot_parameters(parsed.without_options) if parsed.scheme == BOT else {}
     except ValueError:
         return name
-    own = "&".join(f"{key}={value}" for key, value in parsed.settings.items() if key in known)
-    return f"{parsed.plain}?{own}" if own else parsed.plain
+    own = "&".join(f"{key}={value}" for key, value in parsed.options.items() if key in known)
+    return f"{parsed.without_options}?{own}" if own else parsed.without_options
 
 
-def spread_names(names: Sequence[str]) -> list[str]:
+def expand_seed_ranges(names: Sequence[str]) -> list[str]:
     """Every name, with `seed=A..B` for each seed from A to B: `bot:rules?seed=0..9` is ten.
 
     Raises ValueError where B is less than A, or there are more than 10,000 of them.
@@ -281,26 +281,26 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
         )
     text = expand_home(str(path_or_name))
     name = parse_name(text)
-    known = bot_parameters(name.plain) if name.source == BOT else {}
+    known = bot_parameters(name.without_options) if name.scheme == BOT else {}
     options = _options(text, name, known)
-    if name.source == BOT:
+    if name.scheme == BOT:
         own = {
             key: read_value(value, known[key].type, where=f"{text}: {key}")
-            for key, value in name.settings.items()
+            for key, value in name.options.items()
             if key in known
         }
-        policy: Policy = make_bot(name.plain, rules or Rules(), **own)
+        policy: Policy = make_bot(name.without_options, rules or Rules(), **own)
     else:
-        policy = STORED[name.source](name.plain) if name.source else _in_folder(name.place)
+        policy = LOADERS[name.scheme](name.without_options) if name.scheme else _in_folder(name.path)
         _check_finite(policy, text)
         if rules is not None and policy.rules != rules:
             raise ValueError(
-                f"{text}: expected an agent for {rules.apart_from(policy.rules)}, got one for "
-                f"{policy.rules.apart_from(rules)}"
+                f"{text}: expected an agent for {rules.difference_from(policy.rules)}, got one for "
+                f"{policy.rules.difference_from(rules)}"
             )
     for key, (value, given) in options.items():
         try:
-            policy = OPTIONS[key].wrap(policy, value, **given)
+            policy = WRAPPER_OPTIONS[key].wrap(policy, value, **given)
         except ValueError as error:
             raise ValueError(f"{text}: {key}: {error}") from error
     return policy
@@ -313,13 +313,13 @@ def _options(
     settings of a bot, which are `known`, are none."""
     found: dict[str, tuple[Any, dict[str, Any]]] = {}
     of: Mapping[str, Any] = {}
-    for key, value in name.settings.items():
+    for key, value in name.options.items():
         where = f"{text}: {key}"
         if key in known:
             continue
-        if key in OPTIONS:
-            found[key] = read_value(value, OPTIONS[key].type, where=where), {}
-            of = OPTIONS[key].settings()
+        if key in WRAPPER_OPTIONS:
+            found[key] = read_value(value, WRAPPER_OPTIONS[key].type, where=where), {}
+            of = WRAPPER_OPTIONS[key].settings()
         elif key in of:
             found[next(reversed(found))][1][key] = read_value(value, of[key], where=where)
         else:
@@ -351,7 +351,7 @@ def _check_finite(policy: Policy, text: str) -> None:
 
 
 def _settings(parameters: Mapping[str, Any]) -> str:
-    return ", ".join([*parameters, *OPTIONS])
+    return ", ".join([*parameters, *WRAPPER_OPTIONS])
 
 
 def _in_folder(place: str) -> Policy:
@@ -382,7 +382,7 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
         ValueError: as `load_policy`, or agents of different games.
     """
     found: dict[str, Policy] = {
-        name: load_policy(name) for name in dict.fromkeys(names) if parse_name(name).source != BOT
+        name: load_policy(name) for name in dict.fromkeys(names) if parse_name(name).scheme != BOT
     }
     for name, policy in found.items():
         if num_players not in (None, policy.rules.num_players):
@@ -395,7 +395,7 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
         if policy.rules != rules:
             raise ValueError(
                 f"expected agents of one game, got {next(iter(found))} for "
-                f"{rules.apart_from(policy.rules)} and {name} for {policy.rules.apart_from(rules)}"
+                f"{rules.difference_from(policy.rules)} and {name} for {policy.rules.difference_from(rules)}"
             )
     for name in names:
         if name not in found:
@@ -403,17 +403,17 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
     return [found[name] for name in names]
 
 
-def shipped_for(name: str, rules: Rules) -> bool:
+def is_bundled_for(name: str, rules: Rules) -> bool:
     """Whether the agent comes with the package for this game: any bot, and an `agent:` that plays
     it."""
     parsed = parse_name(name)
-    if parsed.source == BOT:
+    if parsed.scheme == BOT:
         return True
-    path = shipped().get(parsed.place) if parsed.source == SHIPPED else None
+    path = bundled_files().get(parsed.path) if parsed.scheme == SHIPPED else None
     return path is not None and read_rules(path) == rules
 
 
-def known_agents() -> dict[str, Any]:
+def agent_catalog() -> dict[str, Any]:
     """What can be named, JSON-ready: `agents`, a record each, and the `options` that all take."""
     agents: list[dict[str, Any]] = [
         {
@@ -430,7 +430,7 @@ def known_agents() -> dict[str, Any]:
         }
         for name, bot in BOTS.items()
     ]
-    agents += [{"name": f"{SHIPPED}:{name}", **read_card(path)} for name, path in shipped().items()]
+    agents += [{"name": f"{SHIPPED}:{name}", **read_card(path)} for name, path in bundled_files().items()]
     agents += [
         {"name": "ah2ac2:FILE", "about": "published weights, a .safetensors file"},
         {"name": "obl:FILE", "about": "published weights, a .safetensors file"},
@@ -443,5 +443,5 @@ def known_agents() -> dict[str, Any]:
     ]
     return {
         "agents": agents,
-        "options": {name: option.about for name, option in OPTIONS.items()},
+        "options": {name: option.about for name, option in WRAPPER_OPTIONS.items()},
     }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.wrapper import LogitsWrapper
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
-class Noisy(LogitsWrapper):
+class EpsilonNoise(LogitsWrapper):
     """`policy`, but with probability `epsilon` any legal action, all alike; its answer is the whole
     distribution. Sampled play alone shows it: the most likely action stays what it is."""
 
@@ -20,14 +20,14 @@ class Noisy(LogitsWrapper):
     def identity(self) -> str:
         """See `Policy.identity`."""
         of = self.policy.identity()
-        return digest({"wrapper": "noisy", "of": of, "epsilon": float(self.epsilon)})
+        return agent_hash({"wrapper": "noisy", "of": of, "epsilon": float(self.epsilon)})
 
-    def changed(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
+    def transform_logits(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
         """See `LogitsWrapper`."""
-        return mixed(logits, legal, self.epsilon)
+        return mix_with_uniform(logits, legal, self.epsilon)
 
 
-def mixed(logits: jax.Array, legal: jax.Array, epsilon: float | jax.Array) -> jax.Array:
+def mix_with_uniform(logits: jax.Array, legal: jax.Array, epsilon: float | jax.Array) -> jax.Array:
     """Logits float32 [..., A] of `(1 - epsilon) softmax(logits) + epsilon / |legal|`, illegal
     actions at -1e10; at an epsilon of 0 also those that `logits` rule out."""
     at_random = legal / jnp.sum(legal, axis=-1, keepdims=True)

@@ -18,8 +18,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params, played
+from hanabi_rl.agents.identity import agent_hash
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params, policy_spec
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import OBSERVATION_VERSION
 from hanabi_rl.nn.networks import NetworkConfig
@@ -30,7 +30,7 @@ from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
 
 SUFFIX = ".safetensors"
-SHIPPED = Path(__file__).parent / "shipped"
+BUNDLED_DIR = Path(__file__).parent / "shipped"
 """Agents that come with the package: `agent:NAME` is the file NAME in this folder."""
 FORMAT_VERSION = 2  # of a description; 1 had one `step`, in three units
 
@@ -39,7 +39,7 @@ HALF_BITS = 11
 """The significant binary digits of a float16."""
 
 
-def rounded(policy: NetworkPolicy, bits: int = HALF_BITS) -> NetworkPolicy:
+def round_to_half(policy: NetworkPolicy, bits: int = HALF_BITS) -> NetworkPolicy:
     """`policy` as it will be read from a file in half precision: its parameters rounded to float16,
     and of that to `bits` significant binary digits, as float32. A file of fewer is as long, but
     packs smaller.
@@ -72,22 +72,22 @@ def write_file(
         path: ends with `.safetensors`.
         policy: whose parameters, float32, to write.
         card: what its reader should know (data, command, scores), JSON-ready.
-        half: write them as float16: what is read is `rounded(policy)`.
+        half: write them as float16: what is read is `round_to_half(policy)`.
 
     Raises:
         ValueError: another suffix, parameters that are not the network's (`IncompatibleError`), or
-            as `rounded`.
+            as `round_to_half`.
     """
     if path.suffix != SUFFIX:
         raise ValueError(f"expected a file named *{SUFFIX}, got {path}")
-    leaves = trees.leaf_paths((rounded(policy) if half else policy).params)
+    leaves = trees.leaf_paths((round_to_half(policy) if half else policy).params)
     params = {name: plain(x) for name, x in leaves.items()}
     _check_leaves(
         params, params_template(policy.rules, policy.network), where="the policy to write"
     )
     if half:
         params = {name: x.astype(np.float16) for name, x in params.items()}
-    header = {"policy": json.dumps(describe(policy)), "card": json.dumps(to_json(card or {}))}
+    header = {"policy": json.dumps(policy_metadata(policy)), "card": json.dumps(to_json(card or {}))}
     header["sha256"] = _digest(params, header)
     write_tensors(path, params, header)
 
@@ -107,13 +107,13 @@ def read_file(path: Path) -> NetworkPolicy:
     leaves, header = _read(path)
     if header.get("sha256") != _digest(leaves, header):
         raise trees.CorruptError(f"{path}: not what was written: the file is damaged or was edited")
-    rules, network, info = parse_description(_parse(header, "policy", path), where=path)
+    rules, network, info = parse_metadata(_parse(header, "policy", path), where=path)
     full = {
         name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in leaves.items()
     }
     template = params_template(rules, network)
     _check_leaves(full, template, where=str(path))
-    return NetworkPolicy(params=trees.like(template, full), rules=rules, network=network, info=info)
+    return NetworkPolicy(params=trees.restore_structure(template, full), rules=rules, network=network, info=info)
 
 
 def read_card(path: Path) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def read_rules(path: Path) -> Rules:
         ValueError: as `read_file`.
     """
     header = _read(path, tensors=False)[1]
-    return parse_description(_parse(header, "policy", path), where=path)[0]
+    return parse_metadata(_parse(header, "policy", path), where=path)[0]
 
 
 def is_policy(path: Path) -> bool:
@@ -144,24 +144,24 @@ def is_policy(path: Path) -> bool:
     return True
 
 
-def shipped() -> dict[str, Path]:
+def bundled_files() -> dict[str, Path]:
     """The agents that come with the package: name -> file."""
-    return {path.stem: path for path in sorted(SHIPPED.glob(f"*{SUFFIX}"))}
+    return {path.stem: path for path in sorted(BUNDLED_DIR.glob(f"*{SUFFIX}"))}
 
 
-def load_shipped(name: str) -> NetworkPolicy:
+def load_bundled(name: str) -> NetworkPolicy:
     """The agent `agent:NAME`.
 
     Raises:
         ValueError: there is none of that name.
     """
-    return read_file(shipped_file(name))
+    return read_file(bundled_path(name))
 
 
-def shipped_file(name: str) -> Path:
-    """Where the agent `agent:NAME` is; raises ValueError as `load_shipped`."""
+def bundled_path(name: str) -> Path:
+    """Where the agent `agent:NAME` is; raises ValueError as `load_bundled`."""
     short = name.removeprefix("agent:")
-    files = shipped()
+    files = bundled_files()
     if short not in files:
         raise ValueError(f"{name}: expected agent: and one of {', '.join(files)}")
     return files[short]
@@ -192,20 +192,20 @@ def _parse(header: Mapping[str, str], key: str, path: Path) -> dict[str, Any]:
 
 
 def _digest(leaves: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
-    return digest([header["policy"], header["card"]], dict(leaves))
+    return agent_hash([header["policy"], header["card"]], dict(leaves))
 
 
-def describe(policy: NetworkPolicy) -> dict[str, Any]:
+def policy_metadata(policy: NetworkPolicy) -> dict[str, Any]:
     """What is stored of a policy beside its parameters."""
     return to_json(
-        {"format_version": FORMAT_VERSION, **played(policy), **dataclasses.asdict(policy.info)}
+        {"format_version": FORMAT_VERSION, **policy_spec(policy), **dataclasses.asdict(policy.info)}
     )
 
 
-def parse_description(
+def parse_metadata(
     description: Mapping[str, Any], *, where: Path
 ) -> tuple[Rules, NetworkConfig | StructuredConfig, PolicyInfo]:
-    """What `describe` wrote.
+    """What `policy_metadata` wrote.
 
     Raises:
         ValueError: naming `where`, the key, what was expected and got.

@@ -13,7 +13,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import OBSERVATION_VERSION
@@ -111,7 +111,7 @@ def act(
     return carry, jax.random.categorical(act_key, logits, mode="low").astype(jnp.int32)
 
 
-def next_game(policy: Policy, carry: PyTree, met: jax.Array) -> PyTree:
+def next_game(policy: Policy, carry: PyTree, continues: jax.Array) -> PyTree:
     """The carry before the first timestep of another game with the same partners, each at the same
     distance around the table: what the policy keeps of them if it has a `next_game(carry, met)` of
     its own, else a fresh one. That timestep is stepped without `reset`.
@@ -122,17 +122,17 @@ def next_game(policy: Policy, carry: PyTree, met: jax.Array) -> PyTree:
     """
     keep = getattr(policy, "next_game", None)
     if keep is not None:
-        return keep(carry, met)
-    return select_games(met, policy.init_carry(met.shape[0]), carry)
+        return keep(carry, continues)
+    return select_games(continues, policy.init_carry(continues.shape[0]), carry)
 
 
-def thinks(policy: Policy) -> bool:
+def runs_search(policy: Policy) -> bool:
     """Whether an agent takes long over each of its moves, one game after the other, whatever
     wrappers are around it: its class says `thinks = True`."""
     return _says(policy, "thinks")
 
 
-def draws(policy: Policy) -> bool:
+def is_stochastic(policy: Policy) -> bool:
     """Whether an agent with keys answers with what it drew by them, whatever wrappers are around
     it: its class says `draws = True`."""
     return _says(policy, "draws")
@@ -178,7 +178,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
     def identity(self) -> str:
         """See `Policy.identity`; where the policy came from (`info`) and its precision are no part
         of it."""
-        return digest(played(self), self.params)
+        return agent_hash(policy_spec(self), self.params)
 
     def at_temperature(self, temperature: float) -> NetworkPolicy:
         """The same policy with its logits divided by `temperature`: the weights and biases of its
@@ -208,19 +208,19 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         return select_games(met, after, carry)
 
     @property
-    def reads(self) -> str | None:
-        """Which inputs `step_inputs` reads (see `learning/views.py`): a structured network's level,
+    def feature_spec(self) -> str | None:
+        """Which inputs `step_features` reads (see `learning/views.py`): a structured network's level,
         and whether it reads the profile; None for others."""
         if not isinstance(self.network, StructuredConfig):
             return None
         return f"{self.network.level}+profile" if self.network.profile else self.network.level
 
-    def init_inputs_carry(self, batch: int) -> PyTree:
+    def init_features_carry(self, batch: int) -> PyTree:
         """Nothing: the view remembers."""
         del batch
         return ()
 
-    def step_inputs(
+    def step_features(
         self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
     ) -> tuple[PyTree, jax.Array]:
         """`step` of rows [B] whose features `inputs` were computed already."""
@@ -258,12 +258,12 @@ def init_params(rules: Rules, network: NetworkConfig | StructuredConfig, key: ja
 
 def _structured() -> Any:
     """What plays structured networks: imported where one plays, an LSTM's run has no use for it."""
-    from hanabi_rl.agents.structured import acting
+    from hanabi_rl.agents.structured import policy_step
 
-    return acting
+    return policy_step
 
 
-def played(policy: NetworkPolicy) -> dict[str, Any]:
+def policy_spec(policy: NetworkPolicy) -> dict[str, Any]:
     """What a trained policy plays and with which network: its identity but for the parameters, and
     what its file says beside where it came from."""
     network = {"kind": policy.network.kind, **dataclasses.asdict(policy.network)}

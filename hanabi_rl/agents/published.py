@@ -20,13 +20,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
 from hanabi_rl.storage.files import read_text
-from hanabi_rl.storage.hub import fetch_file
+from hanabi_rl.storage.hub import download_file
 from hanabi_rl.storage.tensors import read_tensors
 
 REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}
@@ -62,7 +62,7 @@ class OBLPolicy(flax.struct.PyTreeNode):
     def identity(self) -> str:
         """See `Policy.identity`: its layout stands for observation version and network."""
         game = {"name": "hanabi", **dataclasses.asdict(self.rules)}
-        return digest({"layout": self.layout, "game": game}, self.params)
+        return agent_hash({"layout": self.layout, "game": game}, self.params)
 
     @with_our_settings
     def init_carry(self, batch: int) -> PyTree:
@@ -155,7 +155,7 @@ def _locate(name: str, family: str, file: str) -> Path:
         return path
     if path.is_absolute() or file.startswith("."):
         raise FileNotFoundError(f"{name}: expected a file, got {path}, which does not exist")
-    return fetch_file(
+    return download_file(
         REPOSITORIES[family], file, kind="model", then=f"name the file it is in: {family}:PATH"
     )
 

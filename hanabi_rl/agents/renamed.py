@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import jax
 
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import PyTree
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.env.symmetry import invert_permutations, permute_legal, permute_obs
 
 
-class Renamed(Wrapper):
+class ColorPermuted(Wrapper):
     """`policy`, which sees colour c as `colors[c]` and whose colour hints are translated back."""
 
     colors: jax.Array  # int32 [C]
 
     def identity(self) -> str:
         """See `Policy.identity`."""
-        return digest({"wrapper": "renamed", "of": self.policy.identity()}, self.colors)
+        return agent_hash({"wrapper": "renamed", "of": self.policy.identity()}, self.colors)
 
     def step(
         self,

@@ -12,26 +12,26 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.inference import card_facts, unseen_copies
-from hanabi_rl.agents.bots.obs_view import members, view
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.bots.obs_view import decode_observation, members
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import PyTree
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
-class Safe(Wrapper):
+class SafetyFilter(Wrapper):
     """`policy`, without the plays whose chance of success is too small."""
 
-    last_life: float = flax.struct.field(pytree_node=False, default=0.6)
+    min_prob_last_life: float = flax.struct.field(pytree_node=False, default=0.6)
     """The least chance at which a card is played on the last life ..."""
-    before: float = flax.struct.field(pytree_node=False, default=0.1)
+    min_prob: float = flax.struct.field(pytree_node=False, default=0.1)
     """... and before that."""
 
     def identity(self) -> str:
         """See `Policy.identity`."""
-        settings = {"last_life": self.last_life, "before": self.before}
-        return digest({"wrapper": "safe", "of": self.policy.identity(), **settings})
+        settings = {"last_life": self.min_prob_last_life, "before": self.min_prob}
+        return agent_hash({"wrapper": "safe", "of": self.policy.identity(), **settings})
 
     def step(
         self,
@@ -42,8 +42,8 @@ class Safe(Wrapper):
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`; where every legal move is too risky, nothing is filtered."""
-        chance, lives = jax.vmap(lambda seen: chances(self.rules, seen))(obs)
-        least = jnp.where(lives == 1, self.last_life, self.before)[:, None]
+        chance, lives = jax.vmap(lambda seen: playable_probs(self.rules, seen))(obs)
+        least = jnp.where(lives == 1, self.min_prob_last_life, self.min_prob)[:, None]
         hand = self.rules.hand_size
         risky = jnp.zeros(legal.shape, bool).at[:, hand : 2 * hand].set(chance < least)
         any_safe = jnp.any(legal & ~risky, axis=-1, keepdims=True)
@@ -55,13 +55,13 @@ class Safe(Wrapper):
             other = jnp.where(none[:, None], 0.0, logits)
             return jnp.where(any_safe, jnp.where(safe, other, ILLEGAL_LOGIT), logits)
 
-        return self.step_changed(filtered, carry, obs, legal, reset, key)
+        return self.step_with_logits_fn(filtered, carry, obs, legal, reset, key)
 
 
-def chances(rules: Rules, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def playable_probs(rules: Rules, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Of an observation float32[O]: the chance float32[H] that each of the observer's cards is
     playable, 0 for an empty slot; and its lives int32[]."""
-    seen = view(rules, obs)
+    seen = decode_observation(rules, obs)
     copies = members(rules, seen.knowledge[0]) * unseen_copies(rules, seen)
     playable = members(rules, card_facts(rules, seen).playable)
     return copies @ playable / jnp.maximum(jnp.sum(copies, axis=-1), 1), seen.lives

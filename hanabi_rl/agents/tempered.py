@@ -12,7 +12,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.wrapper import LogitsWrapper
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
@@ -25,9 +25,9 @@ class Tempered(LogitsWrapper):
     def identity(self) -> str:
         """See `Policy.identity`."""
         of = self.policy.identity()
-        return digest({"wrapper": "tempered", "of": of, "temperature": self.temperature})
+        return agent_hash({"wrapper": "tempered", "of": of, "temperature": self.temperature})
 
-    def changed(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
+    def transform_logits(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
         """See `LogitsWrapper`."""
         possible = legal & (logits > ILLEGAL_LOGIT / 2)  # a move that is ruled out stays so
         return jnp.where(possible, logits / self.temperature, ILLEGAL_LOGIT)

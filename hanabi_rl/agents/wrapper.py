@@ -10,8 +10,8 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.identity import own_structure
-from hanabi_rl.agents.policy import Policy, PyTree, draws, next_game
+from hanabi_rl.agents.identity import tag_treedef
+from hanabi_rl.agents.policy import Policy, PyTree, is_stochastic, next_game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import hold_methods
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
@@ -23,7 +23,7 @@ class Wrapper(flax.struct.PyTreeNode):
     policy: Any  # a Policy
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        own_structure(cls)
+        tag_treedef(cls)
         hold_methods(cls, "init_carry", "step", "next_game")
         super().__init_subclass__(**kwargs)
 
@@ -41,7 +41,7 @@ class Wrapper(flax.struct.PyTreeNode):
         """See `agents/policy.py`."""
         return next_game(self.policy, carry, met)
 
-    def step_changed(
+    def step_with_logits_fn(
         self,
         change: Callable[[jax.Array], jax.Array],
         carry: PyTree,
@@ -52,19 +52,19 @@ class Wrapper(flax.struct.PyTreeNode):
     ) -> tuple[PyTree, jax.Array]:
         """`Policy.step` of an agent whose whole distribution is the policy's changed by `change`,
         logits float32 [B, A] -> logits with illegal actions at -1e10: also where the policy draws
-        from its own (`agents/policy.py` `draws`), which a change of the draw alone would miss."""
+        from its own (`agents/policy.py` `is_stochastic`), which a change of the draw alone would miss."""
         after, logits = self.policy.step(carry, obs, legal, reset, key)
-        if key is None or not draws(self.policy):
+        if key is None or not is_stochastic(self.policy):
             return after, change(logits)
         _, whole = self.policy.step(carry, obs, legal, reset)
-        return after, redrawn(logits, whole, change(whole))
+        return after, couple_samples(logits, whole, change(whole))
 
 
 class LogitsWrapper(Wrapper):
-    """A wrapper that changes the answer alone: a subclass says how in `changed`. It reads what the
+    """A wrapper that changes the answer alone: a subclass says how in `transform_logits`. It reads what the
     policy reads, so beside a learner it costs what the policy costs."""
 
-    def changed(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
+    def transform_logits(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
         """The policy's logits float32 [..., A] -> this agent's, illegal actions at -1e10."""
         raise NotImplementedError
 
@@ -77,8 +77,8 @@ class LogitsWrapper(Wrapper):
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`."""
-        change = partial(self.changed, legal=legal)
-        return self.step_changed(change, carry, obs, legal, reset, key)
+        change = partial(self.transform_logits, legal=legal)
+        return self.step_with_logits_fn(change, carry, obs, legal, reset, key)
 
     @property
     def reads(self) -> str | None:
@@ -87,17 +87,17 @@ class LogitsWrapper(Wrapper):
 
     def init_inputs_carry(self, batch: int) -> PyTree:
         """See `ReadsInputs`."""
-        return self.policy.init_inputs_carry(batch)
+        return self.policy.init_features_carry(batch)
 
     def step_inputs(
         self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
     ) -> tuple[PyTree, jax.Array]:
         """See `ReadsInputs`."""
-        carry, logits = self.policy.step_inputs(carry, inputs, legal, reset)
-        return carry, self.changed(logits, legal)
+        carry, logits = self.policy.step_features(carry, inputs, legal, reset)
+        return carry, self.transform_logits(logits, legal)
 
 
-def redrawn(drawn: jax.Array, whole: jax.Array, wanted: jax.Array) -> jax.Array:
+def couple_samples(drawn: jax.Array, whole: jax.Array, wanted: jax.Array) -> jax.Array:
     """What was drawn from one distribution as an answer of another: a move that is less likely
     there gives way, as often as it has to, to those that are more likely, and all others stay (a
     maximal coupling). Where the other one is flatter the move drawn stays the most likely.

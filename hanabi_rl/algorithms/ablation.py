@@ -3,14 +3,14 @@ and a cross-play matrix (as AH2AC2's Tables 12 and 13, Figures 6 to 8)."""
 
 from pathlib import Path
 
-from hanabi_rl.agents.folder import REFERENCE
+from hanabi_rl.agents.folder import CLONE_FOLDER
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.base import Sweep
 from hanabi_rl.algorithms.clone import validation_games
 from hanabi_rl.algorithms.loop import reported_policy
 from hanabi_rl.measure.cells import CellCache
-from hanabi_rl.measure.matrix import Setting, cell_pairs, make_agents, play_matrix
+from hanabi_rl.measure.matrix import EvalSetting, cell_pairs, make_agents, play_matrix
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.runs.folder import LATEST_POLICY
 from hanabi_rl.runs.progress import Progress
@@ -38,7 +38,7 @@ def _tables(sweep: Sweep) -> str:
         )
     clone = None
     if held_out is not None:
-        clone = predict(load_policy(Path(sweep.configs[0].run_dir) / REFERENCE), held_out)
+        clone = predict(load_policy(Path(sweep.configs[0].run_dir) / CLONE_FOLDER), held_out)
     tables = ablation_tables(results, clone, sweep.paper)
     (sweep.folder / "ablation.txt").write_text(tables + "\n", encoding="utf-8")
     plot_trade_off(results, clone, sweep.folder / "trade-off.png")
@@ -54,13 +54,13 @@ def _matrix(sweep: Sweep) -> str:
     """The clone and the first seed of every weight with each other (Figure 6)."""
     runs = [config for config in sweep.configs if config.seed == sweep.configs[0].seed]
     labels = ["BC", *(f"{config.kl_weight:g}" for config in runs)]
-    clone: Policy = load_policy(Path(runs[0].run_dir) / REFERENCE)
+    clone: Policy = load_policy(Path(runs[0].run_dir) / CLONE_FOLDER)
     policies = [clone, *(load_policy(Path(config.run_dir) / LATEST_POLICY) for config in runs)]
     agents = make_agents(policies, labels, labels)
     with Progress("cross-play", total=len(cell_pairs(agents)), unit="cells") as progress:
         matrix = play_matrix(
             agents,
-            Setting(games=sweep.matrix_games),
+            EvalSetting(games=sweep.matrix_games),
             cache=CellCache(sweep.folder / "cells"),
             on_cell=lambda done, total, played: progress.update(done),
         )

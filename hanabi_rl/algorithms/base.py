@@ -14,7 +14,7 @@ class SharedRun(NamedTuple):
 
     algorithm: str
     config: RunConfig
-    then: Mapping[str, Any]
+    overrides: Mapping[str, Any]
     """What changes in the config of the sweep's runs once it is there."""
 
 
@@ -39,16 +39,16 @@ class Algorithm:
     subclass, and the module's `ALGORITHM` is one of it."""
 
     config: type[RunConfig]
-    shown: ClassVar[Mapping[str, str]]
+    summary_columns: ClassVar[Mapping[str, str]]
     """Summary key -> column of a table over runs."""
-    predicts: str = "val_loss_per_timestep"
+    validation_key: str = "val_loss_per_timestep"
     """The summary's cross-entropy on validation games, by which seeds are compared, where it has
     any."""
-    axes: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    default_grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Field -> what a sweep without --grid runs over; other values by the flag --<field>s."""
-    in_sweeps: ClassVar[Mapping[str, Any]] = {}
+    sweep_overrides: ClassVar[Mapping[str, Any]] = {}
     """Fields that are set in every run of a sweep."""
-    same_in_sweeps: tuple[str, ...] = ()
+    unsweepable_fields: tuple[str, ...] = ()
     """Fields, with all that is in them, which say what the runs of a sweep share or follow from it:
     no axes of a grid."""
 
@@ -66,32 +66,32 @@ class Algorithm:
         repeated."""
         raise NotImplementedError
 
-    def game(self, config: Any) -> Rules:
+    def infer_rules(self, config: Any) -> Rules:
         """The game that a config's run plays, where data or a clone decide it."""
         return config.game
 
-    def given(self, config: Any) -> dict[str, str]:
+    def input_hashes(self, config: Any) -> dict[str, str]:
         """The SHA-256 of what a config has by name alone, as `runs.folder.check_given` takes it."""
         del config
         return {}
 
-    def same_validation(self, config: Any) -> bool:
+    def seeds_share_validation(self, config: Any) -> bool:
         """Whether runs of a config with several seeds are validated on the same games."""
         del config
         return True
 
-    def pooled(self, config: Any, summaries: list[dict[str, Any]]) -> str:
-        """What is printed of the runs of several seeds together, where `same_validation`; empty for
+    def pooled_report(self, config: Any, summaries: list[dict[str, Any]]) -> str:
+        """What is printed of the runs of several seeds together, where `seeds_share_validation`; empty for
         nothing."""
         del config, summaries
         return ""
 
-    def shared(self, config: Any, folder: Path) -> SharedRun | None:
+    def shared_run(self, config: Any, folder: Path) -> SharedRun | None:
         """What is run first for all runs of a sweep in `folder`."""
         del config, folder
         return None
 
-    def after_sweep(self, sweep: Sweep) -> str | None:
+    def on_sweep_end(self, sweep: Sweep) -> str | None:
         """Writes into the sweep's folder what is made of its runs; returns what is printed."""
         del sweep
         return None

@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.names import load_policy, spread_names
+from hanabi_rl.agents.identity import agent_hash
+from hanabi_rl.agents.names import expand_seed_ranges, load_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_distinct_games, load_games, load_some_games
-from hanabi_rl.data.games import Games, join_games
+from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.measure.prediction import Prediction, predict
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
 from hanabi_rl.play.demos import demo_games, demonstrators
@@ -25,7 +25,7 @@ from hanabi_rl.runs.folder import (
     BEST_POLICY,
     LEAST_LOSS,
     MOST_ACCURATE,
-    note_given,
+    write_input_hashes,
     write_summary,
 )
 from hanabi_rl.runs.session import open_run_dir
@@ -33,13 +33,13 @@ from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.report import link_lines, score_table
 from hanabi_rl.storage.words import count
 
-VALIDATION_SHARE = 0.1
-LEAST_GAMES = 5
+VALIDATION_FRACTION = 0.1
+MIN_TRAIN_GAMES = 5
 """Of fewer, no whole game is a tenth to validate on."""
-KEPT = {BEST_POLICY: "best self-play", MOST_ACCURATE: "best accuracy", LEAST_LOSS: "least loss"}
+KEPT_POLICIES = {BEST_POLICY: "best self-play", MOST_ACCURATE: "best accuracy", LEAST_LOSS: "least loss"}
 
 
-def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, Games]:
+def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Games, Games]:
     """The games to clone and those to validate on.
 
     Without data, the games are those of `demos`, generated once and cached. Without validation
@@ -49,11 +49,11 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         GameDataError: a file's games are not what they should be, or one to validate on is there
             twice.
         ValueError: files of different games, or without a human seat though they name them, games
-            both to clone and to validate on, fewer than `LEAST_GAMES` or of too few decks and none
+            both to clone and to validate on, fewer than `MIN_TRAIN_GAMES` or of too few decks and none
             to validate on, no such bot, or one whose rules the network is shown.
     """
     if config.data:
-        games = join_games([load_some_games(path) for path in config.data])
+        games = concatenate_games([load_some_games(path) for path in config.data])
     else:
         games = pool_games(config, rules)
     if not _cloned_seats(games).any():
@@ -63,7 +63,7 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
         if not _cloned_seats(validation).any():
             raise ValueError("--val: expected games with a human seat, got none to predict")
         validation.check_rules(games.rules, "--val: ")
-        validation.check_apart(games, "--val", "--data")
+        validation.check_disjoint(games, "--val", "--data")
         if shared := int(validation.on_decks_of(games).sum()):
             print(
                 f"--val: {shared} of {len(validation)} games are on decks of --data (decks that "
@@ -72,12 +72,12 @@ def training_games(config: BCTraining, rules: Rules, seed: int) -> tuple[Games, 
             )
         return games, validation
     flag = "--data" if config.data else "--demo-games"
-    if len(games) < LEAST_GAMES:
+    if len(games) < MIN_TRAIN_GAMES:
         raise ValueError(
-            f"{flag}: expected at least {LEAST_GAMES} games, or --val with others, got {len(games)}"
+            f"{flag}: expected at least {MIN_TRAIN_GAMES} games, or --val with others, got {len(games)}"
         )
     try:
-        train, validation = split_games(games, (1 - VALIDATION_SHARE, VALIDATION_SHARE), seed=seed)
+        train, validation = split_games(games, (1 - VALIDATION_FRACTION, VALIDATION_FRACTION), seed=seed)
     except ValueError as error:
         decks, files = games.num_decks, ", ".join(config.data or config.demos)
         raise ValueError(
@@ -93,23 +93,23 @@ def _cloned_seats(games: Games) -> np.ndarray:
     return every if games.human_seats is None else games.human_seats
 
 
-def pool_games(config: BCTraining, rules: Rules) -> Games:
+def pool_games(config: BCTrainConfig, rules: Rules) -> Games:
     """The games of `demos`, one player after another, from the cache where it has them.
 
     Raises ValueError as `training_games`.
     """
     parts = []
-    for player in spread_names(config.demos):
-        check_level(getattr(config.network, "level", None), player)
+    for player in expand_seed_ranges(config.demos):
+        check_features_for_bot(getattr(config.network, "level", None), player)
         parts.append(demo_games(rules, player, config.demo_games, seed=0))
-    return join_games(parts)
+    return concatenate_games(parts)
 
 
-def announce_pool(config: BCTraining) -> None:
+def announce_pool(config: BCTrainConfig) -> None:
     """Prints on stderr which games are cloned if none are given."""
     if config.data:
         return
-    players = spread_names(config.demos)
+    players = expand_seed_ranges(config.demos)
     each = f"{count(config.demo_games, 'game')} of {'each of ' if len(players) > 1 else ''}"
     print(
         f"No games are given: cloning {each}{', '.join(players)}, the same ones for every seed.",
@@ -117,8 +117,8 @@ def announce_pool(config: BCTraining) -> None:
     )
 
 
-def given_games(
-    config: BCTraining, rules: Rules, games: tuple[Games, Games] | None = None
+def game_input_hashes(
+    config: BCTrainConfig, rules: Rules, games: tuple[Games, Games] | None = None
 ) -> dict[str, str]:
     """The SHA-256 of what a config has by name alone, by flag and name (`runs.folder.check_given`):
     of whom it begins as, and of the files of games, or the players whose games are generated.
@@ -126,9 +126,9 @@ def given_games(
     Args:
         games: as `training_games` returns them; None where no file is to be read.
     """
-    players = () if config.data else spread_names(config.demos)
+    players = () if config.data else expand_seed_ranges(config.demos)
     found = {
-        f"--demos {name}": digest([each.identity() for each in demonstrators(rules, name)])
+        f"--demos {name}": agent_hash([each.identity() for each in demonstrators(rules, name)])
         for name in players
     }
     if config.start_from is not None:
@@ -140,19 +140,19 @@ def given_games(
     ):
         if names:
             arrays = of_files.decks, of_files.actions, of_files.human_seats, of_files.players
-            found[f"{flag} {' '.join(names)}"] = digest("games", arrays)
+            found[f"{flag} {' '.join(names)}"] = agent_hash("games", arrays)
     return found
 
 
-def reads_itself(level: str | None, bot: str) -> bool:
+def clones_own_features(level: str | None, bot: str) -> bool:
     """Whether a clone of `bot` would be shown the bot's own rules: the reading is what
     `bot:convention` itself infers, so that nothing were left to learn."""
     return level == "reading" and "convention" in bot
 
 
-def check_level(level: str | None, bot: str) -> None:
-    """Raises ValueError where `reads_itself`."""
-    if reads_itself(level, bot):
+def check_features_for_bot(level: str | None, bot: str) -> None:
+    """Raises ValueError where `clones_own_features`."""
+    if clones_own_features(level, bot):
         raise ValueError(
             "network.level: expected facts or learnt for a clone of bot:convention, whose own "
             "rules `reading` shows, got reading"
@@ -166,10 +166,10 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
     train, validation = training_games(config, config.game, config.seed)
     config = with_game(config, train.rules, "the recorded games")
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:
-        given = given_games(config, train.rules, (train, validation))
-        parallel.on_first_host(lambda: note_given(run_dir, given))
+        given = game_input_hashes(config, train.rules, (train, validation))
+        parallel.on_main_host(lambda: write_input_hashes(run_dir, given))
         train_bc(config, run_dir, train, validation)
-        summary = parallel.on_first_host(lambda: report(config, run_dir, validation))
+        summary = parallel.on_main_host(lambda: report(config, run_dir, validation))
     print(f"\nResults: {run_dir}")
     return summary
 
@@ -183,7 +183,7 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
     }
     rows = []
     measured: dict[str, tuple[SelfPlayResult, Prediction]] = {}
-    for folder, name in KEPT.items():
+    for folder, name in KEPT_POLICIES.items():
         if folder == LEAST_LOSS and not (run_dir / folder).exists():
             continue  # runs have not always kept it
         policy = load_policy(run_dir / folder)
@@ -237,33 +237,33 @@ class BehaviouralCloning(Algorithm):
     """See the module's docstring."""
 
     config = BCConfig
-    shown: ClassVar = {
+    summary_columns: ClassVar = {
         "policy_accuracy_val_accuracy": "val accuracy",
         "policy_accuracy_val_loss": "val loss",
         "policy_loss_val_loss": "least loss",
         "policy_selfplay_mean": "self-play",
         "policy_selfplay_points_mean": "points",
     }
-    predicts = "policy_val_loss_per_timestep"
+    validation_key = "policy_val_loss_per_timestep"
 
     def run(self, config: BCConfig) -> dict[str, Any]:
         """See `run_bc`."""
         return run_bc(config)
 
-    def game(self, config: BCConfig) -> Rules:
+    def infer_rules(self, config: BCConfig) -> Rules:
         """The game of the data, where there is any."""
         return load_games(config.data[0]).rules if config.data else config.game
 
-    def given(self, config: BCConfig) -> dict[str, str]:
-        """See `given_games`; no games are generated for it."""
+    def input_hashes(self, config: BCConfig) -> dict[str, str]:
+        """See `game_input_hashes`; no games are generated for it."""
         games = training_games(config, config.game, config.seed) if config.data else None
-        return given_games(config, config.game, games)
+        return game_input_hashes(config, config.game, games)
 
-    def same_validation(self, config: BCConfig) -> bool:
+    def seeds_share_validation(self, config: BCConfig) -> bool:
         """Those of `val`; what is held out from the training games differs between seeds."""
         return bool(config.val)
 
-    def pooled(self, config: BCConfig, summaries: list[dict[str, Any]]) -> str:
+    def pooled_report(self, config: BCConfig, summaries: list[dict[str, Any]]) -> str:
         """See `pooled_validation`."""
         return pooled_validation(config, [Path(summary["run_dir"]) for summary in summaries])
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import jax
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.start_from import first_params
+from hanabi_rl.algorithms.start_from import load_initial_params
 from hanabi_rl.data.games import Games
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, BCState, BCTraining, Examples
-from hanabi_rl.learning.cloning_games import game_examples
+from hanabi_rl.learning.cloning import BC, BCState, BCTrainConfig, Dataset
+from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -20,7 +20,7 @@ from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
 from hanabi_rl.runs.progress import Progress
-from hanabi_rl.runs.session import Session, open_session
+from hanabi_rl.runs.session import TrainingSession, open_session
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.show.plots import plot_bc
 from hanabi_rl.storage.words import count
@@ -29,14 +29,14 @@ _NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # weighted by decis
 
 
 @dataclasses.dataclass(frozen=True)
-class BCConfig(BCTraining, RunConfig):
+class BCConfig(BCTrainConfig, RunConfig):
     """Clone the players of recorded games (behavioural cloning)."""
 
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
     """The training loop. A finished run is left as it is."""
     start = config.start_from
-    first = None if start is None else first_params(start, config.network, train.rules)
+    first = None if start is None else load_initial_params(start, config.network, train.rules)
     examples = examples_of(train, config)
     loader = BatchLoader(len(examples), config.batch_size, config.seed)
     learner = BC(config, train.rules, config.epochs * loader.batches_per_epoch)
@@ -62,19 +62,19 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
             while loader.epoch < config.epochs:
                 training.epoch(progress)
     lines = run_dir / "metrics.jsonl"
-    parallel.on_first_host(
+    parallel.on_main_host(
         lambda: plot_bc(read_metrics(lines), run_dir / "learning-curve.png", train.rules.max_score)
     )
 
 
-def examples_of(games: Games, config: BCConfig) -> Examples:
+def examples_of(games: Games, config: BCConfig) -> Dataset:
     """What the config's network is cloned from: decisions if it is structured, else whole games."""
     if isinstance(config.network, StructuredConfig):
-        from hanabi_rl.learning.cloning_decisions import decision_examples
+        from hanabi_rl.learning.cloning_decisions import decision_dataset
 
-        return decision_examples(games, config.network, config.precision, config.series)
+        return decision_dataset(games, config.network, config.precision, config.series)
     colors = color_key(config.seed) if config.permute_colors else None
-    return game_examples(games, config.network, colors, config.precision)
+    return game_dataset(games, config.network, colors, config.precision)
 
 
 def color_key(seed: int) -> jax.Array:
@@ -92,11 +92,11 @@ class _Trainer:
 
     def __init__(
         self,
-        session: Session,
+        session: TrainingSession,
         config: BCConfig,
         learner: BC,
         state: BCState,
-        examples: Examples,
+        examples: Dataset,
         loader: BatchLoader,
         validation: Games,
     ) -> None:
@@ -119,7 +119,7 @@ class _Trainer:
     def epoch(self, progress: Progress) -> None:
         """Trains to the end of the current epoch, measures, keeps the best policies and saves."""
         measured = {f"train_{name}": value for name, value in self.learn(progress).items()}
-        measured |= parallel.on_first_host(self.measure)
+        measured |= parallel.on_main_host(self.measure)
         self.session.log(int(self.state.step), {"epoch": self.loader.epoch, **measured})
         self.save(measured)
 
@@ -174,7 +174,7 @@ class _Trainer:
 
     def keep(self, policy: NetworkPolicy, name: str, score: float) -> None:
         """Writes a policy folder of the run."""
-        self.session.keep(name, policy, algorithm="bc", steps=int(self.state.step), score=score)
+        self.session.save_policy(name, policy, algorithm="bc", steps=int(self.state.step), score=score)
 
     def save(self, metrics: dict[str, float]) -> None:
         """Writes a checkpoint; raises `Stopped` where a signal asked for the end."""
@@ -186,4 +186,4 @@ class _Trainer:
             "least_loss": self.least_loss,
         }
         self.session.save(int(self.state.step), self.state, host_state=position, metrics=metrics)
-        self.session.stop_if_asked()
+        self.session.raise_if_stopped()

@@ -22,30 +22,30 @@ import numpy as np
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.lineups import draw_lineup
-from hanabi_rl.algorithms.loop import updates
+from hanabi_rl.algorithms.lineups import sample_lineup
+from hanabi_rl.algorithms.loop import run_updates
 from hanabi_rl.env.events import EVENTS
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
-from hanabi_rl.learning.pairs import Pair, Two
+from hanabi_rl.learning.pairs import LearnerPair, PerLearner
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.preferences import (
+    BiasedReward,
     EventWeights,
-    Preference,
     Weights,
-    draw_preferences,
-    reward_space,
+    biased_reward_space,
+    sample_biased_rewards,
 )
-from hanabi_rl.learning.rollout import Episode
+from hanabi_rl.learning.rollout import EpisodeSetup
 from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.partners import LEAST_SHARE, Partner, PartnerSet, write_partners
+from hanabi_rl.measure.partners import MIN_SCORE_FRACTION, EvalPartner, PartnerSet, write_partners
 from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.folder import GracefulStop, write_summary
 from hanabi_rl.runs.progress import Progress
-from hanabi_rl.runs.session import Stopped, open_run_dir
+from hanabi_rl.runs.session import RunStopped, open_run_dir
 from hanabi_rl.runs.tracking import Tracker
 from hanabi_rl.storage.files import read_json, write_json
-from hanabi_rl.storage.ranges import WORD, Number, Range
+from hanabi_rl.storage.ranges import INT32_MAX, PositiveInt, Range
 
 NAME = "behaviour_preferring"
 CANDIDATES = "candidates.json"
@@ -65,12 +65,12 @@ _NOT_OF_PAIRS = {
 class BehaviourPreferringConfig(IPPOConfig):
     """Train partners that prefer some behaviours, each with its response (ZSC-Eval)."""
 
-    pairs: Number = 16
+    pairs: PositiveInt = 16
     """Candidates to train; each of the two learners of a pair plays `total_steps` in environments
     of its own."""
-    checkpoints: Number = 50
+    checkpoints: PositiveInt = 50
     """Of a pair, evenly spread, among which the mid-skill one is chosen by greedy play."""
-    preferred_events: Annotated[int, Range(0, WORD)] = 2
+    preferred_events: Annotated[int, Range(0, INT32_MAX)] = 2
     """At most so many events are worth something in one pair."""
     score_weights: Weights = (0.5, 1.0)
     """What the game's own reward is multiplied with: one of these a pair."""
@@ -96,28 +96,28 @@ class Snapshot(NamedTuple):
 
     update: int
     score: float  # greedy, mean over both seatings
-    policies: Two  # `NetworkPolicy`
+    policies: PerLearner  # `NetworkPolicy`
 
 
-def make_pair(config: BehaviourPreferringConfig) -> Pair:
+def make_pair(config: BehaviourPreferringConfig) -> LearnerPair:
     """In every game one random seat is the response's and all others are the biased learner's: as
     partners are measured, and as best responses to them are trained."""
-    one_seat = draw_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0))
+    one_seat = sample_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0))
 
-    def alone(key: jax.Array, timesteps: jax.Array) -> Episode:
-        learns = one_seat(key, timesteps).learns
+    def alone(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
+        learns = one_seat(key, timesteps).is_learner
         assert learns is not None, "a line-up says who holds which seat"
-        return Episode(learns=jnp.roll(learns, 1))  # of two the second: the biased draws its own
+        return EpisodeSetup(is_learner=jnp.roll(learns, 1))  # of two the second: the biased draws its own
 
-    def others(key: jax.Array, timesteps: jax.Array) -> Episode:
-        learns = alone(key, timesteps).learns
+    def others(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
+        learns = alone(key, timesteps).is_learner
         assert learns is not None, "a line-up says who holds which seat"
-        return Episode(learns=~learns)
+        return EpisodeSetup(is_learner=~learns)
 
     one = 1.0 / config.game.num_players
-    return Pair(
-        biased=PPO(config, config.network, draw_episode=others, own_share=1.0 - one),
-        response=PPO(config, config.network, draw_episode=alone, own_share=one),
+    return LearnerPair(
+        biased=PPO(config, config.network, sample_episode=others, learner_fraction=1.0 - one),
+        response=PPO(config, config.network, sample_episode=alone, learner_fraction=one),
     )
 
 
@@ -128,7 +128,7 @@ def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
         Stopped: a signal came; finished pairs are kept, the one in progress begins again.
         ValueError: more pairs than there are rewards, or as a run's folder does.
     """
-    wanted = draw_preferences(
+    wanted = sample_biased_rewards(
         config.weights, config.preferred_events, config.score_weights, config.pairs, config.seed
     )
     with open_run_dir(NAME, config, config.game.num_players) as run_dir:
@@ -184,23 +184,23 @@ class _Trainer:
         config, total = self.config, self.config.num_updates
         key = jax.random.fold_in(jax.random.key(config.seed), number)
         learners, actors = zip(*self.init(key), strict=True)
-        learners, actors = parallel.replicate(Two(*learners)), parallel.shard(Two(*actors))
+        learners, actors = parallel.replicate(PerLearner(*learners)), parallel.shard(PerLearner(*actors))
         preference = parallel.replicate(
-            Preference(jnp.array(wanted[0], jnp.float32), jnp.float32(wanted[1]))
+            BiasedReward(jnp.array(wanted[0], jnp.float32), jnp.float32(wanted[1]))
         )
         marks = set(np.linspace(0, total, config.checkpoints + 1).round().astype(int)[1:].tolist())
         snapshots: list[Snapshot] = []
         check = functools.partial(self._check, number)
         state, numbers = (learners, actors), range(1, total + 1)
-        for update, (learnt, _), metrics in updates(self.update, state, preference, numbers, check):
+        for update, (learnt, _), metrics in run_updates(self.update, state, preference, numbers, check):
             if stop.requested and update < total:  # else it is whole, and kept
-                raise Stopped(self.run_dir, stop.exit_code)
+                raise RunStopped(self.run_dir, stop.exit_code)
             if update in marks:
                 snapshots.append(self._measured(update, learnt))
                 self._log(number, snapshots[-1], metrics)
         return snapshots
 
-    def _check(self, number: int, update: int, metrics: Two) -> None:
+    def _check(self, number: int, update: int, metrics: PerLearner) -> None:
         for role, found in metrics._asdict().items():
             if (term := first_not_finite(found)) is not None:
                 raise NotFiniteError(
@@ -208,12 +208,12 @@ class _Trainer:
                     f"{number}, update {update}, got {found[term]}"
                 )
 
-    def _measured(self, update: int, learners: Two) -> Snapshot:
-        policies = Two(*(self.pair.policy(parallel.fetch(learner)) for learner in learners))
-        policies = Two(*(policy.replace(precision="float32") for policy in policies))
+    def _measured(self, update: int, learners: PerLearner) -> Snapshot:
+        policies = PerLearner(*(self.pair.policy(parallel.fetch(learner)) for learner in learners))
+        policies = PerLearner(*(policy.replace(precision="float32") for policy in policies))
         return Snapshot(update, _mean_score(policies, self.config), policies)
 
-    def _log(self, number: int, snapshot: Snapshot, metrics: Two) -> None:
+    def _log(self, number: int, snapshot: Snapshot, metrics: PerLearner) -> None:
         named = {
             f"{role}/{name}": float(value)
             for role, found in metrics._asdict().items()
@@ -225,7 +225,7 @@ class _Trainer:
         self.progress.update(steps, pair=f"{number + 1}/{self.config.pairs}", score=snapshot.score)
 
 
-def _mean_score(policies: Two, config: BehaviourPreferringConfig) -> float:
+def _mean_score(policies: PerLearner, config: BehaviourPreferringConfig) -> float:
     """Of the response with the biased partner, in every seating, on the selection decks."""
     played = evaluate_pair(
         policies.response, policies.biased, config.eval_games, config.seed, purpose="selection"
@@ -288,7 +288,7 @@ def _finish(
         weights = tuple(record["event_weights"])
         note = describe(weights, record["score_weight"])
         candidates.append(
-            Partner(
+            EvalPartner(
                 agent=str(folder / "biased"),
                 best_response=str(folder / "response"),
                 mid_skill=str(folder / "mid" / "biased"),
@@ -305,10 +305,10 @@ def _finish(
     return {
         "num_players": config.game.num_players,
         "pairs": config.pairs,
-        "able": int((scores > LEAST_SHARE * config.game.max_score).sum()),
+        "able": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
-        * len(reward_space(config.weights, config.preferred_events)),
+        * len(biased_reward_space(config.weights, config.preferred_events)),
         "env_steps": 2 * config.pairs * config.num_updates * config.num_envs * config.num_steps,
         "preset": config.preset,
     }
@@ -318,7 +318,7 @@ class BehaviourPreferring(Algorithm):
     """See the module's docstring."""
 
     config = BehaviourPreferringConfig
-    shown: ClassVar = {"pair_score_mean": "mean of pairs", "able": "able pairs"}
+    summary_columns: ClassVar = {"pair_score_mean": "mean of pairs", "able": "able pairs"}
 
     def run(self, config: BehaviourPreferringConfig) -> dict[str, Any]:
         """See `run_pairs`."""

@@ -12,45 +12,45 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from hanabi_rl.agents.names import BOT, load_policy, parse_name, spread_names
+from hanabi_rl.agents.names import BOT, expand_seed_ranges, load_policy, parse_name
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.lineups import (
-    WITH_ALL,
-    WithPartners,
-    draw_lineup,
+    PARTNER_SCORE_KEY,
+    PartnerConfig,
+    add_rematches,
+    learner_decision_fraction,
     load_population,
-    own_share,
     partner_metrics,
-    with_rematches,
+    sample_lineup,
 )
-from hanabi_rl.algorithms.loop import PPOAlgorithm, Training
-from hanabi_rl.algorithms.start_from import first_params
+from hanabi_rl.algorithms.loop import PPOAlgorithm, TrainingSetup
+from hanabi_rl.algorithms.start_from import load_initial_params
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import Population, stack_policies
-from hanabi_rl.learning.population import PopulationPPO, Unseen
+from hanabi_rl.learning.partners import PartnerPopulation, stack_policies
+from hanabi_rl.learning.population import PrioritizedPartnerPPO, Unseen
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.measure.crossplay import evaluate_beside
+from hanabi_rl.measure.crossplay import evaluate_with_partners
 from hanabi_rl.measure.selfplay import evaluate_selfplay, summarise
 from hanabi_rl.runs.config import with_game
-from hanabi_rl.show.report import link_lines, score_figures, score_table
-from hanabi_rl.storage.ranges import Share, Weight
+from hanabi_rl.show.report import link_lines, score_dict, score_table
+from hanabi_rl.storage.ranges import NonNegative, UnitInterval
 
 
 @dataclasses.dataclass(frozen=True)
-class BestResponseConfig(WithPartners, IPPOConfig):
+class BestResponseConfig(PartnerConfig, IPPOConfig):
     """Train a best response to given partners, from nothing or from an agent."""
 
     start_from: str | None = None
     """An agent whose play the response begins as: with the same network, or a structured one of
     the same widths that is shown less. None: from nothing."""
-    partner_share: Share = 1.0
+    partner_share: UnitInterval = 1.0
     """The chance that a partner holds a seat beside the learner's, all through training."""
-    rematch: Share = 0.0
+    rematch: UnitInterval = 0.0
     """The chance that a game is followed by another one with the same partners, the seats rotated:
     what a network with a profile knows of them stays."""
-    priority: Weight = 0.0
+    priority: NonNegative = 0.0
     """Of several partners: 0 meets all of them alike; above, those with whom it scores less more
     often, by their rank to this power (MEP's rule; 0.5 to 1.5 in ZSC-Eval)."""
     unseen_return: Unseen = "lowest"
@@ -58,7 +58,7 @@ class BestResponseConfig(WithPartners, IPPOConfig):
     of the others' returns (mean: ZSC-Eval's code)."""
 
 
-def partner_rules(config: BestResponseConfig) -> Rules:
+def infer_rules_from_partners(config: BestResponseConfig) -> Rules:
     """The game of the first partner that was trained; bots alone play the configured one.
 
     Raises:
@@ -68,10 +68,10 @@ def partner_rules(config: BestResponseConfig) -> Rules:
         raise ValueError("--partners: expected whom to play with, got nobody")
 
     def rules() -> Rules:
-        trained = [name for name in config.partners if parse_name(name).source != BOT]
+        trained = [name for name in config.partners if parse_name(name).scheme != BOT]
         return load_policy(trained[0]).rules if trained else config.game
 
-    return parallel.on_first_host(rules)
+    return parallel.on_main_host(rules)
 
 
 class BestResponse(PPOAlgorithm):
@@ -79,51 +79,51 @@ class BestResponse(PPOAlgorithm):
 
     config = BestResponseConfig
     title = "Best response"
-    shown: ClassVar = {WITH_ALL: "with partners", "selfplay_mean": "self-play"}
-    game = staticmethod(partner_rules)
+    summary_columns: ClassVar = {PARTNER_SCORE_KEY: "with partners", "selfplay_mean": "self-play"}
+    infer_rules = staticmethod(infer_rules_from_partners)
 
     def run(self, config: BestResponseConfig) -> dict[str, Any]:
         """See `PPOAlgorithm`."""
-        return super().run(with_game(config, partner_rules(config), "the partners"))
+        return super().run(with_game(config, infer_rules_from_partners(config), "the partners"))
 
-    def training(self, config: BestResponseConfig, clone: None) -> Training:
+    def training(self, config: BestResponseConfig, clone: None) -> TrainingSetup:
         """See `PPOAlgorithm`."""
-        partners = load_population(spread_names(config.partners), config.game)
-        lineups = with_rematches(
-            draw_lineup(
+        partners = load_population(expand_seed_ranges(config.partners), config.game)
+        lineups = add_rematches(
+            sample_lineup(
                 config.game.num_players,
                 lambda timesteps: jnp.float32(config.partner_share),
                 config.lineup,
             ),
             config.rematch,
         )
-        own = own_share(config, config.partner_share, config.lineup)
-        ppo = PPO(config, config.network, draw_episode=lineups, own_share=own)
+        own = learner_decision_fraction(config, config.partner_share, config.lineup)
+        ppo = PPO(config, config.network, sample_episode=lineups, learner_fraction=own)
         together = partners[0] if len(partners) == 1 else stack_policies(partners)
-        if config.priority and isinstance(together, Population):
-            if len(together.sizes) > 1:
+        if config.priority and isinstance(together, PartnerPopulation):
+            if len(together.stack_sizes) > 1:
                 raise ValueError(
                     "--priority: expected partners of one kind (bots of one class, or networks), "
-                    f"got {len(together.sizes)} kinds; leave it out to meet all alike"
+                    f"got {len(together.stack_sizes)} kinds; leave it out to meet all alike"
                 )
-            ppo = PopulationPPO(
+            ppo = PrioritizedPartnerPPO(
                 config,
                 config.network,
-                draw_episode=lineups,
-                own_share=own,
-                lanes=len(partners),
+                sample_episode=lineups,
+                learner_fraction=own,
+                num_env_groups=len(partners),
                 beta=config.priority,
                 unseen=config.unseen_return,
             )
         start = config.start_from
-        return Training(
+        return TrainingSetup(
             ppo,
             f"{self.title} to " + ", ".join(config.partners),
-            begins_as=None if start is None else first_params(start, config.network, config.game),
+            initial_params=None if start is None else load_initial_params(start, config.network, config.game),
             partners=together,
             evaluate=partner_metrics(partners),
-            selected_by=WITH_ALL,
-            shown="partner_seats",
+            selection_metric=PARTNER_SCORE_KEY,
+            progress_metric="partner_seats",
         )
 
     def report(
@@ -132,9 +132,9 @@ class BestResponse(PPOAlgorithm):
         """Measures the policy beside each partner."""
         games, seed = config.report_games, config.seed
         played = evaluate_selfplay(policy, games, seed)
-        names = list(dict.fromkeys(spread_names(config.partners)))
+        names = list(dict.fromkeys(expand_seed_ranges(config.partners)))
         partners = [load_policy(name, config.game) for name in names]
-        scores, points = evaluate_beside(policy, partners, games, seed)
+        scores, points = evaluate_with_partners(policy, partners, games, seed)
         beside = {
             name: summarise(scores[i], points[i], policy.rules.max_score)
             for i, name in enumerate(names)
@@ -144,8 +144,8 @@ class BestResponse(PPOAlgorithm):
         print("\n".join(["", score_table(rows), *link_lines(played)]))
         means = [summary.mean.mean for summary in beside.values()]
         return {
-            **score_figures({"selfplay": played.summary}),
-            WITH_ALL: sum(means) / len(means),
+            **score_dict({"selfplay": played.summary}),
+            PARTNER_SCORE_KEY: sum(means) / len(means),
             "with_partners": {
                 name: {"mean": summary.mean.mean, "ci95": summary.mean.bounds}
                 for name, summary in beside.items()

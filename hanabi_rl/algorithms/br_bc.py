@@ -11,35 +11,35 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.clone import WithClone, clone_rules, same_validation, shared_clone
+from hanabi_rl.algorithms.clone import CloneConfig, clone_rules, same_validation, shared_clone
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.lineups import (
-    WITH_ALL,
+    PARTNER_SCORE_KEY,
     Lineup,
-    WithPartners,
-    draw_lineup,
+    PartnerConfig,
     load_partners,
-    with_partners,
+    sample_lineup,
+    score_with_partners,
 )
-from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, Training, selfplay_metrics
-from hanabi_rl.learning.config import StepsFrom0
+from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, TrainingSetup, selfplay_metrics
+from hanabi_rl.learning.config import NonNegativeSteps
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import DrawEpisode
+from hanabi_rl.learning.rollout import SampleEpisode
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.show.report import link_lines, score_figures, score_table
+from hanabi_rl.show.report import link_lines, score_dict, score_table
 
 _WITH_BC = "crossplay_with_bc_mean"
 
 
 @dataclasses.dataclass(frozen=True)
-class BRBCConfig(WithClone, WithPartners, IPPOConfig):
+class BRBCConfig(CloneConfig, PartnerConfig, IPPOConfig):
     """Train a best response to a clone of recorded games, beside it (BR-BC)."""
 
-    anneal_start: StepsFrom0 = 1_000_000_000
+    anneal_start: NonNegativeSteps = 1_000_000_000
     """Environment timesteps of pure self-play."""
-    anneal_end: StepsFrom0 = 6_000_000_000
+    anneal_end: NonNegativeSteps = 6_000_000_000
     """Environment timesteps after which no game is self-play: the clone has every other seat, or
     what `lineup` says."""
     report_policy: Literal["best", "final"] = "final"
@@ -63,10 +63,10 @@ def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:
 
 def mixed_lineups(
     players: int, start: int, end: int, lineup: Lineup = "independent"
-) -> DrawEpisode:
+) -> SampleEpisode:
     """The clone takes seats beside the learner's as `lineup` says, with the chance a of
     `annealing`: with two players one random seat."""
-    return draw_lineup(players, lambda timesteps: annealing(timesteps, start, end), lineup)
+    return sample_lineup(players, lambda timesteps: annealing(timesteps, start, end), lineup)
 
 
 class BRBC(PPOAlgorithm):
@@ -74,7 +74,7 @@ class BRBC(PPOAlgorithm):
 
     config = BRBCConfig
     title = "BR-BC"
-    shown: ClassVar = {
+    summary_columns: ClassVar = {
         "bc_selfplay_mean": "BC self-play",
         "selfplay_mean": "BR-BC self-play",
         "crossplay_with_bc_mean": "with BC",
@@ -82,10 +82,10 @@ class BRBC(PPOAlgorithm):
         "val_loss_per_timestep": "val loss",
         "val_loss_per_timestep_difference": "to BC",
     }
-    same_in_sweeps = ("bc", "game")
-    game = staticmethod(clone_rules)
-    same_validation = staticmethod(same_validation)
-    shared = staticmethod(shared_clone)
+    unsweepable_fields = ("bc", "game")
+    infer_rules = staticmethod(clone_rules)
+    seeds_share_validation = staticmethod(same_validation)
+    shared_run = staticmethod(shared_clone)
 
     def run(self, config: BRBCConfig) -> dict[str, Any]:
         """See `PPOAlgorithm`."""
@@ -93,28 +93,28 @@ class BRBC(PPOAlgorithm):
             load_partners(config.partners, clone_rules(config))
         return super().run(config)
 
-    def training(self, config: BRBCConfig, clone: NetworkPolicy) -> Training:
+    def training(self, config: BRBCConfig, clone: NetworkPolicy) -> TrainingSetup:
         """The clone, or one of several with `partners` beside it, takes more and more seats; the
         best policy with them is kept."""
         everyone = [clone, *load_partners(config.partners, config.game)]
 
         def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
-            means = with_partners(policy, everyone, config)
+            means = score_with_partners(policy, everyone, config)
             figures = {_WITH_BC: means[0]}
             if len(means) > 1:
-                figures[WITH_ALL] = sum(means) / len(means)
+                figures[PARTNER_SCORE_KEY] = sum(means) / len(means)
             return selfplay_metrics(policy, config) | figures
 
         lineups = mixed_lineups(
             config.game.num_players, config.anneal_start, config.anneal_end, config.lineup
         )
-        return Training(
-            PPO(config, config.network, draw_episode=lineups),
+        return TrainingSetup(
+            PPO(config, config.network, sample_episode=lineups),
             self.title,
             partners=clone if len(everyone) == 1 else stack_policies(everyone),
             evaluate=evaluate,
-            selected_by=_WITH_BC if len(everyone) == 1 else WITH_ALL,
-            shown="partner_seats",
+            selection_metric=_WITH_BC if len(everyone) == 1 else PARTNER_SCORE_KEY,
+            progress_metric="partner_seats",
         )
 
     def report(
@@ -132,7 +132,7 @@ class BRBC(PPOAlgorithm):
             ),
         }
         print("\n".join(["", score_table(list(scores.values())), *link_lines(played)]))
-        figures = score_figures({key: score for key, (_, score) in scores.items()})
+        figures = score_dict({key: score for key, (_, score) in scores.items()})
         return {**figures, "links": played.links()}
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from hanabi_rl.agents.folder import REFERENCE, save_policy
+from hanabi_rl.agents.folder import CLONE_FOLDER, save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import SharedRun
@@ -14,18 +14,18 @@ from hanabi_rl.data.files import load_distinct_games, load_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.runs.config import RunConfig, saved_config
-from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, check_given
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, check_input_hashes
+from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.files import read_json
 
-KEPT_BY = {"accuracy": MOST_ACCURATE, "selfplay": BEST_POLICY, "loss": LEAST_LOSS}
+POLICY_BY_CRITERION = {"accuracy": MOST_ACCURATE, "selfplay": BEST_POLICY, "loss": LEAST_LOSS}
 """`bc_select` -> the folder of a BC run."""
 
 
 @dataclasses.dataclass(frozen=True)
-class WithClone(RunConfig):
+class CloneConfig(RunConfig):
     """What an algorithm has that needs a cloned policy."""
 
     bc_policy: str | None = None
@@ -33,13 +33,13 @@ class WithClone(RunConfig):
     bc_select: Literal["accuracy", "selfplay", "loss"] = "accuracy"
     """Which of the BC run's policies: best validation accuracy, best self-play or least validation
     cross-entropy."""
-    bc: BCTraining = dataclasses.field(default_factory=BCTraining)
+    bc: BCTrainConfig = dataclasses.field(default_factory=BCTrainConfig)
 
 
-def clone_rules(config: WithClone) -> Rules:
+def clone_rules(config: CloneConfig) -> Rules:
     """The game: that of the clone already in the run, else the given clone's, else that of the
     given games, else the configured one."""
-    kept = Path(config.run_dir or "") / REFERENCE
+    kept = Path(config.run_dir or "") / CLONE_FOLDER
 
     def rules() -> Rules:
         if config.resume and kept.exists():
@@ -50,28 +50,28 @@ def clone_rules(config: WithClone) -> Rules:
             return load_games(config.bc.data[0]).rules
         return config.game
 
-    return parallel.on_first_host(rules)
+    return parallel.on_main_host(rules)
 
 
-def clone_title(config: WithClone) -> str:
+def clone_title(config: CloneConfig) -> str:
     """What the stage that provides the clone is called."""
     return "Behavioural cloning" if config.bc_policy is None else f"Clone: {config.bc_policy}"
 
 
-def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
+def load_or_train_clone(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
     """The clone: the one already in the run, else the one given, else one trained now in
-    `run_dir`/bc. Raises `Stopped` of `run_dir`."""
-    kept = run_dir / REFERENCE
+    `run_dir`/bc. Raises `RunStopped` of `run_dir`."""
+    kept = run_dir / CLONE_FOLDER
     source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
-    if config.bc_policy is None and not parallel.on_first_host(kept.exists):
+    if config.bc_policy is None and not parallel.on_main_host(kept.exists):
         try:
             run("bc", bc_config(config, source))
-        except Stopped as stopped:  # it goes on as a part of this run
-            raise Stopped(run_dir, stopped.exit_code) from None
+        except RunStopped as stopped:  # it goes on as a part of this run
+            raise RunStopped(run_dir, stopped.exit_code) from None
 
     def keep() -> NetworkPolicy:
         if not kept.exists():
-            chosen = source / KEPT_BY[config.bc_select]
+            chosen = source / POLICY_BY_CRITERION[config.bc_select]
             if not chosen.exists() and is_clone(source):
                 raise ValueError(
                     f"--bc-select {config.bc_select}: expected {chosen}, which {source} has not "
@@ -90,7 +90,7 @@ def reference_policy(config: WithClone, run_dir: Path) -> NetworkPolicy:
         assert isinstance(reference, NetworkPolicy), "saved above"
         return reference
 
-    return parallel.on_first_host(keep)
+    return parallel.on_main_host(keep)
 
 
 def is_clone(folder: Path) -> bool:
@@ -99,13 +99,13 @@ def is_clone(folder: Path) -> bool:
     return path.exists() and read_json(path).get("algorithm") == "bc"
 
 
-def same_validation(config: WithClone) -> bool:
+def same_validation(config: CloneConfig) -> bool:
     """Whether runs of several seeds are validated on the same games: not where each trains a clone
     of its own that holds some out."""
     return bool(config.bc.val) or config.bc_policy is not None
 
 
-def validation_games(config: WithClone, run_dir: Path) -> Games | None:
+def validation_games(config: CloneConfig, run_dir: Path) -> Games | None:
     """The games that tell how a policy predicts: those of `bc.val`, else those that the clone (one
     of a run's policies, too) was validated on. None where neither is known, or, said on stderr,
     where the clone's are no more to be had: it may have learnt from what a file of games that is
@@ -115,7 +115,7 @@ def validation_games(config: WithClone, run_dir: Path) -> Games | None:
         ValueError: those of `bc.val` cannot be read, are of another game, or one is there twice.
     """
     # a run imports no other algorithm
-    from hanabi_rl.algorithms.bc import given_games, training_games
+    from hanabi_rl.algorithms.bc import game_input_hashes, training_games
     from hanabi_rl.algorithms.bc_training import BCConfig
 
     if config.bc.val:
@@ -130,16 +130,16 @@ def validation_games(config: WithClone, run_dir: Path) -> Games | None:
     clone = dataclasses.replace(clone, start_from=None)  # who may be gone: it is not asked
     try:
         train, validation = training_games(clone, clone.game, clone.seed)
-        check_given(run_of, given_games(clone, clone.game, (train, validation)))
+        check_input_hashes(run_of, game_input_hashes(clone, clone.game, (train, validation)))
     except (OSError, ValueError) as error:
         print(f"No validation figures: the games of {run_of} are gone: {error}", file=sys.stderr)
         return None
     return validation
 
 
-def bc_config(config: WithClone, run_dir: Path) -> RunConfig:
+def bc_config(config: CloneConfig, run_dir: Path) -> RunConfig:
     """The config of the clone that a run without --bc-policy trains in `run_dir`."""
-    training = {f.name: getattr(config.bc, f.name) for f in dataclasses.fields(BCTraining)}
+    training = {f.name: getattr(config.bc, f.name) for f in dataclasses.fields(BCTrainConfig)}
     shared = {
         name: getattr(config, name)
         for name in ("game", "preset", "seed", "precision", "tensorboard", "wandb", "report_games")
@@ -149,7 +149,7 @@ def bc_config(config: WithClone, run_dir: Path) -> RunConfig:
     )
 
 
-def shared_clone(config: WithClone, folder: Path) -> SharedRun | None:
+def shared_clone(config: CloneConfig, folder: Path) -> SharedRun | None:
     """One clone for all runs of a sweep, where none is given."""
     if config.bc_policy is not None:
         return None

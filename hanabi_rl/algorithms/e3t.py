@@ -9,41 +9,41 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from hanabi_rl.algorithms.ippo import FromScratch, IPPOConfig
-from hanabi_rl.algorithms.lineups import draw_lineup
-from hanabi_rl.algorithms.loop import Training
-from hanabi_rl.learning.follower import FollowedPPO
-from hanabi_rl.storage.ranges import Share
+from hanabi_rl.algorithms.ippo import IPPOConfig, SelfPlayAlgorithm
+from hanabi_rl.algorithms.lineups import sample_lineup
+from hanabi_rl.algorithms.loop import TrainingSetup
+from hanabi_rl.learning.follower import EMAPartnerPPO
+from hanabi_rl.storage.ranges import UnitInterval
 
 
 @dataclasses.dataclass(frozen=True)
 class E3TConfig(IPPOConfig):
     """Train beside a slow copy of oneself that often acts at random (E3T)."""
 
-    epsilon: Share = 0.5
+    epsilon: UnitInterval = 0.5
     """Probability that a move of the partner is a random one: 0.5 in the paper, 0.25 in ZSC-Eval's
     script."""
-    follow: Share = 0.1
+    follow: UnitInterval = 0.1
     """a: each update the partner's copy becomes (1 - a) copy + a learner."""
 
 
-class E3T(FromScratch):
+class E3T(SelfPlayAlgorithm):
     """One random seat is the learner's, the others are its copy's."""
 
     config = E3TConfig
     title = "E3T"
 
-    def training(self, config: E3TConfig, clone: None) -> Training:
+    def training(self, config: E3TConfig, clone: None) -> TrainingSetup:
         """See `PPOAlgorithm`."""
-        ppo = FollowedPPO(
+        ppo = EMAPartnerPPO(
             config,
             config.network,
-            draw_episode=draw_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0)),
-            own_share=1.0 / config.game.num_players,
+            sample_episode=sample_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0)),
+            learner_fraction=1.0 / config.game.num_players,
             epsilon=config.epsilon,
-            rate=config.follow,
+            ema_rate=config.follow,
         )
-        return Training(ppo, f"{self.title} from scratch", shown="partner_seats")
+        return TrainingSetup(ppo, f"{self.title} from scratch", progress_metric="partner_seats")
 
 
 ALGORITHM = E3T()

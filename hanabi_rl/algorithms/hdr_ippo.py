@@ -9,33 +9,33 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Sweep
-from hanabi_rl.algorithms.clone import WithClone, clone_rules, same_validation, shared_clone
+from hanabi_rl.algorithms.clone import CloneConfig, clone_rules, same_validation, shared_clone
 from hanabi_rl.algorithms.lineups import (
-    WITH_ALL,
-    WithPartners,
-    draw_lineup,
+    PARTNER_SCORE_KEY,
+    PartnerConfig,
+    learner_decision_fraction,
     load_partners,
-    own_share,
     partner_metrics,
+    sample_lineup,
 )
-from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, Training
+from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, TrainingSetup
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective
-from hanabi_rl.measure.beside_clone import MIN_GAMES, make_report
-from hanabi_rl.measure.calibration import nearest_temperature
+from hanabi_rl.measure.beside_clone import MIN_GAMES, compare_with_clone
+from hanabi_rl.measure.calibration import calibrate_temperature
 from hanabi_rl.papers import ah2ac2
-from hanabi_rl.show.report import report_figures, report_table
-from hanabi_rl.storage.ranges import Range, Share
+from hanabi_rl.show.report import clone_comparison_dict, report_table
+from hanabi_rl.storage.ranges import Range, UnitInterval
 
 
 @dataclasses.dataclass(frozen=True)
-class HDRIPPOConfig(WithClone, WithPartners, PPORunConfig):
+class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
     """Train a human-like partner: IPPO from a clone of recorded games, regularised towards it."""
 
-    kl_weight: Share = 0.25
+    kl_weight: UnitInterval = 0.25
     """The loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2)."""
-    partner_share: Share = 0.3
+    partner_share: UnitInterval = 0.3
     """With `partners`: the chance that one of them holds a seat beside the learner's. Without any,
     every seat is the learner's, as in the paper."""
 
@@ -67,24 +67,24 @@ def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
 
 
 def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: PPORunConfig) -> float:
-    return nearest_temperature(clone, policy, seed=config.seed)
+    return calibrate_temperature(clone, policy, seed=config.seed)
 
 
-def beside_partners(plan: Training, config: HDRIPPOConfig) -> Training:
+def add_partners(plan: TrainingSetup, config: HDRIPPOConfig) -> TrainingSetup:
     """The same with the given partners in some of the seats."""
     partners = load_partners(config.partners, config.game)
-    lineups = draw_lineup(
+    lineups = sample_lineup(
         config.game.num_players,
         lambda timesteps: jnp.float32(config.partner_share),
         config.lineup,
     )
-    own = own_share(config, config.partner_share, config.lineup)
+    own = learner_decision_fraction(config, config.partner_share, config.lineup)
     return dataclasses.replace(
         plan,
-        ppo=dataclasses.replace(plan.ppo, draw_episode=lineups, own_share=own),
+        ppo=dataclasses.replace(plan.ppo, sample_episode=lineups, learner_fraction=own),
         partners=stack_policies(partners),
         evaluate=partner_metrics(partners),
-        selected_by=WITH_ALL,
+        selection_metric=PARTNER_SCORE_KEY,
     )
 
 
@@ -93,7 +93,7 @@ class HDRIPPO(PPOAlgorithm):
 
     config = HDRIPPOConfig
     title = "HDR-IPPO"
-    shown: ClassVar = {
+    summary_columns: ClassVar = {
         "bc_selfplay_mean": "BC self-play",
         "selfplay_mean": "HDR-IPPO self-play",
         "crossplay_with_bc_mean": "with BC",
@@ -102,11 +102,11 @@ class HDRIPPO(PPOAlgorithm):
         "val_loss_per_timestep": "val loss",
         "val_loss_per_timestep_difference": "to BC",
     }
-    axes: ClassVar = {"kl_weight": tuple(ah2ac2.ABLATION)}
-    same_in_sweeps = ("bc", "game")
-    game = staticmethod(clone_rules)
-    same_validation = staticmethod(same_validation)
-    shared = staticmethod(shared_clone)
+    default_grid: ClassVar = {"kl_weight": tuple(ah2ac2.ABLATION)}
+    unsweepable_fields = ("bc", "game")
+    infer_rules = staticmethod(clone_rules)
+    seeds_share_validation = staticmethod(same_validation)
+    shared_run = staticmethod(shared_clone)
 
     def run(self, config: HDRIPPOConfig) -> dict[str, Any]:
         """See `PPOAlgorithm`."""
@@ -114,26 +114,26 @@ class HDRIPPO(PPOAlgorithm):
             load_partners(config.partners, clone_rules(config))
         return super().run(config)
 
-    def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> Training:
+    def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> TrainingSetup:
         """See `PPOAlgorithm`."""
-        plan = Training(
+        plan = TrainingSetup(
             hdr_ippo(config, clone),
             f"{self.title}, KL weight {config.kl_weight:g}",
             reference=clone,
-            shown="kl_to_bc",
+            progress_metric="kl_to_bc",
             temperature=functools.partial(_calibrated, clone) if config.calibrate else None,
         )
-        return beside_partners(plan, config) if config.partners else plan
+        return add_partners(plan, config) if config.partners else plan
 
     def report(
         self, config: HDRIPPOConfig, policy: NetworkPolicy, clone: NetworkPolicy
     ) -> dict[str, Any]:
         """Measures both policies and how far they are apart."""
-        result = make_report(clone, policy, config.report_games, config.seed)
+        result = compare_with_clone(clone, policy, config.report_games, config.seed)
         print(f"\n{report_table(result)}")
-        return report_figures(result) | {"kl_weight": config.kl_weight}
+        return clone_comparison_dict(result) | {"kl_weight": config.kl_weight}
 
-    def after_sweep(self, sweep: Sweep) -> str | None:
+    def on_sweep_end(self, sweep: Sweep) -> str | None:
         """See `report_ablation`; a single run does not import it."""
         from hanabi_rl.algorithms.ablation import report_ablation
 

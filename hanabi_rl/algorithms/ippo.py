@@ -4,13 +4,13 @@ import dataclasses
 from typing import Any, ClassVar, Literal
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, Training
+from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, TrainingSetup
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.kinds import NetworkField
 from hanabi_rl.nn.networks import FEED_FORWARD
-from hanabi_rl.show.report import link_lines, score_figures, score_table
-from hanabi_rl.storage.ranges import Weight
+from hanabi_rl.show.report import link_lines, score_dict, score_table
+from hanabi_rl.storage.ranges import NonNegative
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,32 +19,32 @@ class IPPOConfig(PPORunConfig):
 
     lr_schedule: Literal["linear", "constant"] = "constant"
     """linear: falls to 0 over the run, constant within an update."""
-    entropy_coef: Weight = 0.01
+    entropy_coef: NonNegative = 0.01
     network: NetworkField = FEED_FORWARD
 
 
-class FromScratch(PPOAlgorithm):
+class SelfPlayAlgorithm(PPOAlgorithm):
     """What learns from nothing, and is reported by self-play with the colours as they are."""
 
-    shown: ClassVar = {"selfplay_mean": "self-play"}
+    summary_columns: ClassVar = {"selfplay_mean": "self-play"}
 
     def report(self, config: IPPOConfig, policy: NetworkPolicy, clone: None) -> dict[str, Any]:
         """See `PPOAlgorithm`."""
         played = evaluate_selfplay(policy, config.report_games, config.seed)
         table = score_table([(f"{self.title} self-play", played.summary)])
         print("\n".join(["", table, *link_lines(played)]))
-        return {**score_figures({"selfplay": played.summary}), "links": played.links()}
+        return {**score_dict({"selfplay": played.summary}), "links": played.links()}
 
 
-class IPPO(FromScratch):
+class IPPO(SelfPlayAlgorithm):
     """The core as it is."""
 
     config = IPPOConfig
     title = "IPPO"
 
-    def training(self, config: IPPOConfig, clone: None) -> Training:
+    def training(self, config: IPPOConfig, clone: None) -> TrainingSetup:
         """See `PPOAlgorithm`."""
-        return Training(PPO(config, config.network), f"{self.title} from scratch")
+        return TrainingSetup(PPO(config, config.network), f"{self.title} from scratch")
 
 
 ALGORITHM = IPPO()

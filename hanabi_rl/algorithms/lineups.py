@@ -9,22 +9,22 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.noisy import Noisy
+from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.loop import PPORunConfig, selfplay_metrics
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.rollout import DrawEpisode, Episode
-from hanabi_rl.measure.crossplay import evaluate_beside
+from hanabi_rl.learning.rollout import EpisodeSetup, SampleEpisode
+from hanabi_rl.measure.crossplay import evaluate_with_partners
 from hanabi_rl.runs.config import RunConfig
 
 Lineup = Literal["independent", "some-or-none", "all-or-none"]
-WITH_ALL = "crossplay_with_partners_mean"
+PARTNER_SCORE_KEY = "crossplay_with_partners_mean"
 
 
 @dataclasses.dataclass(frozen=True)
-class WithPartners(RunConfig):
+class PartnerConfig(RunConfig):
     """What an algorithm has whose learner can meet given partners."""
 
     partners: tuple[str, ...] = ()
@@ -50,9 +50,9 @@ def load_population(names: Sequence[str], rules: Rules) -> list[Policy]:
     """Partners of this game, of any kind. Where one errs (`?noise=0.1`) the others are written as
     erring on no turn: those of one kind are then one program, however much each errs."""
     partners = [load_partner(name, rules) for name in names]
-    if not any(isinstance(partner, Noisy) for partner in partners):
+    if not any(isinstance(partner, EpsilonNoise) for partner in partners):
         return partners
-    return [p if isinstance(p, Noisy) else Noisy(p, epsilon=0.0) for p in partners]
+    return [p if isinstance(p, EpsilonNoise) else EpsilonNoise(p, epsilon=0.0) for p in partners]
 
 
 def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
@@ -74,9 +74,9 @@ def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
     return policies
 
 
-def draw_lineup(
+def sample_lineup(
     players: int, share: Callable[[jax.Array], jax.Array], lineup: Lineup = "independent"
-) -> DrawEpisode:
+) -> SampleEpisode:
     """Who holds which seat: one random seat is always the learner's. With the chance
     `share(environment timesteps)` each other one is a partner's by itself (`independent`: of three
     players none at (1 - share)^2), or else with that chance in all 1 to P - 1 of them are, every
@@ -91,67 +91,67 @@ def draw_lineup(
         number = jax.random.randint(number_key, (), least, players)
         return jnp.where(jax.random.uniform(some_key) < share, number, 0)
 
-    def draw(key: jax.Array, timesteps: jax.Array) -> Episode:
+    def draw(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         seat_key, partner_key = jax.random.split(key)
         share_now = share(timesteps)
         if lineup == "independent":
             always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
             draws = jax.random.uniform(partner_key, (players,))
-            return Episode(learns=always | (draws >= share_now))
+            return EpisodeSetup(is_learner=always | (draws >= share_now))
         order = jax.random.permutation(seat_key, players)  # the last of it is always the learner's
-        return Episode(learns=order >= taken(partner_key, share_now))
+        return EpisodeSetup(is_learner=order >= taken(partner_key, share_now))
 
     return draw
 
 
-def own_share(config: PPOConfig, met: float, lineup: Lineup) -> float:
-    """The share of decisions that are the learner's beside partners that `draw_lineup` seats with
+def learner_decision_fraction(config: PPOConfig, partner_prob: float, lineup: Lineup) -> float:
+    """The share of decisions that are the learner's beside partners that `sample_lineup` seats with
     the chance `met`, as many as most blocks of environments have: where games differ in it, a
     standard deviation above the mean."""
     players, games = config.game.num_players, config.num_envs / config.num_blocks
     count = range(1 if lineup == "some-or-none" else players - 1, players)
-    mean = met * sum(count) / len(count)  # of the seats that are partners'
-    variance = met * sum(n * n for n in count) / len(count) - mean**2
+    mean = partner_prob * sum(count) / len(count)  # of the seats that are partners'
+    variance = partner_prob * sum(n * n for n in count) / len(count) - mean**2
     if lineup == "independent":
-        variance = (players - 1) * met * (1.0 - met)
+        variance = (players - 1) * partner_prob * (1.0 - partner_prob)
     return min(1.0, (players - mean + math.sqrt(variance / games)) / players)
 
 
-def with_rematches(draw: DrawEpisode, chance: float) -> DrawEpisode:
+def add_rematches(draw: SampleEpisode, chance: float) -> SampleEpisode:
     """`draw`, but with the `chance` the line-up of the game before stays, its seats rotated."""
     if chance == 0.0:
         return draw
 
-    def drawn(key: jax.Array, timesteps: jax.Array) -> Episode:
+    def drawn(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         # no fold_in beside the split that `draw` makes of its key: fold_in(key, 1) is split(key)[1]
         draw_key, again_key, shift_key = jax.random.split(key, 3)
         episode = draw(draw_key, timesteps)
-        assert episode.learns is not None, "a line-up says who holds which seat"
+        assert episode.is_learner is not None, "a line-up says who holds which seat"
         return episode.replace(
-            again=jax.random.bernoulli(again_key, chance),
-            shift=jax.random.randint(shift_key, (), 0, episode.learns.shape[0]),
+            is_rematch=jax.random.bernoulli(again_key, chance),
+            seat_shift=jax.random.randint(shift_key, (), 0, episode.is_learner.shape[0]),
         )
 
     return drawn
 
 
-def with_partners(
+def score_with_partners(
     policy: NetworkPolicy, partners: Sequence[Policy], config: PPORunConfig
 ) -> list[float]:
     """The mean score beside each partner, in every seating, on the selection decks: `eval_games` of
     them, shared out among the partners, so that many do not take longer to measure than to meet."""
     decks = max(1, config.eval_games // len(partners))
-    scores, _ = evaluate_beside(policy, partners, decks, config.seed, purpose="selection")
+    scores, _ = evaluate_with_partners(policy, partners, decks, config.seed, purpose="selection")
     return [float(mean) for mean in scores.mean(axis=(1, 2))]
 
 
 def partner_metrics(
     partners: Sequence[Policy],
 ) -> Callable[[NetworkPolicy, PPORunConfig], dict[str, float]]:
-    """Measures self-play and, as `WITH_ALL`, the mean over all partners."""
+    """Measures self-play and, as `PARTNER_SCORE_KEY`, the mean over all partners."""
 
     def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
-        means = with_partners(policy, partners, config)
-        return selfplay_metrics(policy, config) | {WITH_ALL: sum(means) / len(means)}
+        means = score_with_partners(policy, partners, config)
+        return selfplay_metrics(policy, config) | {PARTNER_SCORE_KEY: sum(means) / len(means)}
 
     return evaluate

@@ -1,5 +1,5 @@
 """A run of the PPO core: the clone that some need, updates, evaluation, logging, checkpoints, the
-policies that are kept, and the report. What differs between algorithms is a `Training` and a
+policies that are kept, and the report. What differs between algorithms is a `TrainingSetup` and a
 report: a subclass of `PPOAlgorithm`."""
 
 import dataclasses
@@ -12,42 +12,42 @@ from typing import Any, ClassVar, Literal
 
 import jax
 
-from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.names import load_policy, spread_names
+from hanabi_rl.agents.identity import agent_hash
+from hanabi_rl.agents.names import expand_seed_ranges, load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.clone import (
-    WithClone,
+    CloneConfig,
     clone_rules,
     clone_title,
-    reference_policy,
+    load_or_train_clone,
     validation_games,
 )
 from hanabi_rl.data.files import load_some_games
-from hanabi_rl.data.games import Games, join_games
+from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.env.starts import Starts, starts_of
+from hanabi_rl.env.starts import StartStates, start_states_from_games
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_divides
-from hanabi_rl.learning.partners import Population, at_precision
+from hanabi_rl.learning.partners import PartnerPopulation, with_precision
 from hanabi_rl.learning.ppo import PPO, LearnerState
-from hanabi_rl.learning.rollout import ActorState, Given
-from hanabi_rl.measure.beside_clone import likeness
+from hanabi_rl.learning.rollout import RunnerState, TrainContext
+from hanabi_rl.measure.beside_clone import compare_predictions
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
 from hanabi_rl.runs.folder import (
     BEST_POLICY,
     EVALUATED,
     LATEST_POLICY,
-    note_given,
+    write_input_hashes,
     write_summary,
 )
 from hanabi_rl.runs.progress import Progress
-from hanabi_rl.runs.session import Session, open_run_dir, open_session
+from hanabi_rl.runs.session import TrainingSession, open_run_dir, open_session
 from hanabi_rl.runs.tracking import announce_stage, read_metrics
 from hanabi_rl.show.plots import plot_ppo
-from hanabi_rl.show.report import likeness_figures, likeness_table
-from hanabi_rl.storage.ranges import Count, Number, Share
+from hanabi_rl.show.report import prediction_dict, prediction_table
+from hanabi_rl.storage.ranges import BoundedCount, PositiveInt, UnitInterval
 from hanabi_rl.storage.words import count
 
 
@@ -55,13 +55,13 @@ from hanabi_rl.storage.words import count
 class PPORunConfig(PPOConfig, RunConfig):
     """What a run of the PPO core has."""
 
-    eval_every: Number = 100
+    eval_every: PositiveInt = 100
     """Updates between greedy self-play evaluations."""
-    eval_games: Count = 512
+    eval_games: BoundedCount = 512
     """Decks of each; beside several partners they are shared out among these."""
-    save_every: Number = 100
+    save_every: PositiveInt = 100
     """Updates between checkpoints."""
-    log_every: Number = 1
+    log_every: PositiveInt = 1
     """Updates between metric lines."""
     keep_evaluated: bool = False
     """Keep every policy that is evaluated, in `policies/<environment steps>`, also the one before
@@ -72,11 +72,11 @@ class PPORunConfig(PPOConfig, RunConfig):
     start_states: tuple[str, ...] = ()
     """Files of games: some of the training games begin in their positions (diverse starts), with
     the cards left in their order. What is reported never does."""
-    start_share: Share = 0.5
+    start_share: UnitInterval = 0.5
     """With `start_states`: the chance that a game begins in one of them."""
 
 
-def recorded_starts(config: PPORunConfig) -> Starts | None:
+def load_start_states(config: PPORunConfig) -> StartStates | None:
     """The positions that `start_states` name, or None.
 
     Raises:
@@ -87,8 +87,8 @@ def recorded_starts(config: PPORunConfig) -> Starts | None:
     games = [load_some_games(name) for name in config.start_states]
     for name, given in zip(config.start_states, games, strict=True):
         given.check_rules(config.game, f"--start-states {name}: ")
-    whole = join_games(games)
-    return starts_of(config.game, whole.decks, whole.actions, config.start_share, seed=config.seed)
+    whole = concatenate_games(games)
+    return start_states_from_games(config.game, whole.decks, whole.actions, config.start_share, seed=config.seed)
 
 
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
@@ -97,7 +97,7 @@ def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, f
     return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
 
 
-def updates(
+def run_updates(
     update: Callable[..., Any],
     state: tuple[Any, Any],
     given: Any,
@@ -115,7 +115,7 @@ def updates(
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
+class TrainingSetup:
     """What an algorithm trains for one config, and what is measured and shown of it."""
 
     ppo: PPO
@@ -123,15 +123,15 @@ class Training:
     """What the stage of training is called."""
     reference: NetworkPolicy | None = None
     """What the learner begins as and is regularised towards."""
-    begins_as: PyTree = None
+    initial_params: PyTree = None
     """Without a reference: the parameters that the learner begins with; None: fresh ones."""
-    partners: Policy | Population | None = None
+    partners: Policy | PartnerPopulation | None = None
     """Who holds the seats that the learner does not."""
     evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
     """Measures a policy during training."""
-    selected_by: str = "selfplay_mean"
+    selection_metric: str = "selfplay_mean"
     """The metric of `evaluate` whose best policy is kept in `policy/`."""
-    shown: str | None = None
+    progress_metric: str | None = None
     """A metric on the progress bar beside the score."""
     temperature: Callable[[NetworkPolicy, PPORunConfig], float] | None = None
     """What the logits of a policy are divided by before it is kept; None: nothing."""
@@ -142,39 +142,39 @@ class PPOAlgorithm(Algorithm):
 
     title: str
     """What it is called in text."""
-    in_sweeps: ClassVar = {"report_policy": "final"}
+    sweep_overrides: ClassVar = {"report_policy": "final"}
 
-    def training(self, config: Any, clone: Any) -> Training:
-        """What is trained. clone: a `NetworkPolicy` where the config is `WithClone`, else None."""
+    def training(self, config: Any, clone: Any) -> TrainingSetup:
+        """What is trained. clone: a `NetworkPolicy` where the config is `CloneConfig`, else None."""
         raise NotImplementedError
 
     def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
         """Measures the reported policy; prints and returns the figures."""
         raise NotImplementedError
 
-    def given(self, config: Any) -> dict[str, str]:
-        """See `given_by_name`."""
-        return given_by_name(config, recorded_starts(config))
+    def input_hashes(self, config: Any) -> dict[str, str]:
+        """See `named_input_hashes`."""
+        return named_input_hashes(config, load_start_states(config))
 
     def run(self, config: Any) -> dict[str, Any]:
         """A whole run: the clone (given, or trained first) where the config has one, training, and
         the report."""
-        stages = 3 if isinstance(config, WithClone) else 2
-        if isinstance(config, WithClone):
+        stages = 3 if isinstance(config, CloneConfig) else 2
+        if isinstance(config, CloneConfig):
             config = with_game(config, clone_rules(config), "the clone")
         # what is wrong with them is said before a clone is trained
-        starts = recorded_starts(config)
+        starts = load_start_states(config)
         with open_run_dir(self.name, config, config.game.num_players) as run_dir:
             clone = validation = None
-            if isinstance(config, WithClone):
+            if isinstance(config, CloneConfig):
                 announce_stage(1, stages, clone_title(config))
-                clone, given = reference_policy(config, run_dir), config
-                validation = parallel.on_first_host(lambda: validation_games(given, run_dir))
+                clone, given = load_or_train_clone(config, run_dir), config
+                validation = parallel.on_main_host(lambda: validation_games(given, run_dir))
             training = self.training(config, clone)
             announce_stage(stages - 1, stages, training.stage)
             wall_s = self.train(config, run_dir, training, starts)
             announce_stage(stages, stages, f"Measuring over {count(config.report_games, 'game')}")
-            summary = parallel.on_first_host(
+            summary = parallel.on_main_host(
                 lambda: self.measure(config, run_dir, clone, validation, wall_s)
             )
         kept = "policy/" if config.report_policy == "best" else "policy-latest/, policy/"
@@ -182,20 +182,20 @@ class PPOAlgorithm(Algorithm):
         return summary
 
     def train(
-        self, config: Any, run_dir: Path, training: Training, starts: Starts | None = None
+        self, config: Any, run_dir: Path, training: TrainingSetup, starts: StartStates | None = None
     ) -> float:
         """Trains from the run's last checkpoint to its end. Returns the seconds it took, earlier
         sessions of a resumed run included."""
-        check_devices(config, training.partners)
-        parallel.on_first_host(lambda: note_given(run_dir, given_by_name(config, starts)))
+        check_device_split(config, training.partners)
+        parallel.on_main_host(lambda: write_input_hashes(run_dir, named_input_hashes(config, starts)))
         reference = training.reference
-        ppo = on_schedule(self.name, training.ppo, config, run_dir)
-        given = Given(
-            reference=at_precision(reference, config.precision),
-            partners=at_precision(training.partners, config.precision),
-            starts=starts,
+        ppo = restore_schedules(self.name, training.ppo, config, run_dir)
+        given = TrainContext(
+            reference=with_precision(reference, config.precision),
+            partners=with_precision(training.partners, config.precision),
+            start_states=starts,
         )
-        first = training.begins_as if reference is None else reference.params
+        first = training.initial_params if reference is None else reference.params
         learner, actors = jax.jit(ppo.init)(jax.random.key(config.seed), given, first)
         policy = NetworkPolicy(
             params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network
@@ -208,7 +208,7 @@ class PPOAlgorithm(Algorithm):
             (learner, actors),
             policy,
             params_path="0/params/actor",
-            best_metric=training.selected_by,
+            best_metric=training.selection_metric,
             steps_per_number=steps,
         ) as session:
             trainer = _Trainer(self.name, session, config, training, learner, actors, policy)
@@ -227,7 +227,7 @@ class PPOAlgorithm(Algorithm):
                 trainer.run(ppo.compile_update(), parallel.replicate(given), progress)
             wall_s = session.wall_s
 
-        parallel.on_first_host(lambda: plot_curve(run_dir, policy.rules, reference is not None))
+        parallel.on_main_host(lambda: plot_curve(run_dir, policy.rules, reference is not None))
         return wall_s
 
     def measure(
@@ -242,34 +242,34 @@ class PPOAlgorithm(Algorithm):
         policy = reported_policy(config, run_dir)
         figures = self.report(config, policy, clone)
         if clone is not None and validation is not None:
-            found = likeness(policy, clone, validation)
-            print(f"\n{likeness_table(found, self.title)}")
-            figures |= likeness_figures(found)
-        summary = figures | training_figures(config, wall_s, steps_done(run_dir))
+            found = compare_predictions(policy, clone, validation)
+            print(f"\n{prediction_table(found, self.title)}")
+            figures |= prediction_dict(found)
+        summary = figures | training_summary(config, wall_s, steps_done(run_dir))
         write_summary(run_dir, summary)
         return summary
 
 
-def check_devices(config: PPOConfig, partners: Policy | Population | None) -> None:
+def check_device_split(config: PPOConfig, partners: Policy | PartnerPopulation | None) -> None:
     """Raises ValueError where environments cannot be dealt out to the devices, and on each of them
     to the partners."""
     devices = parallel.num_devices()
     check_divides("--num-blocks: num_blocks", config.num_blocks, "devices", devices)
-    if isinstance(partners, Population):
+    if isinstance(partners, PartnerPopulation):
         of_one = config.num_envs // devices
-        check_divides("--num-envs: num_envs / devices", of_one, "partners", partners.count)
+        check_divides("--num-envs: num_envs / devices", of_one, "partners", partners.size)
 
 
-def given_by_name(config: PPORunConfig, starts: Starts | None = None) -> dict[str, str]:
+def named_input_hashes(config: PPORunConfig, starts: StartStates | None = None) -> dict[str, str]:
     """The SHA-256 of what a run's config has by name alone, by flag and name: partners, whom it
-    begins as, the level below (of off-belief learning), and the positions `starts`."""
-    agents = [("--partners", name) for name in spread_names(getattr(config, "partners", ()))]
+    begins as, the level below (of off-belief learning), and the positions `start_states`."""
+    agents = [("--partners", name) for name in expand_seed_ranges(getattr(config, "partners", ()))]
     for field in ("start_from", "previous"):
         if (name := getattr(config, field, None)) is not None:
             agents.append((f"--{field.replace('_', '-')}", name))
     found = {f"{flag} {name}": load_policy(name, config.game).identity() for flag, name in agents}
     if starts is not None:
-        found[f"--start-states {' '.join(config.start_states)}"] = digest("starts", starts)
+        found[f"--start-states {' '.join(config.start_states)}"] = agent_hash("starts", starts)
     return found
 
 
@@ -281,11 +281,11 @@ def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:
     plot_ppo(lines, run_dir / "learning-curve.png", clone, rules.max_score)
 
 
-def on_schedule(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: Path) -> PPO:
+def restore_schedules(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: Path) -> PPO:
     """The learner with the schedules (learning rate, training return) that the run was started
     with: one that is resumed with other --total-steps keeps them. Says so on stderr where updates
     come after the end of the rate's."""
-    started = parallel.on_first_host(
+    started = parallel.on_main_host(
         lambda: saved_config(type(config), run_dir, algorithm=algorithm)
     )
     updates = started.num_updates
@@ -306,11 +306,11 @@ class _Trainer:
     def __init__(
         self,
         algorithm: str,
-        session: Session,
+        session: TrainingSession,
         config: PPORunConfig,
-        training: Training,
+        training: TrainingSetup,
         learner: LearnerState,
-        actors: ActorState,
+        actors: RunnerState,
         policy: NetworkPolicy,
     ) -> None:
         self.algorithm, self.session, self.config = algorithm, session, config
@@ -321,7 +321,7 @@ class _Trainer:
             self.best = (session.restored.host_state or {})["best_score"]
         self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
 
-    def run(self, update: Callable[..., Any], given: Given, progress: Progress) -> None:
+    def run(self, update: Callable[..., Any], given: TrainContext, progress: Progress) -> None:
         """Updates to the end, with evaluation, logging and checkpoints at their intervals."""
         config, total = self.config, self.config.num_updates
         start = int(self.learner.update)
@@ -329,7 +329,7 @@ class _Trainer:
             self.session.log(0, {"env_steps": 0} | self.evaluate(0))
         self.last_log = (time.monotonic(), start)
         state, numbers = (self.learner, self.actors), range(start + 1, total + 1)
-        for done, (learner, actors), metrics in updates(update, state, given, numbers, self.check):
+        for done, (learner, actors), metrics in run_updates(update, state, given, numbers, self.check):
             self.learner, self.actors = learner, actors
             last = done == total
             measured = self.evaluate(done) if done % config.eval_every == 0 or last else {}
@@ -348,12 +348,12 @@ class _Trainer:
         rate, self.last_log = (done - before) * per_update / (now - then), (now, done)
         steps = done * per_update
         self.session.log(done, {"env_steps": steps, **numbers, "steps_per_s": rate})
-        name = self.training.shown
+        name = self.training.progress_metric
         shown = {} if name is None else {name: numbers[name]}
         progress.update(steps, score=numbers["train_score"], **shown)
 
     def check(self, number: int, metrics: dict[str, Any]) -> None:
-        """See `Session.check_finite`."""
+        """See `TrainingSession.check_finite`."""
         self.session.check_finite(f"update {number}", metrics)
 
     def policy(self) -> NetworkPolicy:
@@ -362,10 +362,10 @@ class _Trainer:
 
     def evaluate(self, done: int) -> dict[str, float]:
         """Measures the policy and keeps the best (none from before the first update)."""
-        measured = parallel.on_first_host(
+        measured = parallel.on_main_host(
             lambda: self.training.evaluate(self.policy(), self.config)
         )
-        score = measured[self.training.selected_by]
+        score = measured[self.training.selection_metric]
         if self.config.keep_evaluated:
             steps = done * self.config.num_envs * self.config.num_steps
             self.keep(f"{EVALUATED}/{steps}", done, score)
@@ -380,17 +380,17 @@ class _Trainer:
         policy, temperature = self.policy(), self.training.temperature
         if temperature is not None:
             policy = policy.at_temperature(
-                parallel.on_first_host(lambda: temperature(policy, self.config))
+                parallel.on_main_host(lambda: temperature(policy, self.config))
             )
-        self.session.keep(name, policy, algorithm=self.algorithm, steps=steps, score=score)
+        self.session.save_policy(name, policy, algorithm=self.algorithm, steps=steps, score=score)
 
     def save(self, done: int, metrics: dict[str, float]) -> None:
         """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the
         end."""
         state = (self.learner, parallel.unshard(self.actors))
         self.session.save(done, state, host_state={"best_score": self.best}, metrics=metrics)
-        self.keep(LATEST_POLICY, done, metrics.get(self.training.selected_by))
-        self.session.stop_if_asked()
+        self.keep(LATEST_POLICY, done, metrics.get(self.training.selection_metric))
+        self.session.raise_if_stopped()
 
 
 def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:
@@ -409,7 +409,7 @@ def steps_done(run_dir: Path) -> int:
     return policy.info.steps
 
 
-def training_figures(config: PPORunConfig, wall_s: float, env_steps: int) -> dict[str, Any]:
+def training_summary(config: PPORunConfig, wall_s: float, env_steps: int) -> dict[str, Any]:
     """The keys of `summary.json` that the training loop knows."""
     return {
         "num_players": config.game.num_players,

@@ -15,20 +15,20 @@ import numpy as np
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured.acting import widened
-from hanabi_rl.algorithms.ippo import FromScratch, IPPOConfig
-from hanabi_rl.algorithms.loop import Training
-from hanabi_rl.env.starts import Starts
+from hanabi_rl.agents.structured.acting import widen_params
+from hanabi_rl.algorithms.ippo import IPPOConfig, SelfPlayAlgorithm
+from hanabi_rl.algorithms.loop import TrainingSetup
+from hanabi_rl.env.starts import StartStates
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, games_of
+from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, self_play_collector
 from hanabi_rl.learning.finite import NotFiniteError
-from hanabi_rl.learning.off_belief import Below, OffBeliefPPO, check_network
+from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel, check_network
 from hanabi_rl.nn.kinds import NetworkField
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import Level, StructuredConfig
+from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.progress import Progress
-from hanabi_rl.storage.ranges import Number, Share
+from hanabi_rl.storage.ranges import PositiveInt, UnitInterval
 from hanabi_rl.storage.trees import read_tree, write_tree
 
 BELIEF = "belief.safetensors"
@@ -42,14 +42,14 @@ class OBLConfig(IPPOConfig):
     """The level below: an OBL run, or any agent of a structured network with the same widths, as
     whose moves the past is read. None: level 1."""
     belief: BeliefTraining = dataclasses.field(default_factory=BeliefTraining)
-    hands: Number = 1
+    hands: PositiveInt = 1
     """Hands drawn anew for a decision; what they bring is averaged."""
-    rounds: Number = 1
+    rounds: PositiveInt = 1
     """Rounds played in a fictitious game at most before the critic says what the rest is worth;
     their returns are weighed by `gae_lambda`. 1 is the paper's."""
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
-    gamma: Share = 0.999
+    gamma: UnitInterval = 0.999
     network: NetworkField = dataclasses.field(default_factory=StructuredConfig)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class OBLConfig(IPPOConfig):
                 )
 
 
-def check_level(config: OBLConfig) -> None:
+def check_obl_level(config: OBLConfig) -> None:
     """Raises ValueError for what only a level above another can be told, where none is below: a
     preset such as `above` would train level 1 without a word. Not when a config is made: a preset
     is read before `--previous` is."""
@@ -84,7 +84,7 @@ def check_level(config: OBLConfig) -> None:
         )
 
 
-def level_below(config: OBLConfig) -> NetworkPolicy:
+def load_previous_level(config: OBLConfig) -> NetworkPolicy:
     """The policy that `previous` names.
 
     Raises:
@@ -105,7 +105,7 @@ def level_below(config: OBLConfig) -> NetworkPolicy:
     return policy
 
 
-class OBL(FromScratch):
+class OBL(SelfPlayAlgorithm):
     """Every seat is the learner's; the returns are fictitious."""
 
     config = OBLConfig
@@ -114,37 +114,37 @@ class OBL(FromScratch):
     def run(self, config: OBLConfig) -> dict[str, Any]:
         """See `PPOAlgorithm`; the game is that of the level below.
 
-        Raises ValueError as `check_level` and `level_below`, too.
+        Raises ValueError as `check_obl_level` and `load_previous_level`, too.
         """
-        check_level(config)
+        check_obl_level(config)
         if config.previous is not None:
-            game = parallel.on_first_host(lambda: level_below(config).rules)
+            game = parallel.on_main_host(lambda: load_previous_level(config).rules)
             config = with_game(config, game, "the level below")
         return super().run(config)
 
-    def training(self, config: OBLConfig, clone: None) -> Training:
+    def training(self, config: OBLConfig, clone: None) -> TrainingSetup:
         """See `PPOAlgorithm`."""
-        ppo = OffBeliefPPO(config, config.network, hands=config.hands, rounds=config.rounds)
+        ppo = OffBeliefPPO(config, config.network, num_hands=config.hands, max_rounds=config.rounds)
         stage = "Off-belief learning"
         if config.previous is None:
-            return Training(ppo, f"{stage}, level 1")
-        return Training(ppo, f"{stage}, the level above {config.previous}")
+            return TrainingSetup(ppo, f"{stage}, level 1")
+        return TrainingSetup(ppo, f"{stage}, the level above {config.previous}")
 
     def train(
-        self, config: OBLConfig, run_dir: Path, training: Training, starts: Starts | None = None
+        self, config: OBLConfig, run_dir: Path, training: TrainingSetup, starts: StartStates | None = None
     ) -> float:
         """See `PPOAlgorithm`; above level 1 the belief comes first, which the run keeps."""
         if config.previous is not None:
             assert isinstance(training.ppo, OffBeliefPPO), "made above"
-            below = parallel.on_first_host(lambda: below_of(config, run_dir / BELIEF))
-            ppo = dataclasses.replace(training.ppo, below=below)
+            below = parallel.on_main_host(lambda: previous_level_state(config, run_dir / BELIEF))
+            ppo = dataclasses.replace(training.ppo, previous_level=below)
             training = dataclasses.replace(training, ppo=ppo)
         return super().train(config, run_dir, training, starts)
 
 
-def below_of(config: OBLConfig, path: Path) -> Below:
+def previous_level_state(config: OBLConfig, path: Path) -> PreviousLevel:
     """The level below, with the belief of the file, or one learnt now and written there."""
-    policy = level_below(config)
+    policy = load_previous_level(config)
     assert isinstance(config.network, StructuredConfig), "check_network"
     assert isinstance(policy.network, StructuredConfig), "level_below"
     level = config.network.level
@@ -152,14 +152,14 @@ def below_of(config: OBLConfig, path: Path) -> Below:
         belief = learn_belief(config.belief, policy, level, config.seed, config.precision)
         write_tree(path, jax.tree.map(np.asarray, belief))
     shown = dataclasses.replace(policy.network, level=level)
-    actor = widened(config.game, policy.network, policy.params, shown)
-    return Below(actor=actor, belief=read_tree(path))
+    actor = widen_params(config.game, policy.network, policy.params, shown)
+    return PreviousLevel(actor=actor, belief=read_tree(path))
 
 
 def learn_belief(
     config: BeliefTraining,
     policy: NetworkPolicy,
-    level: Level,
+    level: FeatureSet,
     seed: int,
     precision: Precision = "float32",
 ) -> Any:
@@ -169,7 +169,7 @@ def learn_belief(
     Raises:
         NotFiniteError: the loss was not a number.
     """
-    learner = BeliefLearner(config, policy.rules, level, games_of(policy, precision))
+    learner = BeliefLearner(config, policy.rules, level, self_play_collector(policy, precision))
     init_key, key = jax.random.split(jax.random.key(seed))
     belief = jax.jit(learner.init)(init_key)
     update = jax.jit(learner.update, donate_argnums=1)

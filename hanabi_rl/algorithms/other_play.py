@@ -10,12 +10,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.algorithms.ippo import FromScratch, IPPOConfig
-from hanabi_rl.algorithms.loop import Training
+from hanabi_rl.algorithms.ippo import IPPOConfig, SelfPlayAlgorithm
+from hanabi_rl.algorithms.loop import TrainingSetup
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.symmetry import random_color_permutations
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import DrawEpisode, Episode, self_play
+from hanabi_rl.learning.rollout import EpisodeSetup, SampleEpisode, self_play
 from hanabi_rl.nn.structured import StructuredConfig
 
 
@@ -24,12 +24,12 @@ class OtherPlayConfig(IPPOConfig):
     """Train with partners for whom the colours have other names (Other-Play)."""
 
 
-def renamed_colors(rules: Rules) -> DrawEpisode:
+def renamed_colors(rules: Rules) -> SampleEpisode:
     """Each seat sees the game through a uniform permutation of the colours of its own."""
 
-    def draw(key: jax.Array, timesteps: jax.Array) -> Episode:
+    def draw(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         del timesteps
-        return Episode(
+        return EpisodeSetup(
             colors=random_color_permutations(key, rules.num_players, rules.num_colors).astype(
                 jnp.uint8
             )
@@ -38,19 +38,19 @@ def renamed_colors(rules: Rules) -> DrawEpisode:
     return draw
 
 
-class OtherPlay(FromScratch):
+class OtherPlay(SelfPlayAlgorithm):
     """Reported with the colours as they are."""
 
     config = OtherPlayConfig
     title = "Other-Play"
 
-    def training(self, config: OtherPlayConfig, clone: None) -> Training:
+    def training(self, config: OtherPlayConfig, clone: None) -> TrainingSetup:
         """Every game is drawn with the colours renamed; but for a structured network, for which
         renaming changes nothing: with it Other-Play is IPPO."""
         structured = isinstance(config.network, StructuredConfig)
         draw = self_play if structured else renamed_colors(config.game)
-        ppo = PPO(config, config.network, draw_episode=draw)
-        return Training(ppo, f"{self.title} from scratch")
+        ppo = PPO(config, config.network, sample_episode=draw)
+        return TrainingSetup(ppo, f"{self.title} from scratch")
 
 
 ALGORITHM = OtherPlay()

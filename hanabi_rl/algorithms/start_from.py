@@ -4,14 +4,14 @@ import dataclasses
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree
-from hanabi_rl.agents.structured.acting import widened
+from hanabi_rl.agents.structured.acting import widen_params
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.nn.kinds import Network
+from hanabi_rl.nn.kinds import AnyNetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 
 
-def first_params(name: str, network: Network, rules: Rules) -> PyTree:
+def load_initial_params(name: str, network: AnyNetworkConfig, rules: Rules) -> PyTree:
     """The parameters with which the network that is to be trained plays as the agent `name` does.
     A structured one may be shown more than the agent's; dropout and critic, which belong to
     training, may differ.
@@ -28,19 +28,19 @@ def first_params(name: str, network: Network, rules: Rules) -> PyTree:
                 f"start-from {name}: {error} (start-from None begins with random parameters)"
             ) from error
 
-    return parallel.on_first_host(load)
+    return parallel.on_main_host(load)
 
 
-def _params_for(network: Network, policy: Policy) -> PyTree:
+def _params_for(network: AnyNetworkConfig, policy: Policy) -> PyTree:
     if not isinstance(policy, NetworkPolicy):
         raise ValueError(f"expected a trained network, got {type(policy).__name__}")
     if isinstance(policy.network, StructuredConfig) and isinstance(network, StructuredConfig):
-        return widened(policy.rules, policy.network, policy.params, network)
+        return widen_params(policy.rules, policy.network, policy.params, network)
     if _shape(policy.network) != _shape(network):
         raise ValueError(f"expected the network that is trained, {network}, got {policy.network}")
     return policy.params
 
 
-def _shape(network: Network) -> Network:
+def _shape(network: AnyNetworkConfig) -> AnyNetworkConfig:
     """What of a network its parameters and its play depend on."""
     return dataclasses.replace(network, dropout=0.0, critic=())

@@ -7,7 +7,7 @@ import sys
 from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, Agents, Flag, load_agent
-from hanabi_rl.storage.ranges import WORD, Count, Number, Range, Seed
+from hanabi_rl.storage.ranges import INT32_MAX, BoundedCount, PositiveInt, Range, Seed
 from hanabi_rl.storage.words import count
 
 
@@ -15,9 +15,9 @@ def adaptation(
     agent: Agent,
     partners: Agents,
     players: int | None = None,
-    games: Count = 400,
-    series: Number = 4,
-    show: Annotated[int, Range(0, WORD)] = 2,
+    games: BoundedCount = 400,
+    series: PositiveInt = 4,
+    show: Annotated[int, Range(0, INT32_MAX)] = 2,
     seed: Seed = 0,
     json: Flag = False,
 ) -> None:

@@ -35,7 +35,7 @@ def names_games(source: str) -> bool:
     if is_link(source):
         return True
     path, named = Path(source), parse_name(source)
-    return path.suffix in _GAME_FILES and not named.source and not is_policy(path)
+    return path.suffix in _GAME_FILES and not named.scheme and not is_policy(path)
 
 
 def chosen_decks(
@@ -65,9 +65,9 @@ def load_agent(agent: str, players: int | None) -> Policy:
 def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
     """See `hanabi_rl.agents.names.load_agents`, which is imported where it is needed: `--help` is
     quick."""
-    from hanabi_rl.agents import names
+    from hanabi_rl.agents import loading
 
-    return names.load_agents(agents, players)
+    return loading.load_agents(agents, players)
 
 
 def algorithms_of(agents: Sequence[str], policies: Sequence[Policy]) -> list[str]:
@@ -85,18 +85,18 @@ def algorithms_of(agents: Sequence[str], policies: Sequence[Policy]) -> list[str
     return names
 
 
-def group_agents(
+def assign_groups(
     agents: Sequence[str], labels: Sequence[str], otherwise: Sequence[str], chosen: Sequence[str]
 ) -> list[str]:
     """The group of each agent: what `--group` says, else that of `otherwise`.
 
     Raises:
-        ValueError: as `read_groups`; an agent is in two groups; or a group has the name of that of
+        ValueError: as `parse_groups`; an agent is in two groups; or a group has the name of that of
             an agent which it leaves out.
     """
     groups = list(otherwise)
     named: dict[int, str] = {}
-    for name, members in read_groups(chosen, agents, labels).items():
+    for name, members in parse_groups(chosen, agents, labels).items():
         for index in members:
             if named.setdefault(index, name) != name:
                 raise ValueError(
@@ -113,7 +113,7 @@ def group_agents(
     return groups
 
 
-def read_groups(
+def parse_groups(
     chosen: Sequence[str], agents: Sequence[str], labels: Sequence[str]
 ) -> dict[str, list[int]]:
     """`--group NAME=AGENT,AGENT ...` -> name -> places of its agents, which are named as they were
@@ -156,9 +156,9 @@ def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> Non
         name: any agent; of one without a card, as a run's, what is known of it.
         json: print one line of JSON.
     """
-    from hanabi_rl.agents.names import known_agents
+    from hanabi_rl.agents.names import agent_catalog
 
-    known = known_agents()
+    known = agent_catalog()
     if name:
         known = _one(known["agents"], name)
     if json:
@@ -170,20 +170,20 @@ def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> Non
 def _one(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
     """The card of an agent, or what is known of it, its options aside."""
     from hanabi_rl.agents.names import load_policy, parse_name
-    from hanabi_rl.agents.origin import card_of, known_of
+    from hanabi_rl.agents.origin import read_model_card, run_metadata
     from hanabi_rl.agents.policy import NetworkPolicy
 
     parsed = parse_name(name)
-    plain = parsed.plain
+    plain = parsed.without_options
     if listed := [agent for agent in known if agent["name"] == plain]:
         return listed[0]
-    if card := card_of(plain):
+    if card := read_model_card(plain):
         return {"name": plain, **card}
     policy = load_policy(plain)
-    if parsed.source or not isinstance(policy, NetworkPolicy):
+    if parsed.scheme or not isinstance(policy, NetworkPolicy):
         without = {"card": "none: published by others", "players": policy.rules.num_players}
     else:  # a run's
-        without = {"card": "none: `hanabi-rl export` writes one", **known_of(plain, policy)}
+        without = {"card": "none: `hanabi-rl export` writes one", **run_metadata(plain, policy)}
         without["score"] = policy.info.score  # by which it was selected
     return {"name": plain, **without}
 

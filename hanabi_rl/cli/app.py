@@ -40,8 +40,8 @@ from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.flags import check_lists_once, hyphenated, list_flags
-from hanabi_rl.launch.startup import start
-from hanabi_rl.storage.ranges import checked
+from hanabi_rl.launch.startup import configure_process
+from hanabi_rl.storage.ranges import validate_arguments
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DESCRIPTION = (
@@ -95,7 +95,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
 def main(args: Sequence[str] | None = None) -> None:
     """Runs one command of `args` (default: the command line). A user's error is one line on stderr
     and exit code 2."""
-    start()
+    configure_process()
     with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as given:
         if given[:1] == ["--version"]:
             print(f"hanabi-rl {version('hanabi-rl')}")
@@ -143,12 +143,12 @@ def _too_many(said: str) -> str | None:
 
 
 def _later(function: F) -> F:
-    """`checked(function)` to be run after the command line is parsed: returns it with its
+    """`validate_arguments(function)` to be run after the command line is parsed: returns it with its
     arguments."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return functools.partial(checked(function), *args, **kwargs)
+        return functools.partial(validate_arguments(function), *args, **kwargs)
 
     return typing.cast(F, run)
 

@@ -8,13 +8,13 @@ import sys
 from typing import Any
 
 from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agent, names_games
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 
 
 def behaviour(
     source: AgentOrFile,
     players: int | None = None,
-    games: Count = 1000,
+    games: BoundedCount = 1000,
     seed: Seed = 0,
     sample: Flag = False,
     json: Flag = False,
@@ -32,7 +32,7 @@ def behaviour(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
     from hanabi_rl.measure.registry import behaviour_figures
     from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.show.measures import behaviour_table
@@ -41,14 +41,14 @@ def behaviour(
     about: dict[str, Any]
     if names_games(source):
         recorded = load_distinct_games([source])
-        rules, record = recorded.rules, Record(recorded)
+        rules, record = recorded.rules, GameAnalysis(recorded)
         seats = "every seat" if recorded.human_seats is None else "human seats"
         title = f"{source}: {rules.num_players} players, {seats}"
         about = {"file": source}
     else:
         policy = load_agent(source, players)
         rules = policy.rules
-        record = Record(evaluate_selfplay(policy, games, seed, sample=sample).records)
+        record = GameAnalysis(evaluate_selfplay(policy, games, seed, sample=sample).records)
         title = (
             f"{source}: {'sampled' if sample else 'greedy'} self-play, {rules.num_players} "
             f"players, seed {seed}"

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.cli.agents import Agents, Flag, Groups, group_agents, load_agents
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.cli.agents import Agents, Flag, Groups, assign_groups, load_agents
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     import numpy as np
 
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.measure.partners import Alone, Partner, PartnerSet, Returns
+    from hanabi_rl.measure.matrix import EvalSetting
+    from hanabi_rl.measure.partners import EvalPartner, PartnerReturns, PartnerSet, SelfPlayReturns
     from hanabi_rl.show.br_prox import Comparison
 
 
@@ -25,7 +25,7 @@ def br_prox(
     agents: Agents,
     partners: Path,
     group: Groups = (),
-    games: Count = 1000,
+    games: BoundedCount = 1000,
     seed: Seed = 0,
     sample: Flag = False,
     points: Flag = False,
@@ -51,18 +51,18 @@ def br_prox(
         plot: a PNG file to draw the scores' table to.
         json: print one line of JSON on stdout and the tables on stderr.
     """
-    from hanabi_rl.agents.identity import distinct_identities
-    from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.measure.partners import play_alone, play_partners, read_partners
+    from hanabi_rl.agents.identity import check_distinct
+    from hanabi_rl.measure.matrix import EvalSetting
+    from hanabi_rl.measure.partners import play_partner_self_play, play_partners, read_partners
     from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.br_prox import br_prox_figures, br_prox_table, plot_br_prox
     from hanabi_rl.show.matrix import short_labels
-    from hanabi_rl.storage.files import PICTURES, check_place, to_json
+    from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
-    check_place("--plot", plot, PICTURES)
-    setting, chosen = Setting(games, seed, sample), read_partners(partners)
+    check_writable("--plot", plot, IMAGE_SUFFIXES)
+    setting, chosen = EvalSetting(games, seed, sample), read_partners(partners)
     unknown = [
         partner for partner in chosen.partners if not _known(partner, chosen, sample, points)
     ]
@@ -78,12 +78,12 @@ def br_prox(
     policies = loaded[: len(agents)]
     beside = loaded[len(agents) : len(agents) + len(others)]
     best_responses = dict(zip(unknown, loaded[len(agents) + len(others) :], strict=True))
-    distinct_identities(policies, agents)
-    distinct_identities(beside, others, f"{partners}: ")
+    check_distinct(policies, agents)
+    check_distinct(beside, others, f"{partners}: ")
     labels = short_labels(agents)
-    groups = group_agents(agents, labels, labels, group)
+    groups = assign_groups(agents, labels, labels, group)
     best = _best_returns(chosen.partners, beside, best_responses, setting)
-    alone = play_alone(beside, setting)
+    alone = play_partner_self_play(beside, setting)
     with Progress("br-prox", total=len(policies) * len(beside), unit="pairs") as progress:
         returns = play_partners(policies, beside, setting, progress.update)
 
@@ -113,7 +113,7 @@ def br_prox(
         print(json_format.dumps(to_json(about | {"agents": runs} | figures)))
 
 
-def _known(partner: Partner, chosen: PartnerSet, sample: bool, points: bool) -> bool:
+def _known(partner: EvalPartner, chosen: PartnerSet, sample: bool, points: bool) -> bool:
     """Whether the file says what the partner's best response gets in such games, and not on decks
     that something was chosen by."""
     alike = chosen.sampled in (None, sample) and chosen.purpose != "selection"
@@ -121,10 +121,10 @@ def _known(partner: Partner, chosen: PartnerSet, sample: bool, points: bool) -> 
 
 
 def _best_returns(
-    partners: Sequence[Partner],
+    partners: Sequence[EvalPartner],
     policies: Sequence[Policy],
-    responses: Mapping[Partner, Policy],
-    setting: Setting,
+    responses: Mapping[EvalPartner, Policy],
+    setting: EvalSetting,
 ) -> dict[str, np.ndarray]:
     """`scores` and `points` float[M, S] of the best responses: the file's, for the
     keys of `responses` what those get here. NaN are points that nobody asked for."""
@@ -153,8 +153,8 @@ def _compare(
     unit: str,
     partners: Sequence[str],
     best: dict[str, np.ndarray],
-    alone: Alone,
-    returns: Returns,
+    alone: SelfPlayReturns,
+    returns: PartnerReturns,
     groups: Sequence[str],
     seed: int,
 ) -> Comparison:

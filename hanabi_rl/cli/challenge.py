@@ -7,19 +7,19 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Flag
-from hanabi_rl.storage.ranges import Count, Number, Seed, Share
+from hanabi_rl.storage.ranges import BoundedCount, PositiveInt, Seed, UnitInterval
 
 
 def challenge(
     partner: str = "convention",
-    games: Count = 1000,
+    games: BoundedCount = 1000,
     players: int = 2,
     methods: tuple[str, ...] = (),
     level: str = "facts",
-    total_steps: Number = 800_000,
-    kl_weight: Share = 0.1,
-    held_out: Count = 200,
-    decks: Count = 1000,
+    total_steps: PositiveInt = 800_000,
+    kl_weight: UnitInterval = 0.1,
+    held_out: BoundedCount = 200,
+    decks: BoundedCount = 1000,
     seed: Seed = 0,
     proxies: tuple[str, ...] = (),
     agents: tuple[str, ...] = (),
@@ -52,8 +52,8 @@ def challenge(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.launch.challenge import METHODS, Challenge, challenge_table, run_challenge
-    from hanabi_rl.play.demos import plain_name
-    from hanabi_rl.runs.session import Stopped
+    from hanabi_rl.play.demos import file_stem
+    from hanabi_rl.runs.session import RunStopped
     from hanabi_rl.storage.files import to_json
 
     name = partner.removeprefix("bot:")
@@ -63,10 +63,10 @@ def challenge(
         total_steps, kl_weight, decks, seed, proxies, agents, prior,
     )  # fmt: skip
     told = f"{games}-prior" if prior else f"{games}"
-    folder = out or Path("runs") / f"challenge-{plain_name(name)}-{players}p-{level}-{told}-s{seed}"
+    folder = out or Path("runs") / f"challenge-{file_stem(name)}-{players}p-{level}-{told}-s{seed}"
     try:
         record = run_challenge(chosen, folder)
-    except Stopped as stopped:
+    except RunStopped as stopped:
         print(f"Stopped in {folder}; the same command goes on.", file=sys.stderr)
         sys.exit(stopped.exit_code)
     print(challenge_table(record), file=sys.stderr if json else sys.stdout)

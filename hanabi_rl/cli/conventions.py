@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents, names_games
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -23,7 +23,7 @@ Sources = Annotated[
 def conventions(
     sources: Sources,
     players: int | None = None,
-    games: Count = 200,
+    games: BoundedCount = 200,
     seed: Seed = 0,
     json: Flag = False,
 ) -> None:

@@ -14,23 +14,23 @@ from hanabi_rl.cli.agents import (
     Groups,
     SeedNames,
     algorithms_of,
+    assign_groups,
     chosen_decks,
-    group_agents,
     load_agents,
 )
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.measure.cells import CellCache
-    from hanabi_rl.measure.matrix import Agent, CrossPlayMatrix, Setting
+    from hanabi_rl.measure.matrix import CrossPlayMatrix, EvalSetting, MatrixAgent
 
 
 def cross_play(
     agents: Agents,
     out: Path,
     players: int | None = None,
-    games: Count | None = None,
+    games: BoundedCount | None = None,
     seed: Seed | None = None,
     seed_names: SeedNames = None,
     group: Groups = (),
@@ -59,18 +59,18 @@ def cross_play(
         json: print matrix.json in one line on stdout and the table on stderr.
     """
     from hanabi_rl.measure.cells import CellCache
-    from hanabi_rl.measure.matrix import Setting, make_agents
+    from hanabi_rl.measure.matrix import EvalSetting, make_agents
     from hanabi_rl.show.matrix import matrix_dict, matrix_table, short_labels, write_matrix
-    from hanabi_rl.storage.files import check_place, to_json
+    from hanabi_rl.storage.files import check_writable, to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
-    check_place("--out", out)
+    check_writable("--out", out)
     games, seed, named = chosen_decks(seed_names, games, seed)
     policies, labels = load_agents(agents, players), short_labels(agents)
-    groups = group_agents(agents, labels, algorithms_of(agents, policies), group)
+    groups = assign_groups(agents, labels, algorithms_of(agents, policies), group)
     lineup = make_agents(policies, labels, groups)
-    setting = Setting(games, seed, sample, named)
+    setting = EvalSetting(games, seed, sample, named)
     matrix = _play(lineup, setting, CellCache(cache or out / "cells"))
     write_matrix(matrix, out)
     print(matrix_table(matrix), file=sys.stderr if json else sys.stdout)
@@ -79,7 +79,7 @@ def cross_play(
         print(json_format.dumps(to_json(matrix_dict(matrix))))
 
 
-def _play(agents: tuple[Agent, ...], setting: Setting, cache: CellCache) -> CrossPlayMatrix:
+def _play(agents: tuple[MatrixAgent, ...], setting: EvalSetting, cache: CellCache) -> CrossPlayMatrix:
     """The matrix, with a progress bar; what Ctrl-C leaves is said."""
     from hanabi_rl.measure.matrix import cell_pairs, play_matrix
     from hanabi_rl.runs.progress import Progress, format_seconds

@@ -19,7 +19,7 @@ from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
 from hanabi_rl.data.seeds import MAX_NUMBER
-from hanabi_rl.storage.ranges import Count, Seed, Share
+from hanabi_rl.storage.ranges import BoundedCount, Seed, UnitInterval
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def info(
     sources: Sources,
     skip_bad: Flag = False,
     seeds: Flag = False,
-    max_seed: Count = MAX_NUMBER,
+    max_seed: BoundedCount = MAX_NUMBER,
     json: Flag = False,
 ) -> None:
     """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1), and
@@ -57,7 +57,7 @@ def info(
     from hanabi_rl.data.seeds import describe_seeds
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.measure.intervals import explained
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
     from hanabi_rl.measure.registry import efficiency_figures
     from hanabi_rl.show.measures import efficiency_line
     from hanabi_rl.storage.files import to_json
@@ -69,7 +69,7 @@ def info(
         if not len(games):
             raise ValueError(f"{source}: expected at least one game, got none")
         stats, found = statistics(games), _find_seeds(games, max_seed)
-        efficiency = efficiency_figures(Record(games))
+        efficiency = efficiency_figures(GameAnalysis(games))
         if json:
             left_out = {"skipped": skipped.total(), "skipped_endings": skipped}
             rows = [
@@ -96,10 +96,10 @@ def _find_seeds(games: Games, max_seed: int) -> list[SiteSeed | None]:
 def _read(source: str | Path, skip_bad: bool) -> tuple[Games, Counter[str]]:
     """The games of a file or a link, and how those left out ended; stderr gets the reasons."""
     from hanabi_rl.data.files import load_games
-    from hanabi_rl.data.games import GameDataError, refuse
+    from hanabi_rl.data.games import GameDataError, raise_invalid
 
     bad: list[GameDataError] = []
-    on_bad = bad.append if skip_bad else refuse
+    on_bad = bad.append if skip_bad else raise_invalid
     try:
         games = load_games(source, on_bad=on_bad, on_change=_say)
     except GameDataError as error:
@@ -155,8 +155,8 @@ def _write(target: Path, games: Games, about: Callable[[Games], str]) -> None:
 
 def split(
     file: File,
-    fractions: tuple[Share, ...] = (),
-    sizes: tuple[Count, ...] = (),
+    fractions: tuple[UnitInterval, ...] = (),
+    sizes: tuple[BoundedCount, ...] = (),
     seed: Seed = 0,
     out: Path = Path(),
     skip_bad: Flag = False,
@@ -174,9 +174,9 @@ def split(
     """
     from hanabi_rl.data.files import save_games
     from hanabi_rl.data.split import split_games, split_games_by_size
-    from hanabi_rl.storage.files import check_place
+    from hanabi_rl.storage.files import check_writable
 
-    check_place("--out", out)
+    check_writable("--out", out)
     if bool(fractions) == bool(sizes):
         raise ValueError(f"expected either --fractions or --sizes, got {fractions} and {sizes}")
     games, _ = _read(file, skip_bad)
@@ -212,7 +212,7 @@ def download(split: Split = "train", players: int = 2, dest: Path = Path("data")
 
 def demos(
     players: int = 2,
-    games: Count = 1000,
+    games: BoundedCount = 1000,
     seed: Seed = 0,
     bot: str = "convention",
     out: Path | None = None,
@@ -252,7 +252,7 @@ def replay_command(
         conventions: say of each move what it is by the common conventions, and what it breaks.
     """
     from hanabi_rl.data.files import load_some_games
-    from hanabi_rl.data.formats.hanab_live import decode_link, is_link, share_link
+    from hanabi_rl.data.formats.hanab_live import decode_link, is_link, replay_link
     from hanabi_rl.env.render import render_game
     from hanabi_rl.measure.annotate import annotate
 
@@ -270,7 +270,7 @@ def replay_command(
     deck, moves = games.decks[game], games.moves(game)
     print(text(games.rules, deck, moves))
     try:
-        print(f"\n{share_link(games.rules, deck, moves, turn or 1)}")
+        print(f"\n{replay_link(games.rules, deck, moves, turn or 1)}")
     except ValueError as error:  # a game the site does not have
         print(f"\nNo replay link: {error}", file=sys.stderr)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agent, Flag, SeedNames, chosen_decks, load_agent
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 def evaluate(
     agent: Agent,
     players: int | None = None,
-    games: Count | None = None,
+    games: BoundedCount | None = None,
     seed: Seed | None = None,
     seed_names: SeedNames = None,
     sample: Flag = False,
@@ -41,7 +41,7 @@ def evaluate(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
     from hanabi_rl.measure.registry import efficiency_figures
     from hanabi_rl.measure.selfplay import evaluate_selfplay
     from hanabi_rl.play.decks import seed_decks
@@ -54,7 +54,7 @@ def evaluate(
     result = evaluate_selfplay(policy, games, seed, sample=sample, decks=decks)
     wall_s = time.perf_counter() - started
     dealt = f"hanab.live deals {' '.join(named)}" if named else f"seed {seed}"
-    efficiency = efficiency_figures(Record(result.records))
+    efficiency = efficiency_figures(GameAnalysis(result.records))
     title = (
         f"{agent}: {'sampled' if sample else 'greedy'} self-play, {policy.rules.num_players} "
         f"players, {dealt}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import Agent, Flag
-from hanabi_rl.storage.ranges import Count, Range, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Range, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import NetworkPolicy
@@ -27,7 +27,7 @@ def export(
     data: str = "",
     command: str = "",
     predict: Path | None = None,
-    games: Count = 5000,
+    games: BoundedCount = 5000,
     seed: Seed = 1,
     bits: Annotated[int, Range(4, 11)] = 11,
     push: Annotated[str | None, tyro.conf.arg(metavar="OWNER/NAME")] = None,
@@ -59,9 +59,9 @@ def export(
     """
     from hanabi_rl.agents import hub
     from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.agents.one_file import SUFFIX, rounded, write_file
+    from hanabi_rl.agents.one_file import SUFFIX, round_to_half, write_file
     from hanabi_rl.agents.policy import NetworkPolicy
-    from hanabi_rl.storage.files import check_place, to_json
+    from hanabi_rl.storage.files import check_writable, to_json
     from hanabi_rl.storage.hub import check_logged_in
 
     if out is None and push is None:
@@ -70,11 +70,11 @@ def export(
         raise ValueError(f"--push: expected OWNER/NAME, got {push}")
     if push is not None:
         check_logged_in()
-    check_place("OUT", out, (SUFFIX,))
+    check_writable("OUT", out, (SUFFIX,))
     policy = load_policy(agent)
     if not isinstance(policy, NetworkPolicy):
         raise ValueError(f"{agent}: expected a trained policy without options to export")
-    given, policy = policy.identity(), rounded(policy, bits)
+    given, policy = policy.identity(), round_to_half(policy, bits)
     said = {"about": about, "data": data, "command": command}
     prediction: dict[str, Any] = {}  # what its own card says of it, while it is the same
     if predict:
@@ -95,19 +95,19 @@ def export(
 
 def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[str, Any]:
     """What is known of an agent without playing: what is `said`, else what its own card says."""
-    from hanabi_rl.agents.origin import NOT_NOTED, card_of, known_of
+    from hanabi_rl.agents.origin import NOT_RECORDED, read_model_card, run_metadata
 
     known = {
         "about": f"A policy of {policy.info.algorithm} for {policy.rules.num_players} players.",
-        **known_of(agent, policy),
-        "data": NOT_NOTED,  # the names of its files tell others nothing
+        **run_metadata(agent, policy),
+        "data": NOT_RECORDED,  # the names of its files tell others nothing
         "selfplay": None,
         "prediction": None,
         **_of_run(Path(agent)),
     }
     given = {key: text for key, text in said.items() if text}
     measured = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} on {platform.machine()}"
-    return known | card_of(agent) | given | {"measured": measured}
+    return known | read_model_card(agent) | given | {"measured": measured}
 
 
 def _of_run(place: Path) -> dict[str, str | None]:

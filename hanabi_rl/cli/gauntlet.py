@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag, load_agents
-from hanabi_rl.storage.ranges import Count, Number, Seed
+from hanabi_rl.storage.ranges import BoundedCount, PositiveInt, Seed
 from hanabi_rl.storage.words import count
 
 
@@ -15,8 +15,8 @@ def gauntlet(
     agents: Agents,
     people: tuple[str, ...] = (),
     players: int | None = None,
-    games: Count = 100,
-    series: Number = 5,
+    games: BoundedCount = 100,
+    series: PositiveInt = 5,
     seed: Seed = 0,
     plot: Path | None = None,
     json: Flag = False,
@@ -39,10 +39,10 @@ def gauntlet(
         plot: a PNG file to draw the families to.
         json: print one line of JSON on stdout and the tables on stderr.
     """
-    from hanabi_rl.agents.identity import distinct_identities
+    from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.agents.origin import trained_with
-    from hanabi_rl.measure.gauntlet import run_gauntlet, strangers
+    from hanabi_rl.agents.origin import training_partners
+    from hanabi_rl.measure.gauntlet import gauntlet_partners, run_gauntlet
     from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.gauntlet import (
         gauntlet_figures,
@@ -51,17 +51,17 @@ def gauntlet(
         plot_gauntlet,
     )
     from hanabi_rl.show.matrix import short_labels
-    from hanabi_rl.storage.files import PICTURES, check_place, to_json
+    from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
     if games % series:
         raise ValueError(f"--games: expected a multiple of --series {series}, got {games}")
-    check_place("--plot", plot, PICTURES)
+    check_writable("--plot", plot, IMAGE_SUFFIXES)
     agents = tuple(dict.fromkeys(agents))
     policies, labels = load_agents(agents, players), short_labels(agents)
-    distinct_identities(policies, agents)
-    distinct_identities(
+    check_distinct(policies, agents)
+    check_distinct(
         [load_policy(name, policies[0].rules) for name in people], people, "--people: "
     )
     out = sys.stderr if json else sys.stdout
@@ -70,7 +70,7 @@ def gauntlet(
     results = []
     with Progress("gauntlet", total=len(agents), unit="agents") as progress:
         for name, label, policy in zip(agents, labels, policies, strict=True):
-            others, met = strangers(policy, people), trained_with(name)
+            others, met = gauntlet_partners(policy, people), training_partners(name)
             results.append(run_gauntlet(label, policy, others, met, games // series, series, seed))
             progress.update(len(results))
             # at once: who stops the next one has it

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agents, names_games
-from hanabi_rl.storage.ranges import Count, Range, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Range, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -22,7 +22,7 @@ def interdependence(
     source: AgentOrFile,
     partner: _Partner = "",
     players: int | None = None,
-    games: Count = 1000,
+    games: BoundedCount = 1000,
     seed: Seed = 0,
     sample: Flag = False,
     references: Annotated[int, Range(0, 10_000_000)] = 500,
@@ -44,7 +44,7 @@ def interdependence(
         references: on how many of the decks bot:random and bot:convention play beside; 0 for none.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
     from hanabi_rl.measure.teams import interdependence_figures, reference_figures
     from hanabi_rl.show.measures import interdependence_table
     from hanabi_rl.storage.files import to_json
@@ -54,7 +54,7 @@ def interdependence(
     else:
         recorded, roles, about, title = _played(source, partner, players, games, seed, sample)
     rules = recorded.rules
-    figures = interdependence_figures(Record(recorded), roles)
+    figures = interdependence_figures(GameAnalysis(recorded), roles)
     decks = recorded.decks[:references]
     beside = reference_figures(rules, decks, seed) if references else {}
     print(

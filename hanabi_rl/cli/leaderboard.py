@@ -9,8 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.cli.agents import Flag, Groups, load_agents, read_groups
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.cli.agents import Flag, Groups, load_agents, parse_groups
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def leaderboard(
     agents: tuple[str, ...],
     proxies: tuple[str, ...] = (),
     players: int | None = None,
-    games: Count = 1000,
+    games: BoundedCount = 1000,
     seed: Seed = 0,
     group: Groups = (),
     val: Path | None = None,
@@ -64,12 +64,16 @@ def leaderboard(
         by: who adds them.
         json: print one line of JSON on stdout and the tables on stderr.
     """
-    from hanabi_rl.agents.identity import distinct_identities
+    from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.leaderboard import check_candidate, play_leaderboard, play_proxies
+    from hanabi_rl.measure.leaderboard import (
+        check_candidate,
+        play_leaderboard,
+        play_proxy_self_play,
+    )
     from hanabi_rl.measure.prediction import predict
     from hanabi_rl.show.matrix import short_labels
-    from hanabi_rl.storage.files import check_place, to_json, write_json
+    from hanabi_rl.storage.files import check_writable, to_json, write_json
 
     if board is not None:
         given = (proxies, players, games, seed, group, val, data, out, json)
@@ -79,7 +83,7 @@ def leaderboard(
         return
     if not proxies or not agents:
         raise ValueError(f"expected --proxies and --agents, got {len(proxies)} and {len(agents)}")
-    check_place("--out", out)
+    check_writable("--out", out)
     everyone = list(dict.fromkeys((*proxies, *agents)))  # an agent may be one of the proxies
     label_of = dict(zip(everyone, short_labels(everyone), strict=True))
     policy_of = dict(zip(everyone, load_agents(everyone, players), strict=True))
@@ -87,10 +91,10 @@ def leaderboard(
         [policy_of[proxy] for proxy in proxies],
         [label_of[proxy] for proxy in proxies],
     )
-    distinct_identities(partners, proxies, "--proxies: ")
-    distinct_identities([policy_of[agent] for agent in agents], agents, "--agents: ")
+    check_distinct(partners, proxies, "--proxies: ")
+    check_distinct([policy_of[agent] for agent in agents], agents, "--agents: ")
     labels = [label_of[agent] for agent in agents]
-    grouped = read_groups(group, agents, labels)
+    grouped = parse_groups(group, agents, labels)
     if grouped and val is None:
         raise ValueError("--group: expected --val, recorded games to choose a seed by, got none")
     human = None if data is None else load_distinct_games([data])
@@ -99,7 +103,7 @@ def leaderboard(
         if recorded is not None:
             recorded.check_rules(partners[0].rules, f"{flag}: ")
     if human is not None and chosen_by is not None:
-        chosen_by.check_apart(human, "--val", "--data")
+        chosen_by.check_disjoint(human, "--val", "--data")
     rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
     for row in rows:
         check_candidate(row.policy, partners, f"--agents {row.label}: ")
@@ -109,7 +113,7 @@ def leaderboard(
         entries[row.label] = play_leaderboard(row.policy, partners, games, seed, prediction)
         print(f"{row.label}: {count(games, 'game')} played", file=sys.stderr)
     guesses = [] if human is None else [predict(partner, human) for partner in partners]
-    own = play_proxies(partners, games, seed, guesses)
+    own = play_proxy_self_play(partners, games, seed, guesses)
     record = {
         "players": partners[0].rules.num_players,
         "seed": seed,
@@ -137,9 +141,9 @@ def _add(file: Path, agents: Sequence[str], by: str) -> None:
     """Plays the games of a board's file for each agent, and writes its row there."""
     from hanabi_rl.measure.board import check_public, read_board, row_of, with_row, write_board
     from hanabi_rl.measure.leaderboard import play_leaderboard
-    from hanabi_rl.storage.files import check_input
+    from hanabi_rl.storage.files import check_readable
 
-    check_input("--board", file, "a leaderboard's file, such as docs/leaderboard/2p.json")
+    check_readable("--board", file, "a leaderboard's file, such as docs/leaderboard/2p.json")
     board = read_board(file)
     if not agents or not by:
         raise ValueError("--board: expected --agents and --by, who adds them")
@@ -173,7 +177,7 @@ def candidates(
         ValueError: an agent in two groups or twice in one, two seeds that are one policy, or a
             group called as an agent beside it.
     """
-    from hanabi_rl.measure.leaderboard import best_seed, same
+    from hanabi_rl.measure.leaderboard import best_seed, is_same_policy
     from hanabi_rl.measure.prediction import predict
 
     rows: dict[int, Candidate] = {}
@@ -186,7 +190,7 @@ def candidates(
                 )
             taken[member] = name
         for place, member in enumerate(members):
-            twin = next((m for m in members[:place] if same(policies[m], policies[member])), None)
+            twin = next((m for m in members[:place] if is_same_policy(policies[m], policies[member])), None)
             if twin is not None:
                 raise ValueError(
                     f"--group {name}: expected seeds that differ, got one policy as "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag
 from hanabi_rl.cli.predict import NOTES
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 
@@ -17,7 +17,7 @@ def likeness(
     games: Path,
     predict: Path | None = None,
     clone: str | None = None,
-    play: Count = 500,
+    play: BoundedCount = 500,
     seed: Seed = 0,
     sample: Flag = False,
     tables: Flag = False,
@@ -47,12 +47,12 @@ def likeness(
         plot: a PNG file to draw the figures to.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.agents.identity import distinct_identities
+    from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.agents.origin import acquaintance
+    from hanabi_rl.agents.origin import describe_data_overlap
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.measure.efficiency import required_efficiency
-    from hanabi_rl.measure.likeness import compare
+    from hanabi_rl.measure.likeness import compare_with_humans
     from hanabi_rl.runs.progress import Progress
     from hanabi_rl.show.likeness import (
         likeness_figures,
@@ -62,20 +62,20 @@ def likeness(
     )
     from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.show.measures import required_text
-    from hanabi_rl.storage.files import PICTURES, check_place, to_json
+    from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     if not agents:
         raise ValueError("expected at least one agent, got none")
-    check_place("--plot", plot, PICTURES)
+    check_writable("--plot", plot, IMAGE_SUFFIXES)
     people = load_distinct_games([games])
     predicted = people if predict is None else load_distinct_games([predict])
     predicted.check_rules(people.rules, f"--predict {predict}: ")
     names = list(dict.fromkeys([*agents, *([clone] if clone else [])]))
     policies = [load_policy(name, people.rules) for name in names]
-    distinct_identities(policies, names)
+    check_distinct(policies, names)
     by_label = dict(zip(short_labels(names), policies, strict=True))
     with Progress("likeness", total=len(names), unit="agents") as progress:
-        found = compare(
+        found = compare_with_humans(
             people,
             by_label,
             predicted=predicted,
@@ -101,7 +101,7 @@ def likeness(
     )
     print(f"Efficiency is in cards per clue; {required_text(people.rules)}.", file=out)
     for name in names:
-        known = acquaintance(name, predict or games)
+        known = describe_data_overlap(name, predict or games)
         notes = [note for prefix, note in NOTES.items() if name.startswith(prefix)]
         for words in [known, *notes] if known else notes:
             print(f"{name}: {words}", file=out)

@@ -59,13 +59,13 @@ def live(
     """
     if importlib.util.find_spec("websockets") is None:
         raise ValueError(f"expected the package websockets: {install_command('live')}")
-    from hanabi_rl.agents.knowing import learns
+    from hanabi_rl.agents.knowing import has_profile
     from hanabi_rl.live.account import read_account, read_server
-    from hanabi_rl.live.acquaintances import Acquaintances
-    from hanabi_rl.live.bot import Bot
+    from hanabi_rl.live.acquaintances import PartnerMemory
+    from hanabi_rl.live.bot import LiveBot
     from hanabi_rl.live.connection import Connection
-    from hanabi_rl.live.effects import Settings
-    from hanabi_rl.live.thinking import Thinking
+    from hanabi_rl.live.effects import BotSettings
+    from hanabi_rl.live.thinking import AgentWorker
     from hanabi_rl.serve.folder import GameFolder
 
     where, account = read_server(server), read_account(credentials, os.environ)
@@ -76,12 +76,12 @@ def live(
         )
     with progress(f"loading {agent}"):
         policies = agent_by_players(agent, players)
-    if remember and not any(learns(policy) for policy in policies.values()):
+    if remember and not any(has_profile(policy) for policy in policies.values()):
         raise ValueError(
             f"--remember: expected an agent that learns who its partners are (a network with a "
             f"profile, as agent:anyone-2p has), got {agent}"
         )
-    settings = Settings(
+    settings = BotSettings(
         agent=agent,
         players=frozenset(policies),
         pause_s=pause,
@@ -92,10 +92,10 @@ def live(
     )
     with progress("getting ready"):
         folder = GameFolder(out) if settings.keep else None
-        people = Acquaintances(out / "players") if remember else None
-        thinking = Thinking(policies, 2 * tables, folder, people)
+        people = PartnerMemory(out / "players") if remember else None
+        thinking = AgentWorker(policies, 2 * tables, folder, people)
     _log_to_stderr()
-    bot = Bot(account.username, settings)
+    bot = LiveBot(account.username, settings)
     connection = Connection(bot, where, account, thinking)
     asyncio.run(_until_closed(connection))
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents, names_games
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
     from hanabi_rl.env.game import Rules
-    from hanabi_rl.measure.matrix import Agent, Setting
-    from hanabi_rl.measure.profiles import ObjectiveProfile
+    from hanabi_rl.measure.matrix import EvalSetting, MatrixAgent
+    from hanabi_rl.measure.profiles import ObjectiveMetrics
 
 Sources = Annotated[
     tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...] | FILE [...]")
@@ -31,7 +31,7 @@ def metrics(
     sources: Sources,
     partners: tuple[str, ...] = (),
     players: int | None = None,
-    games: Count = 125,
+    games: BoundedCount = 125,
     seed: Seed = 0,
     sample: Flag = False,
     cache: Path | None = None,
@@ -57,9 +57,9 @@ def metrics(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.show.profiles import plot_profiles, profiles_dict, profiles_text
-    from hanabi_rl.storage.files import check_place, to_json, write_json
+    from hanabi_rl.storage.files import check_writable, to_json, write_json
 
-    check_place("--out", out)
+    check_writable("--out", out)
     recorded = _are_files(sources)
     if recorded:
         profiles, rules, about = _recorded(sources, partners)
@@ -87,10 +87,10 @@ def _are_files(sources: Sequence[str]) -> bool:
 
 def _recorded(
     files: Sequence[str], partners: Sequence[str]
-) -> tuple[list[ObjectiveProfile], Rules, dict[str, Any]]:
+) -> tuple[list[ObjectiveMetrics], Rules, dict[str, Any]]:
     """The players of every file, and what to say of them."""
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.profiles import recorded_profiles
+    from hanabi_rl.measure.profiles import recorded_metrics
     from hanabi_rl.show.matrix import short_labels
 
     if partners:
@@ -104,7 +104,7 @@ def _recorded(
     profiles = [
         profile
         for label, games in zip(labels, loaded, strict=True)
-        for profile in recorded_profiles(games, label)
+        for profile in recorded_metrics(games, label)
     ]
     rules = loaded[0].rules
     title = f"{', '.join(files)}: {rules.num_players} players"
@@ -117,7 +117,7 @@ def _check_files(files: Sequence[str], loaded: Sequence[Games]) -> None:
     first: dict[tuple[bytes, ...], str] = {}
     for file, games in zip(files, loaded, strict=True):
         seats = b"" if games.human_seats is None else games.human_seats.tobytes()
-        content = (*games.contents(), seats)
+        content = (*games.content_keys(), seats)
         if content in first:
             raise ValueError(
                 f"expected files that differ, got the same games as {first[content]} and as {file}"
@@ -131,16 +131,16 @@ def _played(
     players: int | None,
     how: tuple[int, int, bool],
     folder: Path | None,
-) -> tuple[list[ObjectiveProfile], Rules, dict[str, Any]]:
+) -> tuple[list[ObjectiveMetrics], Rules, dict[str, Any]]:
     """Every agent alone and with its partners, and what to say of them."""
     from hanabi_rl.measure.cells import CellCache
-    from hanabi_rl.measure.matrix import Setting, make_agents
+    from hanabi_rl.measure.matrix import EvalSetting, make_agents
     from hanabi_rl.show.matrix import short_labels
 
     names = list(dict.fromkeys([*sources, *partners]))
     labels = short_labels(names)
     agents = dict(zip(names, make_agents(load_agents(names, players), labels, labels), strict=True))
-    setting, rules = Setting(*how), agents[names[0]].policy.rules
+    setting, rules = EvalSetting(*how), agents[names[0]].policy.rules
     with tempfile.TemporaryDirectory() as nowhere:  # pairs are measured from both sides
         profiles = _profiles(
             [agents[name] for name in dict.fromkeys(sources)],
@@ -163,21 +163,21 @@ def _played(
 
 
 def _profiles(
-    agents: Sequence[Agent], partners: Sequence[Agent], setting: Setting, cache: Any
-) -> list[ObjectiveProfile]:
+    agents: Sequence[MatrixAgent], partners: Sequence[MatrixAgent], setting: EvalSetting, cache: Any
+) -> list[ObjectiveMetrics]:
     """Each agent's metrics, with a progress bar."""
-    from hanabi_rl.measure.profiles import agent_profile
+    from hanabi_rl.measure.profiles import agent_metrics
     from hanabi_rl.runs.progress import Progress
 
     profiles = []
     with Progress("metrics", total=len(agents), unit="agents") as progress:
         for agent in agents:
-            profiles.append(agent_profile(agent, partners, setting, cache))
+            profiles.append(agent_metrics(agent, partners, setting, cache))
             progress.update(len(profiles))
     return profiles
 
 
-def _plot_title(profiles: Sequence[ObjectiveProfile], rules: Rules, recorded: bool) -> str:
+def _plot_title(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool) -> str:
     how = "recorded games" if recorded else "self-play"
     if any(profile.pairs for profile in profiles):
         how = "with partners"

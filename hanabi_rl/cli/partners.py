@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from hanabi_rl.cli.agents import File, Flag, load_agents
-from hanabi_rl.storage.ranges import EXACT, Count, Number, Range, Seed
+from hanabi_rl.storage.ranges import MAX_EXACT_INT, BoundedCount, PositiveInt, Range, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def select_partners(
     candidates: File,
-    count: Number,
+    count: PositiveInt,
     out: Path,
     by: Literal["br-div", "p-div"] = "br-div",
     select: Literal["best", "dpp"] = "best",
-    samples: Count = 10_000,
-    games: Count = 1000,
+    samples: BoundedCount = 10_000,
+    games: BoundedCount = 1000,
     seed: Seed = 0,
     sample: Flag = False,
 ) -> None:
@@ -46,14 +46,14 @@ def select_partners(
     """
     import dataclasses
 
-    from hanabi_rl.agents.identity import distinct_identities
-    from hanabi_rl.launch.partner_set import measured_with
-    from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.measure.partners import chosen_set, read_partners, write_partners
-    from hanabi_rl.storage.files import check_place
+    from hanabi_rl.agents.identity import check_distinct
+    from hanabi_rl.launch.partner_set import add_best_response_scores
+    from hanabi_rl.measure.matrix import EvalSetting
+    from hanabi_rl.measure.partners import read_partners, selected_set, write_partners
+    from hanabi_rl.storage.files import check_writable
 
-    check_place("--out", out, (".json",))
-    read, setting = read_partners(candidates), Setting(games, seed, sample)
+    check_writable("--out", out, (".json",))
+    read, setting = read_partners(candidates), EvalSetting(games, seed, sample)
     for partner in read.partners:
         if not partner.best_response:
             raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
@@ -61,12 +61,12 @@ def select_partners(
     policies = load_agents(names, read.players)
     draws = samples if select == "dpp" else None
     try:
-        distinct_identities(policies, names)
-        found = measured_with(read.partners, setting, "candidates", "selection", read.players)
-        chosen = chosen_set(found, count, by, setting, policies[0].rules, draws)
+        check_distinct(policies, names)
+        found = add_best_response_scores(read.partners, setting, "candidates", "selection", read.players)
+        chosen = selected_set(found, count, by, setting, policies[0].rules, draws)
     except ValueError as error:
         raise ValueError(f"{candidates}: {error}") from error
-    partners = measured_with(chosen.partners, setting, "partners", "report", read.players)
+    partners = add_best_response_scores(chosen.partners, setting, "partners", "report", read.players)
     chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_partners(out, chosen)
@@ -89,12 +89,12 @@ def _about(chosen: PartnerSet, left_out: int) -> str:
 
 def train_partners(
     candidates: File,
-    count: Number,
+    count: PositiveInt,
     out: Path,
     preset: str = "quick",
-    total_steps: Annotated[float, Range(1, EXACT)] | None = None,
+    total_steps: Annotated[float, Range(1, MAX_EXACT_INT)] | None = None,
     by: Literal["br-div", "p-div"] = "br-div",
-    games: Count = 1000,
+    games: BoundedCount = 1000,
     seed: Seed = 0,
 ) -> None:
     """Choose partners as `select` does, add their mid-skill checkpoints, and train best responses.
@@ -118,14 +118,14 @@ def train_partners(
     from hanabi_rl.algorithms.best_response import BestResponseConfig
     from hanabi_rl.launch.partner_set import train_set
     from hanabi_rl.launch.presets import preset_config
-    from hanabi_rl.measure.matrix import Setting
-    from hanabi_rl.storage.files import check_place
+    from hanabi_rl.measure.matrix import EvalSetting
+    from hanabi_rl.storage.files import check_writable
 
-    check_place("--out", out)
+    check_writable("--out", out)
     config: BestResponseConfig = preset_config("best_response", preset)
     steps = config.total_steps if total_steps is None else int(total_steps)
     config = dataclasses.replace(config, total_steps=steps, seed=seed)
-    path = train_set(candidates, count, out, config, Setting(games, seed, False), by)
+    path = train_set(candidates, count, out, config, EvalSetting(games, seed, False), by)
     print(f"{path}: written", file=sys.stderr)
 
 

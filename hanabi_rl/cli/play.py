@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.env.game import Rules
     from hanabi_rl.serve.local import LocalPlay
-    from hanabi_rl.serve.partners import Partners, Starting
+    from hanabi_rl.serve.partners import LazyPartners, Partners
 
     Seated = tuple[Rules, list[str], Callable[[], Partners], list[str], bool]
     """The game, who sits at the seats that nobody holds, what makes them play, their identities,
@@ -81,7 +81,7 @@ def play(
     from hanabi_rl.play.decks import seed_decks
     from hanabi_rl.serve.folder import GameFolder
     from hanabi_rl.serve.local import LocalPlay
-    from hanabi_rl.serve.partners import Starting
+    from hanabi_rl.serve.partners import LazyPartners
 
     with contextlib.ExitStack() as stack:
         if process is None:
@@ -102,7 +102,7 @@ def play(
                 seed,
                 policies,
                 remembers,
-                strangers=strangers,
+                reset_memory=strangers,
                 seed_names=named,
             )
 
@@ -110,7 +110,7 @@ def play(
             _run_terminal(table_with(partners()))
             return
         listening = listen(HOST, port)
-        starting = Starting(partners)  # the table is laid meanwhile
+        starting = LazyPartners(partners)  # the table is laid meanwhile
         with contextlib.suppress(KeyboardInterrupt):
             table = table_with(starting)
             _run_page(table, out, listening, starting, open_browser=not no_browser, pause=pause)
@@ -123,10 +123,10 @@ def play(
 
 def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Seated:
     """Loads the agents that were named."""
-    from hanabi_rl.agents.knowing import learns
-    from hanabi_rl.agents.policy import thinks
-    from hanabi_rl.serve.in_numpy import InNumPy
-    from hanabi_rl.serve.runner import Runner
+    from hanabi_rl.agents.knowing import has_profile
+    from hanabi_rl.agents.policy import runs_search
+    from hanabi_rl.serve.in_numpy import NumPyInterpreter
+    from hanabi_rl.serve.runner import PartnerRunner
     from hanabi_rl.serve.ticks import compiled
 
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
@@ -135,14 +135,14 @@ def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Se
     rules = policies[0].rules
     line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
 
-    def partners() -> Runner:
+    def partners() -> PartnerRunner:
         with progress("getting ready"):
             # one game at a time: sooner than compiled, but for a search, which computes far more
-            run = compiled if any(map(thinks, line_up)) else InNumPy()
-            return Runner(line_up, rules, run=run, series=out / "series")
+            run = compiled if any(map(runs_search, line_up)) else NumPyInterpreter()
+            return PartnerRunner(line_up, rules, run=run, series=out / "series")
 
     identities = [policy.identity() for policy in line_up]
-    return rules, names, partners, identities, any(map(learns, line_up))
+    return rules, names, partners, identities, any(map(has_profile, line_up))
 
 
 def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
@@ -169,11 +169,11 @@ def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[st
 
 def _best_partner(players: int) -> str:
     """Raises ValueError."""
-    from hanabi_rl.measure.gauntlet import best_partner
+    from hanabi_rl.measure.gauntlet import default_partner
 
     if not 2 <= players <= 5:
         raise ValueError(f"--players: expected 2 to 5, got {players}")
-    return best_partner(players)
+    return default_partner(players)
 
 
 def _players(names: Sequence[str], watch: bool) -> int | None:
@@ -199,7 +199,7 @@ def _run_page(
     table: LocalPlay,
     out: Path,
     listening: socket.socket,
-    starting: Starting,
+    starting: LazyPartners,
     *,
     open_browser: bool,
     pause: float,

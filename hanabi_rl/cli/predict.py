@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, File, Flag
-from hanabi_rl.storage.ranges import WORD, Range
+from hanabi_rl.storage.ranges import INT32_MAX, Range
 from hanabi_rl.storage.words import count
 
 _PLOT = "prediction.png"
@@ -25,7 +25,7 @@ NOTES = {  # of agents whose logits are no distribution
 def predict(
     agent: Agent,
     file: File,
-    surprising: Annotated[int, Range(0, WORD)] = 10,
+    surprising: Annotated[int, Range(0, INT32_MAX)] = 10,
     out: Path | None = None,
     json: Flag = False,
 ) -> None:
@@ -43,15 +43,15 @@ def predict(
     """
     from hanabi_rl.agents.names import load_policy
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
     from hanabi_rl.measure.surprise import prediction_figures, prediction_table
     from hanabi_rl.show.plots import plot_prediction
-    from hanabi_rl.storage.files import check_place, to_json, write_json
+    from hanabi_rl.storage.files import check_writable, to_json, write_json
 
-    check_place("--out", out)
+    check_writable("--out", out)
     games = load_distinct_games([file])
     policy = load_policy(agent, games.rules)
-    figures = prediction_figures(Record(games, policy), surprising)
+    figures = prediction_figures(GameAnalysis(games, policy), surprising)
     seats = "every seat" if games.human_seats is None else "human seats"
     if not figures["decisions"]:
         raise ValueError(f"{file}: expected a turn of its {seats} to predict, got none")

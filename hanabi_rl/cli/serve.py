@@ -13,7 +13,7 @@ import tyro
 
 from hanabi_rl.cli.play import check_extra, listen
 from hanabi_rl.serve.guard import NetworkLimits
-from hanabi_rl.storage.ranges import Count, Port, Range
+from hanabi_rl.storage.ranges import BoundedCount, Port, Range
 
 if TYPE_CHECKING:
     from hanabi_rl.serve.store import Store
@@ -29,7 +29,7 @@ def serve(
     prediction: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: Port = 8643,
-    slots: Count = 512,
+    slots: BoundedCount = 512,
     web_workers: Annotated[int, Range(1, 1024)] = 1,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
@@ -70,7 +70,7 @@ def serve(
     from hanabi_rl.serve.challenge import open_challenge
     from hanabi_rl.serve.deadlines import GuardedConfig
     from hanabi_rl.serve.held_out import read_all
-    from hanabi_rl.serve.inference import Inference
+    from hanabi_rl.serve.inference import InferenceProcess
     from hanabi_rl.serve.prediction import MAX_MESSAGE as MAX_PREDICTION
     from hanabi_rl.serve.proxies import identified
 
@@ -81,12 +81,12 @@ def serve(
     bound = listening.getsockname()[1]
     name, many = f"{socket.gethostname()}:{bound}", web_workers > 1
     place, secret = _where(state, store)
-    inference = Inference(agents, slots)
+    inference = InferenceProcess(agents, slots)
     with contextlib.suppress(KeyboardInterrupt), listening, contextlib.closing(inference):
         # what is wrong with an agent, or with what the store holds for them, is said here
         agreeable = identified(proxies, inference.load())
         with _store(state, store) as kept:
-            kept.agree(agreeable)
+            kept.fix_proxies(agreeable)
         print(
             f"The challenge is at {'http' if tls_cert is None else 'https'}://{host}:{bound}/ once "
             "its agents are compiled (Ctrl-C stops; everything is in "

@@ -12,8 +12,8 @@ import tyro
 from hanabi_rl.cli.agents import File, Flag, load_agents
 from hanabi_rl.cli.play import check_extra, listen, progress
 from hanabi_rl.serve.guard import NetworkLimits
-from hanabi_rl.storage.files import check_input
-from hanabi_rl.storage.ranges import Count, Port, Seconds
+from hanabi_rl.storage.files import check_readable
+from hanabi_rl.storage.ranges import BoundedCount, Port, Seconds
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def study(
     host: str = "127.0.0.1",
     port: Port = 8644,
     pause: Seconds = 0.8,
-    slots: Count = 16,
+    slots: BoundedCount = 16,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)
@@ -48,7 +48,7 @@ def study(
     check_extra()
     import uvicorn
 
-    from hanabi_rl.runs.folder import locked
+    from hanabi_rl.runs.folder import lock_run_dir
     from hanabi_rl.serve.deadlines import GuardedConfig
     from hanabi_rl.serve.participants import StudyFolder
     from hanabi_rl.serve.study import read_study
@@ -56,11 +56,11 @@ def study(
     from hanabi_rl.serve.web import MAX_MESSAGE
 
     file = _shipped(file) or file
-    check_input("FILE", file, f"a study's TOML file, or one of {', '.join(_shipped_names())}")
+    check_readable("FILE", file, f"a study's TOML file, or one of {', '.join(_shipped_names())}")
     asked = read_study(file)
     folder = StudyFolder(state or Path("studies") / file.stem, asked)
     # not its `.lock`, which `hanabi-rl games` takes beside a server
-    with locked(folder.path, "server", "--state", ".server"):
+    with lock_run_dir(folder.path, "server", "--state", ".server"):
         listening = listen(host, port)
         play = _tables(folder, slots)
         scheme = "http" if tls_cert is None else "https"
@@ -164,8 +164,8 @@ def _studies() -> Path:
 
 
 def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
-    from hanabi_rl.agents.knowing import learns
-    from hanabi_rl.serve.runner import Runner
+    from hanabi_rl.agents.knowing import has_profile
+    from hanabi_rl.serve.runner import PartnerRunner
     from hanabi_rl.serve.study_play import StudyPlay
 
     names, players = folder.study.policies, folder.study.players
@@ -174,9 +174,9 @@ def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
     rules = policies[names[0]].rules
     with progress("compiling"):
         partners = {
-            name: Runner([policy] * (players - 1), rules, slots)
+            name: PartnerRunner([policy] * (players - 1), rules, slots)
             for name, policy in policies.items()
         }
     identities = {name: policy.identity() for name, policy in policies.items()}
-    remembering = [name for name, policy in policies.items() if learns(policy)]
+    remembering = [name for name, policy in policies.items() if has_profile(policy)]
     return StudyPlay(folder, rules, partners, identities, remembering)

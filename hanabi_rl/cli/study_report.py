@@ -37,12 +37,12 @@ def report(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.measure.study_report import report_of
-    from hanabi_rl.serve.study_blocks import blocks_of
+    from hanabi_rl.serve.study_blocks import person_agent_data
     from hanabi_rl.show.study import report_figures, report_text
     from hanabi_rl.show.study_plot import plot_report
-    from hanabi_rl.storage.files import PICTURES, check_place, to_json
+    from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
-    check_place("--plot", plot, PICTURES)
+    check_writable("--plot", plot, IMAGE_SUFFIXES)
     export = _read(source)
     hashes = {line["agent"]: line["policy_hash"] for line in export.lines}
     others: dict[str, dict[str, float]] = {}
@@ -53,7 +53,7 @@ def report(
     agents = [agent.name for agent in export.study.agents]
     played = [] if answers_only else _played(export)
     most = export.games.rules.max_score
-    found = report_of(blocks_of(export), agents, others | metrics_of(played), most)
+    found = report_of(person_agent_data(export), agents, others | metrics_of(played), most)
     screen = sys.stderr if json else sys.stdout
     print(f"{export.study.title}: {_who(export)}\n\n{report_text(found, played)}", file=screen)
     if plot is not None:

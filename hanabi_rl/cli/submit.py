@@ -20,15 +20,15 @@ import tyro
 from hanabi_rl.cli.agents import Flag
 from hanabi_rl.serve.keys import KEY_VARIABLE
 from hanabi_rl.storage.extras import install_command
-from hanabi_rl.storage.files import check_input, read_text
+from hanabi_rl.storage.files import check_readable, read_text
 from hanabi_rl.storage.ranges import Range, Seconds, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.runs.folder import GracefulStop
-    from hanabi_rl.serve.client import KeyGame, Server
-    from hanabi_rl.serve.submission import Ended
+    from hanabi_rl.serve.client import ChallengeClient, KeyGame
+    from hanabi_rl.serve.submission import FinishedGame
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STOPPING = (
@@ -108,7 +108,7 @@ def read_key(key: str | None, file: Path | None) -> str:
     if key is not None:
         where, text = "--key", key
     elif file is not None:
-        check_input("--key-file", file, "a file that holds the key")
+        check_readable("--key-file", file, "a file that holds the key")
         where = f"--key-file {file}"
         mode = file.stat().st_mode & 0o777
         if mode & 0o077:
@@ -135,14 +135,14 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
     from hanabi_rl.env.game import Rules
 
     found: dict[int, tuple[str, Policy]] = {}
-    bots = [name for name in names if parse_name(name).source == BOT]
+    bots = [name for name in names if parse_name(name).scheme == BOT]
     loaded = [(name, load_policy(name)) for name in names if name not in bots]
     free = set(sizes) - {policy.rules.num_players for _, policy in loaded}
     loaded += [(bot, load_policy(bot, Rules(num_players=n))) for bot in bots for n in sorted(free)]
     for name, policy in loaded:
         size = policy.rules.num_players
         if not policy.rules.is_standard:
-            got = policy.rules.apart_from(Rules(num_players=size))
+            got = policy.rules.difference_from(Rules(num_players=size))
             raise ValueError(f"{name}: expected an agent of the standard game, got one for {got}")
         if size in found:
             raise ValueError(f"expected one agent for {size} players, got {found[size][0]}, {name}")
@@ -156,7 +156,7 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
     return {size: policy for size, (_, policy) in found.items()}
 
 
-def summary(games: Sequence[KeyGame], ended: Sequence[Ended]) -> dict[str, Any]:
+def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str, Any]:
     """What the server says of a key's games, by number of players; `unlike` counts the games that
     ended otherwise here than it says."""
     import numpy as np
@@ -188,33 +188,33 @@ def _players(
     from hanabi_rl.env.game import Rules
 
     if process is not None:
-        from hanabi_rl.serve.process import ProcessAgent, SeatedProcess
+        from hanabi_rl.serve.process import ProcessAgent, ProcessPlayer
 
         ProcessAgent(process)  # what is wrong with the command is said before a game is asked for
-        return lambda size: SeatedProcess(Rules(num_players=size), process)
+        return lambda size: ProcessPlayer(Rules(num_players=size), process)
     from hanabi_rl.cli.play import progress
-    from hanabi_rl.serve.seated import SeatedPolicy, warm
+    from hanabi_rl.serve.seated import PolicyPlayer, warm
 
     policies = agents_for(agents, left)
     with progress("compiling"):
         for policy in policies.values():
             warm(policy)
 
-    def make(size: int) -> SeatedPolicy:
+    def make(size: int) -> PolicyPlayer:
         if size not in policies:
             raise ValueError(f"the server began a game of {size} players, of which it listed none")
-        return SeatedPolicy(policies[size], seed)
+        return PolicyPlayer(policies[size], seed)
 
     return make
 
 
 def _play(
-    at: Server,
+    at: ChallengeClient,
     games: Sequence[KeyGame],
     make: Callable[[int], Any],
     connections: int,
     patience: float,
-) -> tuple[list[Ended], int]:
+) -> tuple[list[FinishedGame], int]:
     """The games that were played, with a progress bar, and the exit code where a signal came."""
     from hanabi_rl.runs.folder import GracefulStop
     from hanabi_rl.runs.progress import Progress
@@ -248,7 +248,7 @@ def _play(
     return submission.ended, stop.exit_code
 
 
-def _predict(at: Server, policies: dict[int, Policy], patience: float) -> None:
+def _predict(at: ChallengeClient, policies: dict[int, Policy], patience: float) -> None:
     """Predicts for each number of players in turn."""
     from hanabi_rl.runs.folder import GracefulStop
 
@@ -261,11 +261,11 @@ def _predict(at: Server, policies: dict[int, Policy], patience: float) -> None:
 
 
 def _predict_size(
-    at: Server, size: int, policy: Policy, stop: GracefulStop, patience: float
+    at: ChallengeClient, size: int, policy: Policy, stop: GracefulStop, patience: float
 ) -> bool:
     """Whether all games were predicted before a signal."""
     from hanabi_rl.runs.progress import Progress
-    from hanabi_rl.serve.patience import run_all
+    from hanabi_rl.serve.patience import run_threads
     from hanabi_rl.serve.predicting import predict_all
 
     stopped, finished = threading.Event(), threading.Event()
@@ -291,11 +291,11 @@ def _predict_size(
             if bars:
                 bars[0].update(seen[1] if finished.is_set() else seen[0])
 
-        run_all([predict], stopped, tick)
+        run_threads([predict], stopped, tick)
     return finished.is_set()
 
 
-def _text(at: Server, record: Mapping[str, Any]) -> str:
+def _text(at: ChallengeClient, record: Mapping[str, Any]) -> str:
     """The summary, for people."""
     from hanabi_rl.measure.intervals import bounds_text
 

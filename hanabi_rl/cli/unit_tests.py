@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag, load_agents
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 
 _GAMES = 4  # generated for each situation that is mined: not every game has one
 _CHANCE = 100  # situations of each test at least, of the player at random
@@ -17,7 +17,7 @@ def unit_tests(
     agents: Agents,
     players: int | None = None,
     games: Path | None = None,
-    instances: Count = 50,
+    instances: BoundedCount = 50,
     seed: Seed = 0,
     sample: Flag = False,
     json: Flag = False,
@@ -30,7 +30,7 @@ def unit_tests(
 
     Args:
         agents: any (bot:NAME, agent:NAME, a run's folder, ...), and two players on the table:
-            `remembering`, which shows that every test can be passed, and `careful`, which reads the
+            `memory_reference`, which shows that every test can be passed, and `memoryless_reference`, which reads the
             last move alone and shows which take a memory.
         players: 2 or 3; needed for bots alone (default 2).
         games: recorded games that two of the tests are mined from; by default games of
@@ -42,7 +42,7 @@ def unit_tests(
     """
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.env.game import Rules
-    from hanabi_rl.measure.careful import careful, remembering
+    from hanabi_rl.measure.careful import memory_reference, memoryless_reference
     from hanabi_rl.measure.unit_tests import chance_levels, check_rules, run_tests
     from hanabi_rl.play.demos import demo_games
     from hanabi_rl.show.unit_tests import unit_test_figures, unit_test_table
@@ -50,7 +50,7 @@ def unit_tests(
 
     if not agents:
         raise ValueError("expected at least one agent, got none (`hanabi-rl agents` lists them)")
-    on_the_table = {"careful": careful, "remembering": remembering}
+    on_the_table = {"careful": memoryless_reference, "remembering": memory_reference}
     names = [name for name in dict.fromkeys(agents) if name not in on_the_table]
     loaded = dict(zip(names, load_agents(names, players), strict=True))
     rules = loaded[names[0]].rules if names else Rules(num_players=players or 2)

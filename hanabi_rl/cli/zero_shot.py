@@ -16,20 +16,20 @@ import tyro
 def zero_shot_command(args: Sequence[str]) -> int:
     """`hanabi-rl zero-shot ...`; returns the exit code."""
     from hanabi_rl.cli.br_prox import br_prox
-    from hanabi_rl.launch.argv import one_line
+    from hanabi_rl.launch.argv import parse_or_raise
     from hanabi_rl.launch.partner_set import MEASURED
     from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
-    from hanabi_rl.runs.session import Stopped
+    from hanabi_rl.runs.session import RunStopped
     from hanabi_rl.storage.files import write_json
 
-    config = one_line(
+    config = parse_or_raise(
         lambda: tyro.cli(
             ZeroShot, prog="hanabi-rl zero-shot", args=args, description=ZeroShot.__doc__
         )
     )
     try:
         wanted = run_zero_shot(config)
-    except Stopped as stopped:
+    except RunStopped as stopped:
         print(f"{stopped}; the same command goes on.", file=sys.stderr)
         return stopped.exit_code
     printed = io.StringIO()

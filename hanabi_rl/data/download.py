@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from hanabi_rl.storage.hub import fetch_file
+from hanabi_rl.storage.hub import download_file
 
 REPOSITORY = "ah2ac2/datasets"
 Split = Literal["train", "val", "all"]
@@ -30,6 +30,6 @@ def download(split: Split = "train", players: int = 2, dest: str | Path = "data"
             f"expected 2 or 3 players and one of train, val, all; got {players} players, {split!r}"
         )
     name = FILES[players, split]
-    return fetch_file(
+    return download_file(
         REPOSITORY, name, kind="dataset", dest=dest, then=f"copy it to {Path(dest) / name}"
     )

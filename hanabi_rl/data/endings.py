@@ -10,7 +10,7 @@ import numpy as np
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.storage.words import count
 
 Ending = Literal["perfect", "bombed", "played out", "unfinished", "failed speedrun"]
@@ -18,7 +18,7 @@ Ending = Literal["perfect", "bombed", "played out", "unfinished", "failed speedr
 speedrun`: hanab.live ended it with score 0 because a perfect score had become impossible."""
 
 
-def ending(table: Table) -> Ending:
+def ending(table: PythonGame) -> Ending:
     """How the game at a table ended, if it ends there."""
     if table.life_tokens == 0:
         return "bombed"
@@ -32,7 +32,7 @@ def ending_of(
 ) -> Ending | None:
     """How a game ended, moves after its end ignored; None for an illegal deck or move."""
     try:
-        return ending(_played(Table(rules, deck), moves))
+        return ending(_played(PythonGame(rules, deck), moves))
     except ValueError:
         return None
 
@@ -42,7 +42,7 @@ def lost_turns(games: Games) -> np.ndarray:
     found = np.full(len(games), -1)
     for game in range(len(games)):
         try:
-            table = _played(Table(games.rules, games.decks[game]), games.moves(game).tolist())
+            table = _played(PythonGame(games.rules, games.decks[game]), games.moves(game).tolist())
         except ValueError:  # validation reports it
             continue
         if table.life_tokens == 0:
@@ -50,7 +50,7 @@ def lost_turns(games: Games) -> np.ndarray:
     return found
 
 
-def _played(table: Table, moves: Iterable[int]) -> Table:
+def _played(table: PythonGame, moves: Iterable[int]) -> PythonGame:
     for move in moves:
         if table.over:
             break

@@ -16,13 +16,13 @@ import numpy as np
 from hanabi_rl.data.endings import ending_of, surplus_text, without_surplus
 from hanabi_rl.data.formats import ah2ac2, hanab_live_files
 from hanabi_rl.data.formats.hanab_live import decode_link, is_link
-from hanabi_rl.data.games import GameDataError, Games, OnBad, join_games, refuse
+from hanabi_rl.data.games import GameDataError, Games, OnInvalid, concatenate_games, raise_invalid
 from hanabi_rl.data.validation import (
     check_arrays,
+    find_problems,
+    is_unfinished,
     last_life_lost,
-    problems,
     replay_outcomes,
-    stops_early,
 )
 from hanabi_rl.storage.files import home_path
 
@@ -35,7 +35,7 @@ def _warn(text: str) -> None:
 def load_games(
     path: str | Path,
     validate: bool = True,
-    on_bad: OnBad = refuse,
+    on_bad: OnInvalid = raise_invalid,
     on_change: Callable[[str], None] = _warn,
 ) -> Games:
     """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live), or a replay link, and
@@ -58,7 +58,7 @@ def load_games(
         if linked.surplus:
             on_change(surplus_text("the link", 1, 1))
         games = hanab_live_files.games_of([linked])
-        return dataclasses.replace(games, unfinished=stops_early(games, replay_outcomes(games)))
+        return dataclasses.replace(games, unfinished=is_unfinished(games, replay_outcomes(games)))
     path = home_path(path)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "which does not exist"
@@ -72,10 +72,10 @@ def load_games(
         good, outcomes = np.ones(len(games), bool), replay_outcomes(games)
     if dropped:
         on_change(surplus_text(str(path), dropped, len(games)))
-    games = dataclasses.replace(games, unfinished=stops_early(games, outcomes))
+    games = dataclasses.replace(games, unfinished=is_unfinished(games, outcomes))
     if validate:
         check_arrays(games, str(path))
-        for error in problems(games, str(path), outcomes, good):
+        for error in find_problems(games, str(path), outcomes, good):
             report(error)
             good[error.game] = False
     if _is_safetensors(path):
@@ -103,7 +103,7 @@ def load_distinct_games(paths: Sequence[str | Path]) -> Games:
     """
     parts, first = [load_some_games(path) for path in paths], dict[bytes, str]()
     for path, games in zip(paths, parts, strict=True):
-        for game, content in enumerate(games.contents()):
+        for game, content in enumerate(games.content_keys()):
             if content in first:
                 raise GameDataError(
                     f"expected games that differ, got game {first[content]} again",
@@ -112,7 +112,7 @@ def load_distinct_games(paths: Sequence[str | Path]) -> Games:
                     game_id=int(games.game_ids[game]),
                 )
             first[content] = f"{game} of {path}"
-    return parts[0] if len(parts) == 1 else join_games(parts)
+    return parts[0] if len(parts) == 1 else concatenate_games(parts)
 
 
 def save_games(path: str | Path, games: Games) -> None:

@@ -47,16 +47,16 @@ class GameDataError(ValueError):
         super().__init__(f"{', '.join(where)}: {problem}")
 
 
-def refuse(error: GameDataError) -> None:
+def raise_invalid(error: GameDataError) -> None:
     """Raises it: what readers do with a game that is not what it should be, unless told."""
     raise error
 
 
-OnBad = Callable[[GameDataError], None]
+OnInvalid = Callable[[GameDataError], None]
 """Is handed every such game's error; where it returns, that game alone is left out."""
 
 
-class Ends(NamedTuple):
+class FinalStates(NamedTuple):
     """How N games ended."""
 
     points: np.ndarray  # int32[N], cards on the fireworks whether or not the lives were lost
@@ -83,7 +83,7 @@ class Games:
     unfinished: np.ndarray  # bool[N]
     human_seats: np.ndarray | None = None  # bool[N, P]
     players: np.ndarray | None = None  # int32[N, P], the same number for the same player
-    ends: Ends | None = None  # where they are known; else `points` and `lives` replay the games
+    ends: FinalStates | None = None  # where they are known; else `points` and `lives` replay the games
     seeds: np.ndarray | None = None  # str[N], as exported: `data/seeds.py` compares the decks
 
     def __len__(self) -> int:
@@ -105,20 +105,20 @@ class Games:
             human_seats=None if self.human_seats is None else self.human_seats[index],
             players=None if self.players is None else self.players[index],
             seeds=None if self.seeds is None else self.seeds[index],
-            ends=None if ends is None else Ends(ends.points[index], ends.lives[index]),
+            ends=None if ends is None else FinalStates(ends.points[index], ends.lives[index]),
         )
 
     def check_rules(self, rules: Rules, where: str = "") -> None:
         """Raises ValueError where these are games of other rules; `where` they come from is said
         first (`--val: `, `FILE: `)."""
         if self.rules != rules:
-            expected, got = rules.apart_from(self.rules), self.rules.apart_from(rules)
+            expected, got = rules.difference_from(self.rules), self.rules.difference_from(rules)
             raise ValueError(f"{where}expected games of {expected}, got {got}")
 
-    def check_apart(self, others: Games, flag: str, other_flag: str) -> None:
+    def check_disjoint(self, others: Games, flag: str, other_flag: str) -> None:
         """Raises ValueError where one of these games is there among `others`, too: what is chosen
         by games is not to be learnt from or reported on them. The flags say which are which."""
-        if known := len({*self.contents()} & {*others.contents()}):
+        if known := len({*self.content_keys()} & {*others.content_keys()}):
             raise ValueError(
                 f"{flag}: expected games that are not in {other_flag}, got {known} that are"
             )
@@ -134,7 +134,7 @@ class Games:
         return self._ended.lives
 
     @cached_property
-    def _ended(self) -> Ends:
+    def _ended(self) -> FinalStates:
         if self.ends is not None:
             return self.ends
         # Here alone, so that web workers read and write records without JAX.
@@ -142,10 +142,10 @@ class Games:
 
         outcomes = replay_moves(self.rules, self.decks, self.actions, validate=False)
         at_end = np.arange(len(self)), self.num_actions - 1
-        return Ends(np.asarray(outcomes.points)[at_end], np.asarray(outcomes.life_tokens)[at_end])
+        return FinalStates(np.asarray(outcomes.points)[at_end], np.asarray(outcomes.life_tokens)[at_end])
 
     @cached_property
-    def deck_numbers(self) -> np.ndarray:
+    def deck_ids(self) -> np.ndarray:
         """int64[N]: which of the different decks each game was dealt, in the order in which they
         first come; 0 to N - 1 where no deck comes twice. Decks that differ only in the seat that
         begins are one (`canonical_decks`). Games on one deck (its seatings, a site's seed that many
@@ -156,8 +156,8 @@ class Games:
 
     @property
     def num_decks(self) -> int:
-        """Number of different decks, see `deck_numbers`."""
-        return int(self.deck_numbers.max(initial=-1)) + 1
+        """Number of different decks, see `deck_ids`."""
+        return int(self.deck_ids.max(initial=-1)) + 1
 
     def on_decks_of(self, others: Games) -> np.ndarray:
         """bool[N]: the game's deck is one of those of `others`, games of the same rules."""
@@ -165,7 +165,7 @@ class Games:
         mine = canonical_decks(self.rules, self.decks)
         return np.array([deck.tobytes() in known for deck in mine], bool)
 
-    def contents(self) -> list[bytes]:
+    def content_keys(self) -> list[bytes]:
         """What makes each game the one it is: its deck and its moves, not its number.
 
         The seat that begins is part of it: of one deal dealt to other seats the same moves are
@@ -217,7 +217,7 @@ def canonical_decks(rules: Rules, decks: np.ndarray) -> np.ndarray:
     return least
 
 
-def join_games(parts: Sequence[Games]) -> Games:
+def concatenate_games(parts: Sequence[Games]) -> Games:
     """All games of several records of one set of rules, in order, padded to the longest; unmarked
     seats count as human, and nobody of one record is anybody of another.
 
@@ -230,7 +230,7 @@ def join_games(parts: Sequence[Games]) -> Games:
         if part.rules != first.rules:
             raise ValueError(
                 "expected games of one set of rules, got games of "
-                f"{first.rules.apart_from(part.rules)} and of {part.rules.apart_from(first.rules)}"
+                f"{first.rules.difference_from(part.rules)} and of {part.rules.difference_from(first.rules)}"
             )
     longest = max(part.actions.shape[1] for part in parts)
     noop, players = first.rules.noop, first.rules.num_players
@@ -262,7 +262,7 @@ def join_games(parts: Sequence[Games]) -> Games:
         ),
         ends=None
         if len(ends) < len(parts)
-        else Ends(*(np.concatenate(column) for column in zip(*ends, strict=True))),
+        else FinalStates(*(np.concatenate(column) for column in zip(*ends, strict=True))),
     )
 
 

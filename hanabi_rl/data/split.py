@@ -46,10 +46,10 @@ def split_games_by_size(games: Games, sizes: Sequence[int], seed: int) -> list[G
             f"expected whole sizes that are positive and add to at most {len(games)} games, got "
             f"{sizes}"
         )
-    _, first = np.unique(games.deck_numbers, return_index=True)
+    _, first = np.unique(games.deck_ids, return_index=True)
     # the decks in sorted order: a seed divides the same games as ever
     _, order = np.unique(games.decks[first], axis=0, return_inverse=True)
-    deck_of_game = order.reshape(-1)[games.deck_numbers]
+    deck_of_game = order.reshape(-1)[games.deck_ids]
     rng = np.random.default_rng(seed)
     part_of_deck = _assign(
         np.bincount(deck_of_game), np.array([*sizes, len(games) - sum(sizes)]), rng

@@ -11,7 +11,7 @@ from hanabi_rl.storage.words import count
 
 
 @dataclasses.dataclass(frozen=True)
-class Spread:
+class Summary:
     """Of one number a game; `std` is the population's, as in the paper."""
 
     min: int
@@ -33,8 +33,8 @@ class Statistics:
     bombed: int
     perfect: int
     human_seats: int
-    scores: Spread
-    lengths: Spread
+    scores: Summary
+    lengths: Summary
 
 
 def statistics(games: Games) -> Statistics:
@@ -56,8 +56,8 @@ def statistics(games: Games) -> Statistics:
     )
 
 
-def _spread(values: np.ndarray) -> Spread:
-    return Spread(
+def _spread(values: np.ndarray) -> Summary:
+    return Summary(
         min=int(values.min()),
         max=int(values.max()),
         mean=float(values.mean()),

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from hanabi_rl.data.games import GameDataError, Games
-from hanabi_rl.env.decks import wrong_decks
+from hanabi_rl.env.decks import invalid_decks
 from hanabi_rl.env.replay import Outcomes, explain_illegal, replay_moves
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 
 
 def replay_outcomes(games: Games) -> Outcomes:
@@ -26,7 +26,7 @@ def last_life_lost(outcomes: Outcomes) -> np.ndarray:
     return np.where(lost.any(axis=1), lost.argmax(axis=1), -1)
 
 
-def stops_early(games: Games, outcomes: Outcomes) -> np.ndarray:
+def is_unfinished(games: Games, outcomes: Outcomes) -> np.ndarray:
     """bool[N]: when its record stops, neither the rules had ended the game nor was no card left to
     score with, where hanab.live ends it."""
     early = ~np.asarray(outcomes.over)[np.arange(len(games)), _last_turns(games)]
@@ -37,7 +37,7 @@ def stops_early(games: Games, outcomes: Outcomes) -> np.ndarray:
 
 def _can_still_score(games: Games, game: int | np.integer) -> bool:
     try:
-        table = Table(games.rules, games.decks[game])
+        table = PythonGame(games.rules, games.decks[game])
         for action in games.moves(int(game)):
             table.apply(int(action))
     except ValueError:  # no game: what is wrong with it is said elsewhere
@@ -60,15 +60,15 @@ def validate_games(games: Games, source: str = "games", outcomes: Outcomes | Non
     check_arrays(games, source)
     outcomes = replay_outcomes(games) if outcomes is None else outcomes
     everyone = np.ones(len(games), bool)
-    for error in problems(games, source, outcomes, everyone):
+    for error in find_problems(games, source, outcomes, everyone):
         raise error
-    for game in np.flatnonzero(stops_early(games, outcomes) != games.unfinished):
+    for game in np.flatnonzero(is_unfinished(games, outcomes) != games.unfinished):
         got = bool(games.unfinished[game])
         problem = f"expected {not got} as replayed, got {got}"
         raise _error(games, source, "unfinished", game, problem)
 
 
-def problems(
+def find_problems(
     games: Games, source: str, outcomes: Outcomes, good: np.ndarray
 ) -> Iterator[GameDataError]:
     """What is wrong with each game that is none, `unfinished` aside: one error a game, if `good`
@@ -119,7 +119,7 @@ def check_arrays(games: Games, source: str = "games") -> None:
 
 
 def _wrong_decks(games: Games, source: str, good: np.ndarray) -> Iterator[GameDataError]:
-    for game, problem in wrong_decks(games.rules, games.decks):
+    for game, problem in invalid_decks(games.rules, games.decks):
         if good[game]:
             yield _error(games, source, "decks", game, problem)
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from hanabi_rl.env.hanabi import EnvState as EnvState
     from hanabi_rl.env.hanabi import HanabiEnv as HanabiEnv
     from hanabi_rl.env.hanabi import TimeStep as TimeStep
+    from hanabi_rl.env.observe import observation_slices as observation_slices
     from hanabi_rl.env.observe import observe_seat as observe_seat
-    from hanabi_rl.env.observe import sections as sections
     from hanabi_rl.env.rules import State as State
     from hanabi_rl.env.rules import current_player as current_player
     from hanabi_rl.env.rules import deal as deal
     from hanabi_rl.env.rules import finished as finished
     from hanabi_rl.env.rules import legal_actions as legal_actions
-    from hanabi_rl.env.rules import legal_for_mover as legal_for_mover
+    from hanabi_rl.env.rules import legal_for_current_player as legal_for_current_player
     from hanabi_rl.env.rules import legal_for_seat as legal_for_seat
     from hanabi_rl.env.rules import points as points
     from hanabi_rl.env.rules import random_legal_action as random_legal_action

@@ -15,7 +15,7 @@ with M_B the cards that every slot of B allows: inclusion and exclusion of slots
 copy (the Möbius function of the lattice of partitions). A hand is drawn card by card, each with the
 number of ways to fill the slots after it. Everything is whole numbers, so it is exact.
 
-Whoever does read something into moves has a belief beside that one: `tilt` makes kinds of cards in
+Whoever does read something into moves has a belief beside that one: `log_weights` makes kinds of cards in
 a slot more or less likely than the ways alone, and 0 is the grounded belief.
 
 Shapes: `N` games, which come last; `H` slots of a hand, `K` kinds of cards.
@@ -30,23 +30,23 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env.bits import any_of, bit, pack_deck
+from hanabi_rl.env.bits import bit, pack_deck, union
 from hanabi_rl.env.rules import Rules, State
 
-NO_WAY = -1e30
+LOG_ZERO = -1e30
 """The logarithm of no chance: finite, so that its gradient is."""
 
 
-class Unknown(NamedTuple):
+class HandKnowledge(NamedTuple):
     """A hand as its holder knows it."""
 
-    allowed: jax.Array
+    possible: jax.Array
     """uint32[H, N]: the cards that the hints on each slot allow; none where the slot is empty."""
     unseen: jax.Array
     """int32[K, N]: copies that are neither on the table nor in another hand."""
 
 
-def hand_of(rules: Rules, state: State, seat: jax.Array) -> Unknown:
+def hand_knowledge(rules: Rules, state: State, seat: jax.Array) -> HandKnowledge:
     """What the seat int32[N] of each game knows of its hand; its cards and the deck are not
     read."""
     kinds = jnp.arange(rules.num_cards, dtype=jnp.uint32)[:, None]
@@ -62,10 +62,10 @@ def hand_of(rules: Rules, state: State, seat: jax.Array) -> Unknown:
         theirs = jnp.where(other == seat[:, None], 0, state.hands[:, other])
         unseen -= sum(counts(card) for card in theirs.T)
     knowledge = jnp.take_along_axis(state.knowledge, seat[:, None, None], axis=1)[:, 0]
-    return Unknown(allowed=knowledge.T, unseen=unseen)
+    return HandKnowledge(possible=knowledge.T, unseen=unseen)
 
 
-def num_hands(rules: Rules, unknown: Unknown) -> jax.Array:
+def count_hands(rules: Rules, unknown: HandKnowledge) -> jax.Array:
     """In how many ways the hand can be made of the unseen copies, int32[N].
 
     Raises:
@@ -73,14 +73,14 @@ def num_hands(rules: Rules, unknown: Unknown) -> jax.Array:
     """
     _check_fits(rules)
     every = (1 << rules.hand_size) - 1
-    meets = _meets(unknown.allowed)
+    meets = _meets(unknown.possible)
     return _ways(every, _copies(meets, unknown))
 
 
-def draw_hand(
-    rules: Rules, unknown: Unknown, words: jax.Array, tilt: jax.Array | None = None
+def sample_hand(
+    rules: Rules, unknown: HandKnowledge, words: jax.Array, log_weights: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """One hand a game, each way to make it as likely as the others, or by `tilt` more or less so.
+    """One hand a game, each way to make it as likely as the others, or by `log_weights` more or less so.
 
     Args:
         words: random words uint32[H, N], one a slot.
@@ -93,38 +93,38 @@ def draw_hand(
         deck).
 
     Raises:
-        ValueError: as `num_hands`.
+        ValueError: as `count_hands`.
     """
 
     def choose(slot: int, ways: jax.Array) -> jax.Array:
-        if tilt is None:
+        if log_weights is None:
             return _pick(ways, words[slot])
-        return _pick_share(jax.nn.softmax(_tilted(ways, tilt[slot]), axis=0), words[slot])
+        return _pick_share(jax.nn.softmax(_tilted(ways, log_weights[slot]), axis=0), words[slot])
 
     cards, _, rest = _fill(rules, unknown, choose)
     return cards, rest
 
 
-def ways_on(rules: Rules, unknown: Unknown, cards: jax.Array) -> jax.Array:
+def count_completions(rules: Rules, unknown: HandKnowledge, cards: jax.Array) -> jax.Array:
     """In how many ways a hand can go on with each kind in each slot, after the given cards in those
     before: int32[H, K, N], 0 in an empty slot. cards: int32[H, N], of a hand that is possible.
 
     Raises:
-        ValueError: as `num_hands`.
+        ValueError: as `count_hands`.
     """
     return _fill(rules, unknown, lambda slot, ways: cards[slot])[1]
 
 
-def log_chance(ways: jax.Array, cards: jax.Array, tilt: jax.Array | None = None) -> jax.Array:
-    """The logarithm of the chance that `draw_hand` puts each of the cards int32[H, N] into its slot
-    after those before, float32[H, N], 0 in an empty slot. ways: `ways_on` with these cards."""
+def hand_log_prob(ways: jax.Array, cards: jax.Array, tilt: jax.Array | None = None) -> jax.Array:
+    """The logarithm of the chance that `sample_hand` puts each of the cards int32[H, N] into its slot
+    after those before, float32[H, N], 0 in an empty slot. ways: `count_completions` with these cards."""
     logs = _tilted(ways, 0.0 if tilt is None else tilt)
     chosen = jnp.take_along_axis(logs, cards[:, None], axis=1)[:, 0]
     return jnp.where(ways.any(axis=1), chosen - jax.nn.logsumexp(logs, axis=1), 0.0)
 
 
 def _fill(
-    rules: Rules, unknown: Unknown, choose: Callable[[int, jax.Array], jax.Array]
+    rules: Rules, unknown: HandKnowledge, choose: Callable[[int, jax.Array], jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """A hand, slot by slot: `choose` is told the slot and in how many ways the hand can go on with
     each kind there, int32[K, N], and answers with a card int32[N].
@@ -133,17 +133,17 @@ def _fill(
         (cards int32[H, N], 0 in an empty slot; those ways [H, K, N]; the copies left [K, N]).
     """
     _check_fits(rules)
-    meets = _meets(unknown.allowed)
+    meets = _meets(unknown.possible)
     copies = _copies(meets, unknown)
     kinds = jnp.arange(rules.num_cards, dtype=jnp.uint32)[:, None]
     rest, hand, on = unknown.unseen, [], []
     for slot in range(rules.hand_size):
-        held = unknown.allowed[slot] != 0
+        held = unknown.possible[slot] != 0
         after = [block for block in meets if block >> (slot + 1) << (slot + 1) == block]
         hit = {block: ((meets[block] >> kinds) & 1).astype(jnp.int32) for block in after}
         with_kind = {block: copies[block] - hit[block] for block in after}
         ways = _ways(sum(1 << s for s in range(slot + 1, rules.hand_size)), with_kind)
-        fits = ((unknown.allowed[slot] >> kinds) & 1).astype(jnp.int32)
+        fits = ((unknown.possible[slot] >> kinds) & 1).astype(jnp.int32)
         on.append(fits * rest * ways)
         card = choose(slot, on[-1])
         taken = ((kinds == card.astype(jnp.uint32)) & held).astype(jnp.int32)
@@ -153,7 +153,7 @@ def _fill(
     return jnp.stack(hand), jnp.stack(on), rest
 
 
-def draw_cards(rest: jax.Array, words: jax.Array) -> jax.Array:
+def sample_deck(rest: jax.Array, words: jax.Array) -> jax.Array:
     """The next cards of a deck that holds `rest` int32[K, N] in an unknown order: int32[D, N], by
     random words uint32[D, N]; past its end, 0."""
     kinds = jnp.arange(rest.shape[0])[:, None]
@@ -165,7 +165,7 @@ def draw_cards(rest: jax.Array, words: jax.Array) -> jax.Array:
     return jax.lax.scan(draw, rest, words)[1]
 
 
-def redealt(
+def resample_hand(
     rules: Rules,
     state: State,
     seat: jax.Array,
@@ -177,18 +177,18 @@ def redealt(
     Args:
         words: random words uint32[H + D, N]: for the hand, and for D cards of the deck. What is
             drawn after those is card 0.
-        tilt: of the hand, see `draw_hand`.
+        tilt: of the hand, see `sample_hand`.
 
     Returns:
         States [N] in which nothing is left of the hand that was held and of the deck.
     """
-    unknown = hand_of(rules, state, seat)
-    cards, rest = draw_hand(rules, unknown, words[: rules.hand_size], tilt)
-    drawn = draw_cards(rest, words[rules.hand_size :])
-    return with_cards(rules, state, seat, cards, drawn)
+    unknown = hand_knowledge(rules, state, seat)
+    cards, rest = sample_hand(rules, unknown, words[: rules.hand_size], tilt)
+    drawn = sample_deck(rest, words[rules.hand_size :])
+    return replace_hand(rules, state, seat, cards, drawn)
 
 
-def with_cards(
+def replace_hand(
     rules: Rules, state: State, seat: jax.Array, cards: jax.Array, drawn: jax.Array
 ) -> State:
     """The games with the cards int32[H, N] in the hand of `seat` int32[N], and then those of
@@ -198,7 +198,7 @@ def with_cards(
     def word(groups: jax.Array) -> jax.Array:
         """Groups int32[H, N] -> the hand word uint32[N]."""
         slots = jnp.arange(rules.hand_size)[:, None]
-        return any_of(list(jnp.where(knowledge.T != 0, bit(groups * rules.hand_size + slots), 0)))
+        return union(list(jnp.where(knowledge.T != 0, bit(groups * rules.hand_size + slots), 0)))
 
     here = jnp.arange(rules.num_players) == seat[:, None]
     colors, ranks = word(cards // rules.num_ranks), word(cards % rules.num_ranks)
@@ -232,7 +232,7 @@ def _meets(allowed: jax.Array) -> dict[int, jax.Array]:
     return meets
 
 
-def _copies(meets: dict[int, jax.Array], unknown: Unknown) -> dict[int, jax.Array]:
+def _copies(meets: dict[int, jax.Array], unknown: HandKnowledge) -> dict[int, jax.Array]:
     """By block: the unseen copies int32[N] that all its slots allow; 1 for an empty slot, which
     one nothing fills."""
     kinds = jnp.arange(unknown.unseen.shape[0], dtype=jnp.uint32)[:, None]
@@ -272,7 +272,7 @@ def _pick(weights: jax.Array, word: jax.Array) -> jax.Array:
 def _tilted(ways: jax.Array, tilt: jax.Array | float) -> jax.Array:
     """log(ways) + tilt, about -1e30 where there are none."""
     counted = jnp.log(jnp.maximum(ways, 1).astype(jnp.float32))
-    return jnp.where(ways > 0, counted + tilt, NO_WAY)
+    return jnp.where(ways > 0, counted + tilt, LOG_ZERO)
 
 
 def _pick_share(shares: jax.Array, word: jax.Array) -> jax.Array:

@@ -26,7 +26,7 @@ CARD_MASK = (1 << CARD_BITS) - 1
 _ABOVE_ANY_WORD = (1 << 32) - 5
 
 
-def any_of(words: Sequence[jax.Array]) -> jax.Array:
+def union(words: Sequence[jax.Array]) -> jax.Array:
     """The union of several sets (or of several masks), elementwise."""
     return reduce(or_, words)
 
@@ -81,10 +81,10 @@ def pack_fields(fields: Sequence[tuple[jax.Array, int]]) -> list[tuple[jax.Array
             parts.append(part << used if used else part)
             rest, left, used = rest >> fits, left - fits, used + fits
             if used == WORD_BITS:
-                packed.append((any_of(parts), used))
+                packed.append((union(parts), used))
                 parts, used = [], 0
     if parts:
-        packed.append((any_of(parts), used))
+        packed.append((union(parts), used))
     return packed
 
 
@@ -102,7 +102,7 @@ def pack_deck(decks: jax.Array) -> jax.Array:
     padding = -size % CARDS_PER_WORD
     padded = jnp.pad(decks.astype(jnp.uint32), [(0, 0)] * (decks.ndim - 1) + [(0, padding)])
     groups = padded.reshape(*decks.shape[:-1], (size + padding) // CARDS_PER_WORD, CARDS_PER_WORD)
-    return any_of([groups[..., i] << (CARD_BITS * i) for i in range(CARDS_PER_WORD)])
+    return union([groups[..., i] << (CARD_BITS * i) for i in range(CARDS_PER_WORD)])
 
 
 def unpack_deck(packed: jax.Array, size: int) -> jax.Array:
@@ -121,5 +121,5 @@ def card_at(packed: jax.Array, index: jax.Array) -> jax.Array:
     """
     index = index.astype(jnp.uint32)
     word_index = index // CARDS_PER_WORD
-    word = any_of([jnp.where(word_index == w, packed[:, w], 0) for w in range(packed.shape[1])])
+    word = union([jnp.where(word_index == w, packed[:, w], 0) for w in range(packed.shape[1])])
     return (word >> (CARD_BITS * (index % CARDS_PER_WORD))) & CARD_MASK

@@ -3,7 +3,7 @@ kind.
 
 Everything here is arithmetic on words of bits (see `hanabi_rl.env.bits`), so a set may be a Python
 int or a ``uint32`` array of NumPy or JAX of any shape. Copies that are gone come as sets as well:
-`used_up` and `single` read them from planes of discards, `agents/bots/obs_view` from counts.
+`exhausted_cards` and `last_copies` read them from planes of discards, `agents/bots/obs_view` from counts.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def next_cards(rules: Rules, played: CardSet) -> CardSet:
     return ((played << 1) | rules.rank_cards[0]) & ~played & rules.all_cards
 
 
-def one_above(rules: Rules, cards: CardSet) -> CardSet:
+def successors(rules: Rules, cards: CardSet) -> CardSet:
     """The cards that follow those of a set on their fireworks."""
     return (cards << 1) & (rules.all_cards & ~rules.rank_cards[0])
 
 
-def and_above(rules: Rules, cards: CardSet) -> CardSet:
+def with_successors(rules: Rules, cards: CardSet) -> CardSet:
     """The cards of a set and all that come after one of them."""
     for _ in range(rules.num_ranks - 1):
-        cards = cards | one_above(rules, cards)
+        cards = cards | successors(rules, cards)
     return cards
 
 
@@ -41,11 +41,11 @@ def is_single(cards: CardSet) -> Any:
 
 def useless_cards(rules: Rules, played: CardSet, used_up: CardSet) -> CardSet:
     """The cards that can never score again: played already, or not to be reached any more because
-    every copy of it or of one below is discarded (`used_up`)."""
-    return played | and_above(rules, used_up)
+    every copy of it or of one below is discarded (`exhausted_cards`)."""
+    return played | with_successors(rules, used_up)
 
 
-def used_up(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
+def exhausted_cards(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
     """The cards of which every copy is discarded.
 
     Args:
@@ -55,10 +55,10 @@ def used_up(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
     return _lost(rules, discards, 0)
 
 
-def single(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
+def last_copies(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
     """The cards of which every copy but one is discarded; that one may have been played. Those of
     them that are not useless are *critical*: a last copy that still can score. `discards` as of
-    `used_up`."""
+    `exhausted_cards`."""
     return _lost(rules, discards, 1) & ~_lost(rules, discards, 0)
 
 

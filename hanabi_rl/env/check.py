@@ -19,7 +19,7 @@ from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.bits import bit, count, pack_deck, unpack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import with_our_settings
-from hanabi_rl.env.observe import sections
+from hanabi_rl.env.observe import observation_slices
 from hanabi_rl.env.rules import State, next_cards
 from hanabi_rl.env.symmetry import (
     permute_legal,
@@ -241,7 +241,7 @@ def _check_moment(rules: Rules, step: int, seen: _Seen) -> None:
     _expect(
         "the other players' cards in the observation",
         step,
-        seen.obs[..., sections(rules)["hands"]],
+        seen.obs[..., observation_slices(rules)["hands"]],
         np.stack(others, 1),
     )
     owner = np.arange(rules.num_players) == seen.seat[:, None]

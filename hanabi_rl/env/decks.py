@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from hanabi_rl.env.bits import CARD_MASK, any_of, pack_deck
+from hanabi_rl.env.bits import CARD_MASK, pack_deck, union
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.streams import random_words
 from hanabi_rl.env.table import card_name, full_deck
@@ -75,7 +75,7 @@ def new_pool(rules: Rules, keys: jax.Array) -> DeckPool:
     return DeckPool(decks=_decks_from(rules, keys, first), first=first, keys=keys)
 
 
-def given_pool(rules: Rules, decks: jax.Array) -> DeckPool:
+def fixed_pool(rules: Rules, decks: jax.Array) -> DeckPool:
     """A pool that deals the given card ids ``[N, K, deck_size]``, each environment its own K decks
     round and round.
 
@@ -99,11 +99,11 @@ def check_decks(rules: Rules, decks: np.ndarray) -> None:
             f"expected decks of integers [N, {rules.deck_size}], got {decks.dtype} "
             f"{list(decks.shape)}"
         )
-    for deck, problem in wrong_decks(rules, decks):
+    for deck, problem in invalid_decks(rules, decks):
         raise ValueError(f"deck {deck}: {problem}")
 
 
-def wrong_decks(rules: Rules, decks: np.ndarray) -> Iterator[tuple[int, str]]:
+def invalid_decks(rules: Rules, decks: np.ndarray) -> Iterator[tuple[int, str]]:
     """The number of each of the decks, integers [N, deck_size], that is not the game's, and what is
     wrong with it."""
     expected = np.array(full_deck(rules))
@@ -123,7 +123,7 @@ def wrong_decks(rules: Rules, decks: np.ndarray) -> Iterator[tuple[int, str]]:
         yield int(deck), problem
 
 
-def deck_of_game(
+def take_deck(
     rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Array
 ) -> tuple[jax.Array, DeckPool]:
     """The packed deck of each environment's game number `game` int32[N], and the pool afterwards.
@@ -144,7 +144,7 @@ def deck_of_game(
         )
         pool = pool.replace(decks=decks, first=first)
         place = game - first
-    deck = any_of([jnp.where((place == k)[:, None], pool.decks[:, k], 0) for k in range(size)])
+    deck = union([jnp.where((place == k)[:, None], pool.decks[:, k], 0) for k in range(size)])
     return deck, pool
 
 

@@ -36,7 +36,7 @@ EVENTS = (
     "discard_rich",  # with at least half of the information tokens
     "discard_last_copy",  # of a last copy
 )
-"""The names of `find_events`'s last axis, E = 14."""
+"""The names of `detect_events`'s last axis, E = 14."""
 
 
 class _Hand(NamedTuple):
@@ -54,7 +54,7 @@ class _Hand(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def find_events(rules: Rules, state: State, action: jax.Array) -> jax.Array:
+def detect_events(rules: Rules, state: State, action: jax.Array) -> jax.Array:
     """Which `EVENTS` the move is.
 
     Args:
@@ -111,10 +111,10 @@ def find_events(rules: Rules, state: State, action: jax.Array) -> jax.Array:
 def _hand(state: State, seat: jax.Array) -> _Hand:
     """The hand of `seat` int32[N] in each game."""
     rules = state.rules
-    words = (state.colors, state.ranks, state.maybe_colors, state.maybe_ranks)
+    words = (state.colors, state.ranks, state.possible_colors, state.possible_ranks)
     colors, ranks, maybe_colors, maybe_ranks = (of_seat(word, seat)[:, None] for word in words)
     alone = state.replace(
-        colors=colors, ranks=ranks, maybe_colors=maybe_colors, maybe_ranks=maybe_ranks
+        colors=colors, ranks=ranks, possible_colors=maybe_colors, possible_ranks=maybe_ranks
     )
     slots = jnp.arange(rules.hand_size)
     marks = maybe_colors >> (rules.num_colors * rules.hand_size)

@@ -110,17 +110,17 @@ class Rules:
         """
         return Rules(**(self._chosen() | changes))
 
-    def fields_apart_from(self, other: Rules) -> tuple[str, ...]:
+    def differing_fields(self, other: Rules) -> tuple[str, ...]:
         """The fields in which this is another game than `other`; no hand size and no copies of the
         ranks that are the standard ones of both."""
         ours, theirs = self._chosen(), other._chosen()
         apart = [name for name in ours if ours[name] != theirs[name]]
         return tuple(name for name in apart if getattr(self, name) != getattr(other, name))
 
-    def apart_from(self, other: Rules) -> str:
+    def difference_from(self, other: Rules) -> str:
         """What tells this game from another one, for errors: `3 players`, `3 players and 4
         colours`."""
-        fields = self.fields_apart_from(other)
+        fields = self.differing_fields(other)
         *words, last = (_WORDS[name].format(getattr(self, name)) for name in fields)
         return f"{', '.join(words)} and {last}" if words else last
 

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from hanabi_rl.env import rules as game_rules
-from hanabi_rl.env.decks import DeckPool, deck_of_game, environment_keys, given_pool, new_pool
+from hanabi_rl.env import dynamics as game_rules
+from hanabi_rl.env.decks import DeckPool, environment_keys, fixed_pool, new_pool, take_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe
-from hanabi_rl.env.starts import Starts, begin
+from hanabi_rl.env.starts import StartStates, sample_start_states
 from hanabi_rl.env.state import State, select_games
 
 
@@ -26,7 +26,7 @@ class EnvState(struct.PyTreeNode):
     """The games in progress, fresh ones where the last step ended a game."""
     pool: DeckPool
     """The decks of the next games."""
-    games: jax.Array
+    game_index: jax.Array
     """int32[N]: the number of each environment's current game, from 0."""
 
 
@@ -58,41 +58,41 @@ class HanabiEnv:
         self.rules = Rules(num_players=num_players, **game)
 
     @with_our_settings
-    def reset(self, key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> EnvState:
+    def reset(self, key: jax.Array, num_envs: int, first_env: int | jax.Array = 0) -> EnvState:
         """Start `num_envs` environments, raw or typed key.
 
         Environment ``i`` deals from ``(key, first_index + i)``: shards of a larger set pass their
         first global index and play exactly what the whole set would.
         """
-        return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_index)))
+        return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_env)))
 
     @with_our_settings
     def reset_from_decks(self, decks: jax.Array) -> EnvState:
         """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn,
         the first again after the last.
         """
-        return self._start(given_pool(self.rules, decks))
+        return self._start(fixed_pool(self.rules, decks))
 
     def _start(self, pool: DeckPool) -> EnvState:
         game = game_rules.deal_packed(self.rules, pool.decks[:, 0])
-        return EnvState(game=game, pool=pool, games=jnp.zeros_like(pool.first))
+        return EnvState(game=game, pool=pool, game_index=jnp.zeros_like(pool.first))
 
     @with_our_settings
     def step(
-        self, env_state: EnvState, action: jax.Array, starts: Starts | None = None
+        self, env_state: EnvState, action: jax.Array, starts: StartStates | None = None
     ) -> tuple[EnvState, TimeStep]:
         """Play one move ``int32[N]`` in every environment, and deal a new game where it ended one;
-        with `starts` some of the new games begin in the middle (see `Starts`).
+        with `starts` some of the new games begin in the middle (see `StartStates`).
 
         Raises:
             ValueError: `starts` where the decks are given.
         """
         rules = self.rules
         after, reward, done = game_rules.step(rules, env_state.game, action)
-        deck, pool = deck_of_game(rules, env_state.pool, env_state.games + 1, needed=done)
+        deck, pool = take_deck(rules, env_state.pool, env_state.game_index + 1, needed=done)
         fresh = game_rules.deal_packed(rules, deck)
         if starts is not None:
-            fresh = begin(starts, fresh, pool.keys, env_state.games + 1)
+            fresh = sample_start_states(starts, fresh, pool.keys, env_state.game_index + 1)
         game = select_games(done, fresh, after).materialized()
         timestep = TimeStep(
             reward=reward,
@@ -101,15 +101,15 @@ class HanabiEnv:
             points=game_rules.points(rules, after),
             lives=after.life_tokens,
         )
-        return EnvState(game=game, pool=pool, games=env_state.games + done), timestep
+        return EnvState(game=game, pool=pool, game_index=env_state.game_index + done), timestep
 
     @with_our_settings
-    def restart(self, env_state: EnvState, which: jax.Array) -> EnvState:
+    def skip_to_next_game(self, env_state: EnvState, which: jax.Array) -> EnvState:
         """Abandons the games of some environments, ``which`` bool[N], for their next ones."""
-        deck, pool = deck_of_game(self.rules, env_state.pool, env_state.games + 1, needed=which)
+        deck, pool = take_deck(self.rules, env_state.pool, env_state.game_index + 1, needed=which)
         fresh = game_rules.deal_packed(self.rules, deck)
         game = select_games(which, fresh, env_state.game).materialized()
-        return EnvState(game=game, pool=pool, games=env_state.games + which)
+        return EnvState(game=game, pool=pool, game_index=env_state.game_index + which)
 
     @with_our_settings
     def observe(self, env_state: EnvState) -> jax.Array:

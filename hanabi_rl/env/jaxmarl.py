@@ -2,7 +2,7 @@
 ...)``.
 
 jaxmarl's interface is one game at a time and `jax.vmap` around it; our rules want all games at
-once. `one_game.on_all_games` joins the two: however deeply a call is vmapped, the rules run once,
+once. `one_game.call_batched` joins the two: however deeply a call is vmapped, the rules run once,
 on one batch of all games.
 
 This is the only file that imports jaxmarl (which takes seconds, and prints).
@@ -24,16 +24,16 @@ from jaxmarl.environments.multi_agent_env import MultiAgentEnv
 from jaxmarl.environments.multi_agent_env import State as JaxMARLState
 from jaxmarl.environments.spaces import Box, Discrete
 
-from hanabi_rl.env import rules as core
+from hanabi_rl.env import dynamics as core
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.bits import pack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import with_our_settings
 from hanabi_rl.env.observe import observe
-from hanabi_rl.env.one_game import on_all_games, table_of
+from hanabi_rl.env.one_game import call_batched, to_python_game
 from hanabi_rl.env.render import render_state
 from hanabi_rl.env.state import select_games
-from hanabi_rl.env.table import COLORS, Table
+from hanabi_rl.env.table import COLORS, PythonGame
 
 ByAgent = dict[str, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
@@ -262,7 +262,7 @@ class JaxMARLHanabi(MultiAgentEnv):
 
     def _start(self, deck: jax.Array) -> tuple[ByAgent, GameState]:
         if self.validate and _is_concrete(deck):
-            Table(self.rules, np.asarray(deck))
+            PythonGame(self.rules, np.asarray(deck))
         state, obs = _reset_from_cards(self.rules, deck)
         return self._by_agent(obs), state
 
@@ -291,7 +291,7 @@ class JaxMARLHanabi(MultiAgentEnv):
             )
         joint = jnp.stack([jnp.asarray(actions[agent], jnp.int32) for agent in self.agents])
         if self.validate and _is_concrete((state, joint)):
-            table = table_of(self.rules, state.game)
+            table = to_python_game(self.rules, state.game)
             action = int(joint[table.player])
             reason = table.illegal_reason(action)
             if reason is not None:
@@ -308,12 +308,12 @@ class JaxMARLHanabi(MultiAgentEnv):
 
 @partial(jax.jit, static_argnums=0)
 def _reset(rules: Rules, key: jax.Array) -> tuple[GameState, jax.Array]:
-    return on_all_games(lambda keys: _observed(rules, _new_games(rules, keys)), key)
+    return call_batched(lambda keys: _observed(rules, _new_games(rules, keys)), key)
 
 
 @partial(jax.jit, static_argnums=0)
 def _reset_from_cards(rules: Rules, deck: jax.Array) -> tuple[GameState, jax.Array]:
-    return on_all_games(lambda decks: _observed(rules, core.deal(rules, decks)), deck)
+    return call_batched(lambda decks: _observed(rules, core.deal(rules, decks)), deck)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -331,7 +331,7 @@ def _step_and_reset(
         after = dataclasses.replace(after, game=after.game.materialized())
         return after, observe(rules, after.game), reward, done
 
-    return on_all_games(advance, key, state, joint, reset_state)
+    return call_batched(advance, key, state, joint, reset_state)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -344,17 +344,17 @@ def _step(
         game, reward, done = core.step(rules, state.game, _movers_action(rules, state.game, joint))
         return *_observed(rules, game), reward, done
 
-    return on_all_games(advance, state, joint)
+    return call_batched(advance, state, joint)
 
 
 @partial(jax.jit, static_argnums=0)
 def _observe(rules: Rules, state: GameState) -> jax.Array:
-    return on_all_games(lambda game: observe(rules, game), state.game)
+    return call_batched(lambda game: observe(rules, game), state.game)
 
 
 @partial(jax.jit, static_argnums=0)
 def _legal(rules: Rules, state: GameState) -> jax.Array:
-    return on_all_games(lambda game: core.legal_actions(rules, game), state.game)
+    return call_batched(lambda game: core.legal_actions(rules, game), state.game)
 
 
 # From here on games come in batches of N.

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 
 from hanabi_rl.env.bits import (
     WORD_BITS,
-    any_of,
     count,
     kth_bit,
     materialize,
     pack_fields,
+    union,
     unpack_bits,
 )
 from hanabi_rl.env.game import Rules
@@ -31,7 +31,7 @@ def legal_words(rules: Rules, state: State) -> list[tuple[jax.Array, int]]:
     """
     hand, player = rules.hand_size, state.player
     mine = of_seat(state.ranks, player)
-    held = any_of([mine >> (rank * hand) for rank in range(rules.num_ranks)]) & rules.all_slots
+    held = union([mine >> (rank * hand) for rank in range(rules.num_ranks)]) & rules.all_slots
     can_hint = state.info_tokens > 0
     color_hints, rank_hints = [], []
     for offset in range(1, rules.num_players):
@@ -54,7 +54,7 @@ def of_seat(hand_words: jax.Array, seat: jax.Array) -> jax.Array:
 def _groups_held(word: jax.Array, groups: int, rules: Rules) -> jax.Array:
     """Bit g where a slot of the hand word is in group g."""
     group = rules.all_slots
-    return any_of(
+    return union(
         [
             ((word >> (g * rules.hand_size)) & group != 0).astype(jnp.uint32) << g
             for g in range(groups)
@@ -67,7 +67,7 @@ def wrap(seat: jax.Array, players: int) -> jax.Array:
     return jnp.where(seat >= players, seat - players, seat)
 
 
-def legal_for_mover(rules: Rules, state: State) -> jax.Array:
+def legal_for_current_player(rules: Rules, state: State) -> jax.Array:
     """The legal actions of the seat whose turn it is, bool[N, A]."""
     return unpack_bits([*legal_words(rules, state), (jnp.zeros_like(state.counters), 1)])
 
@@ -77,13 +77,13 @@ def legal_actions(rules: Rules, state: State) -> jax.Array:
     only the no-op."""
     moving = jnp.arange(rules.num_players) == state.player[:, None]
     only_noop = jnp.arange(rules.num_moves) == rules.noop
-    return jnp.where(moving[:, :, None], legal_for_mover(rules, state)[:, None, :], only_noop)
+    return jnp.where(moving[:, :, None], legal_for_current_player(rules, state)[:, None, :], only_noop)
 
 
 def legal_for_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
     """The legal actions bool[N, A] of one seat ``int32[N]`` of each game."""
     only_noop = jnp.arange(rules.num_moves) == rules.noop
-    return jnp.where((seat == state.player)[:, None], legal_for_mover(rules, state), only_noop)
+    return jnp.where((seat == state.player)[:, None], legal_for_current_player(rules, state), only_noop)
 
 
 def is_legal(rules: Rules, state: State, action: jax.Array) -> jax.Array:
@@ -91,7 +91,7 @@ def is_legal(rules: Rules, state: State, action: jax.Array) -> jax.Array:
     out of range."""
     word_index, place = action // WORD_BITS, (action % WORD_BITS).astype(jnp.uint32)
     words = legal_words(rules, state)
-    return any_of(
+    return union(
         [(word_index == i) & ((word >> place) & 1 != 0) for i, (word, _) in enumerate(words)]
     )
 

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.actions import decode
-from hanabi_rl.env.bits import any_of, bit, count, materialize, pack_fields
+from hanabi_rl.env.bits import bit, count, materialize, pack_fields, union
 from hanabi_rl.env.game import Rules
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ Field = tuple[jax.Array, int]
 """Bits and how many: ``(uint32[N], width)``."""
 
 
-def sections(rules: Rules) -> dict[str, slice]:
+def observation_slices(rules: Rules) -> dict[str, slice]:
     """Where each part of an observation lies along its last axis, in order."""
     players, hand, cards = rules.num_players, rules.hand_size, rules.num_cards
     widths = {
@@ -118,7 +118,7 @@ def _turn_table(rules: Rules, state: State, seat: jax.Array) -> State:
 
     def turned(hand_words: jax.Array) -> jax.Array:
         turns = [jnp.roll(hand_words, -first, axis=1) for first in range(players)]
-        return any_of(
+        return union(
             [jnp.where((seat == first)[:, None], turn, 0) for first, turn in enumerate(turns)]
         )
 
@@ -127,8 +127,8 @@ def _turn_table(rules: Rules, state: State, seat: jax.Array) -> State:
     return state.replace(
         colors=turned(state.colors),
         ranks=turned(state.ranks),
-        maybe_colors=turned(state.maybe_colors),
-        maybe_ranks=turned(state.maybe_ranks),
+        possible_colors=turned(state.possible_colors),
+        possible_ranks=turned(state.possible_ranks),
         counters=counters,
     )
 
@@ -152,7 +152,7 @@ class _Common(NamedTuple):
 def _read_common(rules: Rules, state: State) -> _Common:
     hand, players = rules.hand_size, rules.num_players
     held = [
-        any_of([state.ranks[:, p] >> (r * hand) for r in range(rules.num_ranks)]) & rules.all_slots
+        union([state.ranks[:, p] >> (r * hand) for r in range(rules.num_ranks)]) & rules.all_slots
         for p in range(players)
     ]
     remaining, planes = _remaining(rules, state)
@@ -262,15 +262,15 @@ def _weights(rules: Rules, state: State, planes: list[jax.Array]) -> jax.Array:
 
     def cards(words: jax.Array, groups: Sequence[int]) -> jax.Array:
         words = words.T[:, None]
-        return any_of(
+        return union(
             [
                 ((words >> (g * hand + slot)) & 1) * jnp.uint32(cards)
                 for g, cards in enumerate(groups)
             ]
         )
 
-    possible = cards(state.maybe_colors, rules.color_cards) & cards(
-        state.maybe_ranks, rules.rank_cards
+    possible = cards(state.possible_colors, rules.color_cards) & cards(
+        state.possible_ranks, rules.rank_cards
     )
     total = sum((count(possible & plane) for plane in planes), jnp.int32(0))
     return 1.0 / jnp.maximum(total, 1).astype(jnp.float32)
@@ -318,7 +318,7 @@ def _spread(words: Sequence[Field]) -> jax.Array:
         mask[start : start + width] = 1 << np.arange(width)
         bits.append(word[:, None] & mask)
         start += width
-    return any_of(bits) != 0
+    return union(bits) != 0
 
 
 def _hand_masks(rules: Rules) -> tuple[np.ndarray, np.ndarray]:
@@ -348,8 +348,8 @@ def _belief(rules: Rules, state: State, table: _Common, seat: int, slot: int) ->
     of_ranks = np.concatenate([possible_rank, np.zeros(colors, int), named_rank]).astype(np.uint32)
     is_card = np.arange(rules.card_features) < rules.num_cards
 
-    yes = (state.maybe_colors[:, seat, None] & of_colors) == of_colors
-    yes &= (state.maybe_ranks[:, seat, None] & of_ranks) == of_ranks
+    yes = (state.possible_colors[:, seat, None] & of_colors) == of_colors
+    yes &= (state.possible_ranks[:, seat, None] & of_ranks) == of_ranks
     return jnp.where(
         yes, table.remaining * jnp.where(is_card, table.weight[seat, slot][:, None], 1.0), 0.0
     )

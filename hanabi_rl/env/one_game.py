@@ -1,7 +1,7 @@
 """One game at a time on top of the batched core: what an adapter to a one-game interface needs.
 
-`on_all_games` runs batched functions for single games without losing the batch under `jax.vmap`;
-`table_of` turns a game's state into a `Table` that can explain moves.
+`call_batched` runs batched functions for single games without losing the batch under `jax.vmap`;
+`to_python_game` turns a game's state into a `PythonGame` that can explain moves.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from hanabi_rl.env.bits import unpack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import State
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 
 
-def on_all_games(function: Callable[..., Any], *one_game: Any) -> Any:
+def call_batched(function: Callable[..., Any], *one_game: Any) -> Any:
     """Apply a function of batches ``[N, ...]`` to one game; under `jax.vmap`, once to all games.
 
     The game becomes a batch of one. Each `jax.vmap` around the call adds an axis, and the rule
@@ -51,14 +51,14 @@ def on_all_games(function: Callable[..., Any], *one_game: Any) -> Any:
     )
 
 
-def table_of(rules: Rules, game: State) -> Table:
-    """One game (leaves without the leading axis, concrete) as a `Table` that can explain its next
+def to_python_game(rules: Rules, game: State) -> PythonGame:
+    """One game (leaves without the leading axis, concrete) as a `PythonGame` that can explain its next
     move.
 
     What no explanation needs is left out: hints, discards, and which of several copies of a card a
     player holds.
     """
-    table = Table(rules, np.asarray(unpack_deck(game.deck, rules.deck_size)))
+    table = PythonGame(rules, np.asarray(unpack_deck(game.deck, rules.deck_size)))
     table.drawn = rules.deck_size - int(game.deck_left)
     unheld = list(range(table.drawn))
     for seat, hand in enumerate(np.asarray(game.hands)):

@@ -10,7 +10,7 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import State
-from hanabi_rl.env.table import COLORS, PLAYER_NAMES, Knowledge, Table, card_name
+from hanabi_rl.env.table import COLORS, PLAYER_NAMES, Knowledge, PythonGame, card_name
 from hanabi_rl.storage.words import count
 
 
@@ -72,7 +72,7 @@ def render_game(
 
     Raises ValueError where a move is illegal or there is no such turn.
     """
-    table = Table(rules, deck)
+    table = PythonGame(rules, deck)
     moves = [int(action) for action in actions]
     moves = moves[: moves.index(rules.noop)] if rules.noop in moves else moves
     if turn is not None and not 1 <= turn <= len(moves):
@@ -93,7 +93,7 @@ def render_game(
     return "\n\n".join(blocks)
 
 
-def _table_view(table: Table) -> _View:
+def _table_view(table: PythonGame) -> _View:
     return _View(
         rules=table.rules,
         hands=[

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env import rules as core
+from hanabi_rl.env import dynamics as core
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import State
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 
 Array = np.ndarray | jax.Array
 SMALL_CHUNK, CHUNK = 64, 1024  # games judged at once: two compiled shapes serve files of any size
@@ -131,7 +131,7 @@ def explain_illegal(
 ) -> str:
     """`turn 7: illegal move 3 (Alice discards slot 4 (R1)): a discard while all 8 information
     tokens are there`."""
-    table = Table(rules, deck)
+    table = PythonGame(rules, deck)
     for action in actions[:turn]:
         table.apply(action)
     reason = table.illegal_reason(actions[turn])

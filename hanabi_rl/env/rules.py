@@ -19,13 +19,13 @@ import jax.numpy as jnp
 
 from hanabi_rl.env import cards
 from hanabi_rl.env.actions import decode
-from hanabi_rl.env.bits import any_of, bit, card_at, count, materialize, pack_fields
+from hanabi_rl.env.bits import bit, card_at, count, materialize, pack_fields, union
 from hanabi_rl.env.cards import next_cards
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.legal import (
     is_legal,
     legal_actions,
-    legal_for_mover,
+    legal_for_current_player,
     legal_for_seat,
     legal_words,
     of_seat,
@@ -44,7 +44,7 @@ __all__ = [
     "finished",
     "is_legal",
     "legal_actions",
-    "legal_for_mover",
+    "legal_for_current_player",
     "legal_for_seat",
     "legal_words",
     "next_cards",
@@ -85,12 +85,12 @@ def _is_over(
 
 def useless_cards(rules: Rules, state: State) -> jax.Array:
     """The cards that can never score again, uint32[...] (`env.cards.useless_cards`)."""
-    return cards.useless_cards(rules, state.fireworks, cards.used_up(rules, state.discard_planes))
+    return cards.useless_cards(rules, state.fireworks, cards.exhausted_cards(rules, state.discard_planes))
 
 
 def critical_cards(rules: Rules, state: State) -> jax.Array:
     """The last copies that still can score, uint32[...]."""
-    single = cards.single(rules, state.discard_planes)
+    single = cards.last_copies(rules, state.discard_planes)
     return single & ~useless_cards(rules, state)
 
 
@@ -221,7 +221,7 @@ def _judge(rules: Rules, state: State, action: jax.Array) -> _Move:
 def _group_of_slot(word: jax.Array, slot: jax.Array, groups: int, hand: int) -> jax.Array:
     """The group uint32[N] that slot [N] is in, by a hand word [N]."""
     in_slot = word >> jnp.minimum(slot, hand - 1)
-    return any_of(
+    return union(
         [jnp.where((in_slot >> (g * hand)) & 1 != 0, jnp.uint32(g), 0) for g in range(groups)]
     )
 
@@ -276,7 +276,7 @@ def _hands_after(
     def unknown(groups: int) -> jax.Array:
         return jnp.uint32(sum(1 << (g * hand) for g in range(groups)))
 
-    maybe_colors, maybe_ranks = state.maybe_colors, state.maybe_ranks
+    maybe_colors, maybe_ranks = state.possible_colors, state.possible_ranks
     new_color, new_rank = bit(new_card // ranks * hand), bit(new_card % ranks * hand)
     hands = {
         "colors": jnp.where(drawing, redrawn(state.colors, colors, new_color), state.colors),

@@ -22,16 +22,16 @@ _CHUNK = 256  # games replayed at once
 _STARTS = 1 << 31  # the games' streams of starts; those of their decks have the games' numbers
 
 
-class Starts(struct.PyTreeNode):
+class StartStates(struct.PyTreeNode):
     """Where some of the games of an environment begin."""
 
     states: State
     """[K]: positions, with the deck as it was dealt: what is left of it is drawn in its order."""
-    share: jax.Array
+    prob: jax.Array
     """float32[]: the chance that a game begins in one of them, each as likely as the others."""
 
 
-def begin(starts: Starts, fresh: State, keys: jax.Array | None, games: jax.Array) -> State:
+def sample_start_states(starts: StartStates, fresh: State, keys: jax.Array | None, games: jax.Array) -> State:
     """The first states [N] of games: fresh deals `fresh` [N], or positions of `starts`.
 
     Args:
@@ -44,37 +44,37 @@ def begin(starts: Starts, fresh: State, keys: jax.Array | None, games: jax.Array
     if keys is None:
         raise ValueError("starts: expected an environment that shuffles, got one with given decks")
     words = random_words(keys, games.astype(jnp.uint32) | jnp.uint32(_STARTS), 2)
-    recorded = (words[:, 0] >> 8).astype(jnp.float32) * 2.0**-24 < starts.share
+    recorded = (words[:, 0] >> 8).astype(jnp.float32) * 2.0**-24 < starts.prob
     count = starts.states.counters.shape[0]
     which = words[:, 1] % jnp.uint32(count)
     return select_games(recorded, jax.tree.map(lambda x: x[which], starts.states), fresh)
 
 
-def starts_of(
+def start_states_from_games(
     rules: Rules,
     decks: np.ndarray,
     actions: np.ndarray,
     share: float,
     *,
-    to_go: int = 4,
+    min_moves_left: int = 4,
     seed: int = 0,
-) -> Starts:
-    """The positions of recorded games from which at least `to_go` moves were made.
+) -> StartStates:
+    """The positions of recorded games from which at least `min_moves_left` moves were made.
 
     Args:
         decks: uint8[G, deck_size] card ids.
         actions: int32[G, T], the mover's, no-ops after a game's end; legal (see `replay_moves`).
-        share: see `Starts`.
+        share: see `StartStates`.
         seed: of the choice where there are more than `MAX_STATES`.
 
     Raises:
         ValueError: no game is that long.
     """
     length = np.sum(actions != rules.noop, axis=1)
-    places = np.argwhere(np.arange(actions.shape[1]) + to_go <= length[:, None])
+    places = np.argwhere(np.arange(actions.shape[1]) + min_moves_left <= length[:, None])
     if not len(places):
         raise ValueError(
-            f"starts: expected games of {to_go} moves or more, got {len(decks)} of less"
+            f"starts: expected games of {min_moves_left} moves or more, got {len(decks)} of less"
         )
     if len(places) > MAX_STATES:
         chosen = np.random.default_rng(seed).choice(len(places), MAX_STATES, replace=False)
@@ -92,7 +92,7 @@ def starts_of(
         picked = jax.tree.map(lambda x, t=turn, g=game: x[t, g], states)
         parts.append(picked.replace(deck=np.asarray(pack_deck(jnp.asarray(chunk)))[game]))
     states = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *parts)
-    return Starts(states=states, share=jnp.float32(share))
+    return StartStates(states=states, prob=jnp.float32(share))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -12,10 +12,10 @@ from hanabi_rl.env.bits import (
     CARD_BITS,
     CARD_MASK,
     CARDS_PER_WORD,
-    any_of,
     bit,
     materialize,
     pack_deck,
+    union,
 )
 from hanabi_rl.env.game import Rules
 
@@ -39,11 +39,11 @@ class State(struct.PyTreeNode):
     slot has none."""
     ranks: jax.Array
     """uint32[N, P]: bit ``r * H + s`` where the card in slot s has rank r."""
-    maybe_colors: jax.Array
+    possible_colors: jax.Array
     """uint32[N, P]: bit ``c * H + s`` where by its hints slot s can have colour c; bit ``C * H +
     s`` where a hint named its colour.
     """
-    maybe_ranks: jax.Array
+    possible_ranks: jax.Array
     """uint32[N, P]: the same of ranks, with bit ``R * H + s`` where a hint named its rank."""
     fireworks: jax.Array
     """uint32[N]: the set of cards played."""
@@ -139,7 +139,7 @@ class State(struct.PyTreeNode):
     def knowledge(self) -> jax.Array:
         """uint32[N, P, H]: the set of cards each card can still be, by the hints given on it; 0 for
         an empty slot."""
-        return self._sets(self.maybe_colors, self.maybe_ranks)
+        return self._sets(self.possible_colors, self.possible_ranks)
 
     @property
     def hints(self) -> jax.Array:
@@ -147,8 +147,8 @@ class State(struct.PyTreeNode):
         its rank r."""
         rules = self.rules
         words = (
-            (self.maybe_colors, rules.num_colors, 0),
-            (self.maybe_ranks, rules.num_ranks, rules.num_colors),
+            (self.possible_colors, rules.num_colors, 0),
+            (self.possible_ranks, rules.num_ranks, rules.num_colors),
         )
         named = []
         for word, groups, place in words:
@@ -157,7 +157,7 @@ class State(struct.PyTreeNode):
                 jnp.where(told & self._slots(word, g), jnp.uint32(1 << (place + g)), 0)
                 for g in range(groups)
             ]
-        return any_of(named)
+        return union(named)
 
     def _slots(self, words: jax.Array, group: int) -> jax.Array:
         """bool[N, P, H]: one group of hand words, slot by slot."""
@@ -177,7 +177,7 @@ class State(struct.PyTreeNode):
             jnp.where(self._slots(ranks, r), jnp.uint32(s), 0)
             for r, s in enumerate(rules.rank_cards)
         ]
-        return any_of(by_color) & any_of(by_rank)
+        return union(by_color) & union(by_rank)
 
 
 def _field(word: jax.Array, place: int, width: int) -> jax.Array:
@@ -193,7 +193,7 @@ def pack_counters(
 ) -> jax.Array:
     """`State.counters` from its parts, each ``[N]`` of any integer dtype."""
     parts = ((deck_left, 0), (info_tokens, 8), (life_tokens, 14), (player, 20), (last_round, 23))
-    return any_of([part.astype(jnp.uint32) << place for part, place in parts])
+    return union([part.astype(jnp.uint32) << place for part, place in parts])
 
 
 def pack_last(
@@ -206,7 +206,7 @@ def pack_last(
 ) -> jax.Array:
     """`State.last` from its parts, each ``[N]`` of any integer dtype or bool."""
     parts = ((turn, 0), (action, 10), (card, 17), (touched, 22), (scored, 30), (gained_token, 31))
-    return any_of([part.astype(jnp.uint32) << place for part, place in parts])
+    return union([part.astype(jnp.uint32) << place for part, place in parts])
 
 
 def deal(rules: Rules, decks: jax.Array) -> State:
@@ -237,10 +237,10 @@ def deal_packed(rules: Rules, deck: jax.Array) -> State:
         places = [divmod(seat * hand + slot, CARDS_PER_WORD) for slot in range(hand)]
         cards = [(deck[:, word] >> (CARD_BITS * place)) & CARD_MASK for word, place in places]
         colors.append(
-            any_of([bit(card // rules.num_ranks * hand + slot) for slot, card in enumerate(cards)])
+            union([bit(card // rules.num_ranks * hand + slot) for slot, card in enumerate(cards)])
         )
         ranks.append(
-            any_of([bit(card % rules.num_ranks * hand + slot) for slot, card in enumerate(cards)])
+            union([bit(card % rules.num_ranks * hand + slot) for slot, card in enumerate(cards)])
         )
     zero = filled(0)
     return State(
@@ -248,8 +248,8 @@ def deal_packed(rules: Rules, deck: jax.Array) -> State:
         deck=deck,
         colors=jnp.stack(colors, axis=1),
         ranks=jnp.stack(ranks, axis=1),
-        maybe_colors=filled((1 << rules.num_colors * hand) - 1, players),
-        maybe_ranks=filled((1 << rules.num_ranks * hand) - 1, players),
+        possible_colors=filled((1 << rules.num_colors * hand) - 1, players),
+        possible_ranks=filled((1 << rules.num_ranks * hand) - 1, players),
         fireworks=zero,
         discards=filled(0, max(rules.num_cards_of_rank)),
         counters=pack_counters(

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.actions import action_slices, decode, encode
-from hanabi_rl.env.bits import any_of, pack_deck, unpack_deck
+from hanabi_rl.env.bits import pack_deck, union, unpack_deck
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import sections
+from hanabi_rl.env.observe import observation_slices
 from hanabi_rl.env.state import State, pack_last
 
 
@@ -43,7 +43,7 @@ def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
     def cards(word: jax.Array) -> jax.Array:
         return _move_fields(word, perm, rules.num_ranks)
 
-    named = state.maybe_colors >> (colors * hand) << (colors * hand)
+    named = state.possible_colors >> (colors * hand) << (colors * hand)
     last_card = permute_decks(rules, state.last_card[:, None], perm)[:, 0]
     last = decode(rules, state.last_action)
     packed = pack_last(
@@ -57,7 +57,7 @@ def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
     return state.replace(
         deck=pack_deck(permute_decks(rules, unpack_deck(state.deck, rules.deck_size), perm)),
         colors=_move_fields(state.colors, perm, hand),
-        maybe_colors=_move_fields(state.maybe_colors, perm, hand) | named,
+        possible_colors=_move_fields(state.possible_colors, perm, hand) | named,
         fireworks=cards(state.fireworks),
         discards=cards(state.discards),
         last=packed,
@@ -72,7 +72,7 @@ def _move_fields(word: jax.Array, perm: jax.Array, width: int) -> jax.Array:
     for color in range(perm.shape[-1]):
         new_place = (perm[:, color] * width).astype(word.dtype).reshape(-1, *(1,) * (word.ndim - 1))
         moved.append(((word >> (color * width)) & field) << new_place)
-    return any_of(moved)
+    return union(moved)
 
 
 def permute_actions(rules: Rules, action: jax.Array, perm: jax.Array) -> jax.Array:
@@ -103,7 +103,7 @@ def permute_decks(rules: Rules, decks: jax.Array, perm: jax.Array) -> jax.Array:
 
 def permute_obs(rules: Rules, obs: jax.Array, perm: jax.Array) -> jax.Array:
     """Observations ``[..., O]`` as they would be with colours renamed by `perm` int32[..., C]."""
-    part = sections(rules)
+    part = observation_slices(rules)
     card = rules.num_ranks
     segments = [
         (start, card) for start in range(part["hands"].start, part["hands"].stop, rules.num_cards)

@@ -2,7 +2,7 @@
 illegal move.
 
 The rules of record are the batched ones in `rules.py`; `tests/env/test_table.py` plays both side by
-side. A `Table` keeps what a reader wants to see (which card of the deck lies in which slot, what
+side. A `PythonGame` keeps what a reader wants to see (which card of the deck lies in which slot, what
 its owner was told) and names what is wrong with a move.
 """
 
@@ -74,7 +74,7 @@ class Knowledge:
             self.hinted_rank = hint.value
 
 
-class Table:
+class PythonGame:
     """A game in progress. `deck` holds card ids, top first; a card is named by its *order*, its
     index in the deck. `actions` are those applied so far."""
 

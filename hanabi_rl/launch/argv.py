@@ -17,12 +17,12 @@ import tyro
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.flags import flag_value, flag_values, hyphenated
 from hanabi_rl.launch.presets import load_preset
-from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config, saved_config
+from hanabi_rl.runs.config import RESUMABLE_FIELDS, RunConfig, check_saved_config, saved_config
 from hanabi_rl.storage.records import to_dict
 
 C = TypeVar("C", bound=RunConfig)
 T = TypeVar("T")
-_NOT_OF_THE_COMMAND = {"preset", "seeds", *MAY_DIFFER_ON_RESUME} - {"total_steps"}
+_NOT_OF_THE_COMMAND = {"preset", "seeds", *RESUMABLE_FIELDS} - {"total_steps"}
 
 
 def parse_args(
@@ -56,7 +56,7 @@ def parse_args(
         raise ValueError("--resume: expected the run to continue in --run-dir, got none")
     saved = saved_config(cls, Path(run_dir), algorithm=algorithm)
     config = _with_flags(saved, args, prog)
-    check_saved_config(config, Path(run_dir), algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME)
+    check_saved_config(config, Path(run_dir), algorithm=algorithm, may_differ=RESUMABLE_FIELDS)
     return config
 
 
@@ -112,7 +112,7 @@ def _shown(word: str) -> str:
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
     config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
     cls = type(config)
-    given = one_line(
+    given = parse_or_raise(
         lambda: tyro.cli(cls, prog=prog, default=config, args=args, description=cls.__doc__)
     )
     for flag in args:
@@ -128,7 +128,7 @@ def _value(config: Any, flag: str) -> Any:
     return config
 
 
-def one_line(parse: Callable[[], T]) -> T:
+def parse_or_raise(parse: Callable[[], T]) -> T:
     """What `parse`, a call of tyro's, makes of a command line.
 
     Raises:

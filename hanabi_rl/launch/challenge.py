@@ -14,26 +14,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from hanabi_rl.agents.identity import distinct_identities
+from hanabi_rl.agents.identity import check_distinct
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.algorithms.bc import LEAST_GAMES, check_level
+from hanabi_rl.algorithms.bc import MIN_TRAIN_GAMES, check_features_for_bot
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.presets import preset_config
-from hanabi_rl.launch.prior import Prior, train_prior
+from hanabi_rl.launch.prior import PretrainedClone, train_pretrained_clone
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.beside_clone import MIN_GAMES
 from hanabi_rl.measure.intervals import bounds_text
-from hanabi_rl.measure.leaderboard import check_candidate, play_leaderboard, play_proxies
+from hanabi_rl.measure.leaderboard import check_candidate, play_leaderboard, play_proxy_self_play
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.nn.structured import Level, StructuredConfig
+from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
 from hanabi_rl.play.demos import demo_games, demonstrators, players_of
-from hanabi_rl.play.line_ups import line_ups
+from hanabi_rl.play.line_ups import mixed_lineups
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.storage.files import check_place, read_json, write_json
+from hanabi_rl.storage.files import check_writable, read_json, write_json
 from hanabi_rl.storage.words import count
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
@@ -52,7 +52,7 @@ class Challenge:
     """Games to predict, on decks of their own."""
     players: int = 2
     methods: tuple[str, ...] = METHODS
-    level: Level = "facts"
+    level: FeatureSet = "facts"
     """What the networks are shown."""
     total_steps: int = 800_000
     """Environment steps of each method that plays."""
@@ -71,19 +71,19 @@ class Challenge:
     family."""
 
     def __post_init__(self) -> None:
-        least = {"games": LEAST_GAMES, "held_out": 1, "total_steps": 1, "decks": 1}
+        least = {"games": MIN_TRAIN_GAMES, "held_out": 1, "total_steps": 1, "decks": 1}
         for name, number in least.items():
             if (given := getattr(self, name)) < number:
                 flag = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{flag}: expected at least {number}, got {given}")
         if not 0.0 <= self.kl_weight <= 1.0:
             raise ValueError(f"--kl-weight: expected a weight in [0, 1], got {self.kl_weight}")
-        if self.level not in get_args(Level):
-            expected = ", ".join(get_args(Level))
+        if self.level not in get_args(FeatureSet):
+            expected = ", ".join(get_args(FeatureSet))
             raise ValueError(f"--level: expected one of {expected}, got {self.level!r}")
         if unknown := [name for name in self.methods if name not in METHODS]:
             raise ValueError(f"--methods: expected some of {', '.join(METHODS)}, got {unknown[0]}")
-        check_level(self.level, self.partner)
+        check_features_for_bot(self.level, self.partner)
 
 
 def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
         ValueError: no such partner, or `folder` holds another challenge or cannot be written to.
         Stopped: as a run does; the same call goes on.
     """
-    check_place("--out", folder)
+    check_writable("--out", folder)
     rules = Rules(num_players=challenge.players)
     proxies = proxies_of(challenge, rules)
     given = {name: load_policy(name, rules) for name in challenge.agents}
@@ -107,7 +107,7 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     prior = None
     if challenge.prior:
         print("\n== prior", file=sys.stderr)
-        prior = train_prior(partner, rules, challenge.level, folder.parent)
+        prior = train_pretrained_clone(partner, rules, challenge.level, folder.parent)
     rows = _rows(folder, "methods") | {
         name: _method(name, challenge, _config(name, challenge, folder, prior), held_out, proxies)
         for name in _in_order(challenge)
@@ -174,7 +174,7 @@ def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:
         seats, names = demonstrators(rules, challenge.partner), players_of(challenge.partner)
         # seats in excess of names repeat them, and A+A is one
         found = list(dict(zip(names, seats, strict=False)).items())
-    distinct_identities([policy for _, policy in found], [name for name, _ in found], "--proxies: ")
+    check_distinct([policy for _, policy in found], [name for name, _ in found], "--proxies: ")
     return dict(found)
 
 
@@ -182,7 +182,7 @@ def _check_table(
     challenge: Challenge, proxies: Sequence[Policy], given: Mapping[str, Policy]
 ) -> None:
     """Raises ValueError for what could not be played when everything is trained."""
-    least = len(line_ups(challenge.players, len(proxies)))
+    least = len(mixed_lineups(challenge.players, len(proxies)))
     if challenge.decks < least:
         raise ValueError(
             f"--decks: expected a game for each of the {least} line-ups at least, got "
@@ -233,7 +233,7 @@ def _with_themselves(
     """The proxies' own row: the mean over each with itself."""
     read = [predict(policy, held_out) for policy in proxies.values()]
     policies = list(proxies.values())
-    return play_proxies(policies, challenge.decks, challenge.seed, read).as_dict(list(proxies))
+    return play_proxy_self_play(policies, challenge.decks, challenge.seed, read).as_dict(list(proxies))
 
 
 def cloning_epochs(games: int) -> int:
@@ -241,7 +241,7 @@ def cloning_epochs(games: int) -> int:
     return max(6, min(60, 48_000 // games))
 
 
-def _config(name: str, challenge: Challenge, folder: Path, prior: Prior | None = None) -> RunConfig:
+def _config(name: str, challenge: Challenge, folder: Path, prior: PretrainedClone | None = None) -> RunConfig:
     """The method's quick preset with the challenge's games, network and budget; of cloning with the
     prior."""
     base = preset_config(name, "quick")

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.launch.grid import SlurmConfig
-from hanabi_rl.launch.startup import start
+from hanabi_rl.launch.startup import configure_process
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import read_json, write_json
@@ -64,15 +64,15 @@ class Job:
         after the signal that Slurm sends before the time is over, submitit queues the job again
         first. Raises as the run does."""
         self._take_share()
-        start()  # a node's own
+        configure_process()  # a node's own
         by_hand = f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}"
         print(f"The run of this job; once begun, it goes on by hand with {by_hand}", flush=True)
         with _signals_save_first() as hand_over:
             try:
                 return self.run(self.algorithm, self.config)
-            except (Stopped, SystemExit) as stopped:
+            except (RunStopped, SystemExit) as stopped:
                 hand_over()
-                sys.exit(stopped.exit_code if isinstance(stopped, Stopped) else stopped.code)
+                sys.exit(stopped.exit_code if isinstance(stopped, RunStopped) else stopped.code)
 
     def checkpoint(self) -> DelayedSubmission:
         """What submitit queues in this job's place: itself, for the run's state is in its

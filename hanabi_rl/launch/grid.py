@@ -14,14 +14,20 @@ import tyro
 
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
-from hanabi_rl.launch.argv import one_line, parse_args
+from hanabi_rl.launch.argv import parse_args, parse_or_raise
 from hanabi_rl.launch.flags import check_lists_once, flag_value, hyphenated, list_flags
 from hanabi_rl.runs.config import RunConfig, check_seeds
 from hanabi_rl.runs.folder import preset_label
-from hanabi_rl.storage.files import check_place, expand_home, folder_name, is_folder_name, read_toml
-from hanabi_rl.storage.ranges import Count, Range, Seed, check_fields
+from hanabi_rl.storage.files import (
+    check_writable,
+    expand_home,
+    folder_name,
+    is_folder_name,
+    read_toml,
+)
+from hanabi_rl.storage.ranges import BoundedCount, Range, Seed, validate_fields
 from hanabi_rl.storage.records import from_dict
-from hanabi_rl.storage.trees import nested
+from hanabi_rl.storage.trees import unflatten
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +51,7 @@ class SlurmConfig:
     """How often a run that its time ended is queued again; the same command goes on after that."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        validate_fields(self)
         for name, least in dict(time=1, gpus=0, cpus=1, at_once=1, requeues=0).items():
             if (value := getattr(self, f"slurm_{name}")) < least:
                 flag = f"--slurm-{name.replace('_', '-')}"
@@ -74,7 +80,7 @@ class SweepConfig(SlurmConfig):
     jobs: Annotated[int, Range(1, 1024)] = 1
     """Runs at once, each in a process with its share of the cores (and of the accelerator's
     memory). On a CPU the results do not depend on it."""
-    matrix_games: Count = 1000
+    matrix_games: BoundedCount = 1000
     """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
     paper: bool = False
     """With a sweep over KL weights alone: print the figures of AH2AC2's Tables 12 and 13 in
@@ -89,7 +95,7 @@ class SweepConfig(SlurmConfig):
             raise ValueError("--seeds: expected at least one seed, got none")
 
 
-class Point(NamedTuple):
+class GridPoint(NamedTuple):
     """One place of the grid."""
 
     name: str
@@ -100,7 +106,7 @@ class Point(NamedTuple):
 
 def parse_sweep(
     configs: Path, default_sweep: str, args: Sequence[str], prog: str | None = None
-) -> tuple[SweepConfig, RunConfig, list[Point]]:
+) -> tuple[SweepConfig, RunConfig, list[GridPoint]]:
     """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
     algorithm lacks, and a folder that cannot be written to. `prog` is as `parse_args`
     takes it."""
@@ -112,7 +118,7 @@ def parse_sweep(
         raise FileNotFoundError(f"--sweep {name}: no file {path}; there are: {names}")
     default = from_dict(SweepConfig, read_toml(path) | {"sweep": name}, where=str(path))
     check_lists_once(args, list_flags(SweepConfig))
-    sweep, rest = one_line(
+    sweep, rest = parse_or_raise(
         lambda: tyro.cli(
             SweepConfig,
             prog=prog,
@@ -123,7 +129,7 @@ def parse_sweep(
         )
     )
     algorithm = ALGORITHMS[sweep.algorithm]
-    check_lists_once(rest, [*list_flags(algorithm.config), *map(_axis_flag, algorithm.axes)])
+    check_lists_once(rest, [*list_flags(algorithm.config), *map(_axis_flag, algorithm.default_grid)])
     check_seeds(sweep.seeds)
     if sweep.preset is None:
         raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
@@ -134,9 +140,9 @@ def parse_sweep(
             "--multi-host: expected a single run, got a sweep; start its runs one by one"
         )
     _check_flags(algorithm, flags)
-    base = dataclasses.replace(base, **algorithm.in_sweeps)
+    base = dataclasses.replace(base, **algorithm.sweep_overrides)
     points = _points(algorithm, base, axes, sweep.grid)
-    if sweep.paper and points[0].values.keys() != (algorithm.axes.keys() or None):
+    if sweep.paper and points[0].values.keys() != (algorithm.default_grid.keys() or None):
         got = ", ".join(points[0].values)
         raise ValueError(
             f"--paper: expected a sweep of hdr_ippo over kl_weight alone, got one of "
@@ -147,7 +153,7 @@ def parse_sweep(
         label = preset_label(sweep.preset, players)
         name = "-".join(filter(None, ("sweep", sweep.algorithm, label)))
         sweep = dataclasses.replace(sweep, run_dir=f"runs/{name}")
-    check_place("--run-dir", Path(sweep.run_dir or ""))
+    check_writable("--run-dir", Path(sweep.run_dir or ""))
     return sweep, base, points
 
 
@@ -163,7 +169,7 @@ def _own_axes(
     parser = argparse.ArgumentParser(
         prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
-    for field, values in algorithm.axes.items():
+    for field, values in algorithm.default_grid.items():
         parser.add_argument(_axis_flag(field), dest=field, type=type(values[0]), nargs="+")
     given, rest = parser.parse_known_args(list(args))
     return vars(given), rest
@@ -171,7 +177,7 @@ def _own_axes(
 
 def _points(
     algorithm: Algorithm, base: RunConfig, own: dict[str, list[Any]], grid: Sequence[str]
-) -> list[Point]:
+) -> list[GridPoint]:
     axes = dict[str, list[Any]]()
     for field, of_field in map(_axis, grid):
         if field in axes:
@@ -183,7 +189,7 @@ def _points(
         )
     for field in axes:
         _check_axis(algorithm, field)
-    axes = own | axes or {field: list(values) for field, values in algorithm.axes.items()}
+    axes = own | axes or {field: list(values) for field, values in algorithm.default_grid.items()}
     if not axes:
         raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
     places = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
@@ -193,7 +199,7 @@ def _points(
         raise ValueError(f"--grid: expected different values, got {', '.join(texts)}")
     times = Counter(texts)  # ["a", "b"] and ["axb"] have one text
     return [
-        Point(
+        GridPoint(
             text if is_folder_name(text) and times[text] == 1 else folder_name(text, place), place
         )
         for text, place in zip(texts, places, strict=True)
@@ -204,7 +210,7 @@ def _check_flags(algorithm: Algorithm, flags: Sequence[str]) -> None:
     """Raises ValueError for flags of a run that a sweep decides."""
     if (seed := flag_value("--seed", flags)) is not None:
         raise ValueError(f"--seed: expected --seeds in a sweep, got --seed {seed}")
-    for field, value in algorithm.in_sweeps.items():
+    for field, value in algorithm.sweep_overrides.items():
         flag = f"--{field.replace('_', '-')}"
         if (given := flag_value(flag, flags)) not in (None, str(value)):
             raise ValueError(f"{flag}: expected {value} in every run of a sweep, got {given}")
@@ -215,9 +221,9 @@ def _check_axis(algorithm: Algorithm, field: str) -> None:
     first = field.partition(".")[0]
     if first in ("seed", "seeds"):
         raise ValueError(f"--grid {field}=...: expected seeds as --seeds 0 1 2")
-    if first in algorithm.in_sweeps or first in ("run_dir", "resume", "preset", "multi_host"):
+    if first in algorithm.sweep_overrides or first in ("run_dir", "resume", "preset", "multi_host"):
         raise ValueError(f"--grid {field}=...: expected a field that the runs of a sweep differ in")
-    if first in algorithm.same_in_sweeps:
+    if first in algorithm.unsweepable_fields:
         raise ValueError(
             f"--grid {field}=...: expected a field of {algorithm.name} alone, got one of what all "
             "runs share (--bc-policy, or one clone that is trained first); sweep over "
@@ -247,4 +253,4 @@ def _named(field: str, value: Any) -> str:
 def with_values(config: RunConfig, values: dict[str, Any]) -> RunConfig:
     """`config` with some fields replaced, dots for nesting. Raises ValueError for an unknown field
     or a wrong type."""
-    return from_dict(type(config), nested(values, separator="."), config, where="--grid")
+    return from_dict(type(config), unflatten(values, separator="."), config, where="--grid")

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hanabi_rl.agents.identity import distinct_identities
+from hanabi_rl.agents.identity import check_distinct
 from hanabi_rl.agents.names import load_agents, load_policy
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.measure.matrix import Setting
+from hanabi_rl.measure.matrix import EvalSetting
 from hanabi_rl.measure.partners import (
     By,
-    Partner,
-    chosen_set,
+    EvalPartner,
     measure_pairs,
     read_partners,
+    selected_set,
     write_partners,
 )
 from hanabi_rl.play.decks import Purpose
-from hanabi_rl.play.demos import plain_name
+from hanabi_rl.play.demos import file_stem
 from hanabi_rl.runs.progress import Progress
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def train_set(
     count: int,
     folder: Path,
     config: BestResponseConfig,
-    setting: Setting,
+    setting: EvalSetting,
     by: By = "br-div",
 ) -> Path:
     """Writes `partners.json` in `folder` and returns its path; finished runs are not repeated.
@@ -52,7 +52,7 @@ def train_set(
 
     Raises:
         ValueError: a candidate without a response or a mid-skill checkpoint, one that is there
-            twice, or as `chosen_set`.
+            twice, or as `selected_set`.
         Stopped: as a run does.
     """
     read = read_partners(candidates)
@@ -63,23 +63,23 @@ def train_set(
             )
     names = [partner.agent for partner in read.partners]
     policies = load_agents(names)
-    distinct_identities(policies, names, f"{candidates}: ")
+    check_distinct(policies, names, f"{candidates}: ")
     folder.mkdir(parents=True, exist_ok=True)
-    found = measured_with(read.partners, setting, "candidates", "selection")
+    found = add_best_response_scores(read.partners, setting, "candidates", "selection")
     write_partners(folder / MEASURED, dataclasses.replace(read, partners=tuple(found)))
-    chosen = chosen_set(found, count, by, setting, policies[0].rules)
+    chosen = selected_set(found, count, by, setting, policies[0].rules)
     write_partners(folder / SELECTED, chosen)
     players = chosen.players or config.game.num_players
     config = dataclasses.replace(config, game=config.game.replace(num_players=players))
 
     whole = [
-        dataclasses.replace(partner, best_response=respond(partner.agent, folder, config))
+        dataclasses.replace(partner, best_response=train_best_response(partner.agent, folder, config))
         for partner in with_mid_skill(chosen.partners)
     ]
-    responded = measured_with(whole, setting, "best responses", "selection")
+    responded = add_best_response_scores(whole, setting, "best responses", "selection")
     together = {partner.agent: partner for partner in chosen.partners}
-    kept = [better(partner, together.get(partner.agent)) for partner in responded]
-    partners = measured_with(kept, setting, "partners", "report")
+    kept = [better_response(partner, together.get(partner.agent)) for partner in responded]
+    partners = add_best_response_scores(kept, setting, "partners", "report")
     chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
     write_partners(folder / PARTNERS, chosen)
     print(partner_lines(partners))
@@ -91,10 +91,10 @@ def folder_name(agent: str, identity: str) -> str:
 
     `runs/s0/pairs/pair-003/biased` -> `pairs-pair-003-biased-5d41402abc4b`.
     """
-    return f"{plain_name('-'.join(Path(agent).parts[-3:]))[-60:]}-{identity[:12]}"
+    return f"{file_stem('-'.join(Path(agent).parts[-3:]))[-60:]}-{identity[:12]}"
 
 
-def with_mid_skill(chosen: Sequence[Partner]) -> list[Partner]:
+def with_mid_skill(chosen: Sequence[EvalPartner]) -> list[EvalPartner]:
     """Each of the chosen and then its mid-skill checkpoint, where that is not one of the others
     (of a pair that learnt nothing it may be)."""
     there = {load_policy(partner.agent).identity() for partner in chosen}
@@ -110,20 +110,20 @@ def with_mid_skill(chosen: Sequence[Partner]) -> list[Partner]:
     return found
 
 
-def respond(agent: str, folder: Path, config: BestResponseConfig) -> str:
+def train_best_response(agent: str, folder: Path, config: BestResponseConfig) -> str:
     """The run of a best response to one agent, made in `folder` where it is missing."""
     run_dir = str(folder / folder_name(agent, load_policy(agent).identity()) / "best-response")
     run_once("best_response", dataclasses.replace(config, partners=(agent,), run_dir=run_dir))
     return run_dir
 
 
-def measured_with(
-    partners: Sequence[Partner],
-    setting: Setting,
+def add_best_response_scores(
+    partners: Sequence[EvalPartner],
+    setting: EvalSetting,
     title: str,
     purpose: Purpose,
     players: int | None = None,
-) -> list[Partner]:
+) -> list[EvalPartner]:
     """The partners with what their best responses get on the decks of a purpose."""
     names = [name for p in partners for name in (p.best_response, p.agent)]
     policies = dict(zip(names, load_agents(names, players), strict=True))
@@ -131,14 +131,14 @@ def measured_with(
         return measure_pairs(partners, policies, setting, purpose, progress.update)
 
 
-def better(fresh: Partner, together: Partner | None) -> Partner:
+def better_response(fresh: EvalPartner, together: EvalPartner | None) -> EvalPartner:
     """The partner with the better of two best responses: a new one, and that trained with it."""
     if together is None or np.mean(fresh.score or 0) > np.mean(together.score or 0):
         return fresh
     return together
 
 
-def partner_lines(partners: Sequence[Partner]) -> str:
+def partner_lines(partners: Sequence[EvalPartner]) -> str:
     """What the best responses get, partner by partner."""
     lines = []
     for partner in partners:

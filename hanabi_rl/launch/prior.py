@@ -7,13 +7,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from hanabi_rl.agents.names import load_policy, shipped_for, spread_names
-from hanabi_rl.algorithms.bc import reads_itself
+from hanabi_rl.agents.names import expand_seed_ranges, is_bundled_for, load_policy
+from hanabi_rl.algorithms.bc import clones_own_features
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.measure.gauntlet import family_of
-from hanabi_rl.nn.structured import Level
+from hanabi_rl.nn.structured import FeatureSet
 from hanabi_rl.play.demos import agent_name, players_of
 from hanabi_rl.storage.words import count
 
@@ -21,19 +21,19 @@ PRESET = "prior"
 
 
 @dataclasses.dataclass(frozen=True)
-class Prior:
+class PretrainedClone:
     """Which prior, and of whom."""
 
     run_dir: str
     players: tuple[str, ...]
     games: int
     """Of each of them."""
-    left_out: tuple[str, ...]
+    excluded_families: tuple[str, ...]
     """The partner's families; none where it is in no family that is known."""
     identity: str
 
     def __str__(self) -> str:
-        family = " and ".join(self.left_out)
+        family = " and ".join(self.excluded_families)
         without = f"none of the partner's family, {family}" if family else "nobody left out"
         return (
             f"cloning begins with {self.run_dir}, a clone of {count(self.games, 'game')} each of "
@@ -41,8 +41,8 @@ class Prior:
         )
 
 
-def train_prior(partner: str, rules: Rules, level: Level, beside: Path) -> Prior:
-    """The prior for a challenge of `partner` (A+B: of both), trained where `beside` has none yet.
+def train_pretrained_clone(partner: str, rules: Rules, level: FeatureSet, parent_dir: Path) -> PretrainedClone:
+    """The prior for a challenge of `partner` (A+B: of both), trained where `parent_dir` has none yet.
 
     It is one run for all seeds and numbers of games: its players, games and seed are those of the
     preset `prior`, but for the families left out and for who plays another game.
@@ -57,17 +57,17 @@ def train_prior(partner: str, rules: Rules, level: Level, beside: Path) -> Prior
 
     def is_other(name: str) -> bool:
         each = [agent_name(one) for one in players_of(name)]
-        return not any(family_of(one) in families or not shipped_for(one, rules) for one in each)
+        return not any(family_of(one) in families or not is_bundled_for(one, rules) for one in each)
 
     players = tuple(
         name
-        for name in spread_names(base.demos)
-        if is_other(name) and not reads_itself(level, name)
+        for name in expand_seed_ranges(base.demos)
+        if is_other(name) and not clones_own_features(level, name)
     )
     if not players:
         raise ValueError(f"--prior: expected players of other families than {partner}, got none")
     without = "".join(f"-without-{name.replace(' ', '-')}" for name in families)
-    run_dir = beside / f"prior-{rules.num_players}p-{level}{without}"
+    run_dir = parent_dir / f"prior-{rules.num_players}p-{level}{without}"
     config = dataclasses.replace(
         base,
         game=rules,
@@ -77,4 +77,4 @@ def train_prior(partner: str, rules: Rules, level: Level, beside: Path) -> Prior
     )
     run_once("bc", config)
     identity = load_policy(run_dir).identity()
-    return Prior(str(run_dir), players, base.demo_games, families, identity)
+    return PretrainedClone(str(run_dir), players, base.demo_games, families, identity)

@@ -19,17 +19,17 @@ from hanabi_rl.launch.flags import (
     list_flags,
 )
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.launch.startup import start
+from hanabi_rl.launch.startup import configure_process
 from hanabi_rl.launch.sweep import run_seeds
-from hanabi_rl.runs.hosts import connected
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.hosts import connect_hosts
+from hanabi_rl.runs.session import RunStopped
 
 FEW_GAMES = 500  # below this, the published 1,000-game schedule takes too few steps an epoch
 
 
 def main(algorithm: str) -> None:
     """The body of train/<algorithm>.py: runs every seed, and exits with the run's code."""
-    start()
+    configure_process()
     with user_errors(f"{algorithm}.py", sys.argv[1:]) as args:
         code = train(algorithm, args)
     sys.exit(code)
@@ -40,12 +40,12 @@ def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
     Raises ValueError for a user's error."""
     entry, configs = ALGORITHMS[algorithm], configs_folder()
     check_lists_once(hyphenated(args), list_flags(entry.config))
-    with connected(args):
+    with connect_hosts(args):
         preset = default_preset(list(args), configs / algorithm)
         config = parse_args(entry.config, algorithm, configs, preset, args, prog)
         try:
             run_seeds(entry, config)
-        except Stopped as stopped:
+        except RunStopped as stopped:
             print(stopped, file=sys.stderr)
             return stopped.exit_code
     return 0

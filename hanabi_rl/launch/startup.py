@@ -1,11 +1,11 @@
-"""What comes first in every program of ours: `start`."""
+"""What comes first in every program of ours: `configure_process`."""
 
 from __future__ import annotations
 
 import gc
 
 from hanabi_rl.env.jax_settings import hold_settings
-from hanabi_rl.storage.cache import keep_compiled
+from hanabi_rl.storage.cache import enable_compilation_cache
 
 _OBJECTS = 100_000
 """More than were freed, before Python looks for cycles among the young (its own default is 700).
@@ -13,9 +13,9 @@ JAX's tracing makes millions of objects and hardly a cycle: a fifth to a third o
 looking for some."""
 
 
-def start() -> None:
+def configure_process() -> None:
     """Keep compiled programs (`storage/cache.py`), hold JAX's settings (`env/jax_settings.py`) and
     collect garbage less often. JAX need not be imported yet."""
-    keep_compiled()
+    enable_compilation_cache()
     hold_settings()
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])

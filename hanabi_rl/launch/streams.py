@@ -15,7 +15,7 @@ _PLAIN = {"±": "+-", "·": "."} | dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#
 _KINDS = {"BOX DRAWINGS LIGHT HORIZONTAL": "-", "BOX DRAWINGS LIGHT VERTICAL": "|"}
 
 
-def plain(text: str) -> str:
+def to_ascii(text: str) -> str:
     """`text` in ASCII: bars by their height, boxes of `+-|`, Greek letters by name, letters without
     their accents, and `?` for the rest."""
     return "".join(c if c.isascii() else _PLAIN.get(c) or _by_name(c) for c in text)
@@ -33,13 +33,13 @@ def _by_name(character: str) -> str:
 def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return plain(error.object[error.start : error.end]), error.end
+    return to_ascii(error.object[error.start : error.end]), error.end
 
 
 codecs.register_error("plain", _replaced)
 
 
-class Unfailing:
+class SafeStream:
     """A text stream that drops what it cannot write: its reader has left, the disk is full, the
     terminal is gone. `error` keeps the first reason."""
 
@@ -75,11 +75,11 @@ class Unfailing:
 
 
 @contextmanager
-def safe_streams() -> Iterator[Unfailing]:
-    """Standard output and error as `Unfailing` streams, which print everything their encoding has
-    and the rest as `plain` does. Yields the output's."""
+def safe_streams() -> Iterator[SafeStream]:
+    """Standard output and error as `SafeStream` streams, which print everything their encoding has
+    and the rest as `to_ascii` does. Yields the output's."""
     before = sys.stdout, sys.stderr
-    safe = output, error = Unfailing(_open(sys.stdout)), Unfailing(_open(sys.stderr))
+    safe = output, error = SafeStream(_open(sys.stdout)), SafeStream(_open(sys.stderr))
     sys.stdout, sys.stderr = output, error
     try:
         yield output

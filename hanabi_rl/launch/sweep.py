@@ -23,37 +23,37 @@ import numpy as np
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
-from hanabi_rl.algorithms.start_from import first_params
+from hanabi_rl.algorithms.start_from import load_initial_params
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.errors import user_errors
-from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep, with_values
+from hanabi_rl.launch.grid import GridPoint, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.launch.startup import start
+from hanabi_rl.launch.startup import configure_process
 from hanabi_rl.learning import parallel
 from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.runs.config import (
-    MAY_DIFFER_ON_RESUME,
+    RESUMABLE_FIELDS,
     RunConfig,
     check_saved_config,
     check_seeds,
     with_game,
 )
-from hanabi_rl.runs.folder import GIVEN, check_given
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.folder import INPUT_HASHES, check_input_hashes
+from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
 from hanabi_rl.storage.files import read_json
 from hanabi_rl.storage.words import count
 
 # A finished run of another length is another run.
-_MAY_DIFFER = set(MAY_DIFFER_ON_RESUME) - {"total_steps"}
+_MAY_DIFFER = set(RESUMABLE_FIELDS) - {"total_steps"}
 
 
-class Unfinished(Exception):  # noqa: N818 - a cluster is at work, which is no error
+class SweepIncomplete(Exception):  # noqa: N818 - a cluster is at work, which is no error
     """Runs of the sweep wait or run on a cluster."""
 
 
-def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
+def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> Path:
     """Trains what is missing and writes `sweep.csv`; returns the sweep's folder.
 
     Raises:
@@ -67,14 +67,14 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
         check_wandb()
     base = dataclasses.replace(base, seeds=(), run_dir=None)
     base, of_points = _with_games(algorithm, base, points)  # raises before anything is trained
-    shared = algorithm.shared(base, folder)
-    if shared is not None and shared.then.keys() <= points[0].values.keys():
+    shared = algorithm.shared_run(base, folder)
+    if shared is not None and shared.overrides.keys() <= points[0].values.keys():
         shared = None  # every run has its own from the grid
     if shared is not None:
         if sweep.launcher is None:
             run_once(shared.algorithm, shared.config)
-        base = dataclasses.replace(base, **shared.then)
-        of_points = [dataclasses.replace(config, **shared.then) for config in of_points]
+        base = dataclasses.replace(base, **shared.overrides)
+        of_points = [dataclasses.replace(config, **shared.overrides) for config in of_points]
     places = [point.values | {"seed": seed} for point in points for seed in sweep.seeds]
     configs = [
         dataclasses.replace(config, seed=seed, run_dir=str(folder / point.name / f"s{seed}"))
@@ -90,13 +90,13 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[Point]) -> Path:
     _print_table(points, sweep.seeds, summaries, algorithm, configs)
     values = [point.values for point in points for _ in sweep.seeds]
     done = Sweep(folder, base, values, configs, summaries, sweep.matrix_games, sweep.paper)
-    if text := algorithm.after_sweep(done):
+    if text := algorithm.on_sweep_end(done):
         print("\n" + text)
     return folder
 
 
 def _with_games(
-    algorithm: Algorithm, base: RunConfig, points: Sequence[Point]
+    algorithm: Algorithm, base: RunConfig, points: Sequence[GridPoint]
 ) -> tuple[RunConfig, list[RunConfig]]:
     """`base` with the game of the first point, and the config of each point with the game that its
     data, clone or partners play; bots play that of the first. Raises ValueError as `with_game`, and
@@ -107,7 +107,7 @@ def _with_games(
         # numbers name no data, which is read once then and not once per point
         named = repr([of for of in point.values.items() if of[0][:4] == "game" or _has_text(of[1])])
         if (game := games.get(named)) is None:
-            game = games[named] = algorithm.game(config)
+            game = games[named] = algorithm.infer_rules(config)
         if game != config.game:
             config = with_values(base, point.values)
             config = with_game(config, game, "its data, clone or partners")
@@ -127,7 +127,7 @@ def _check_starts(configs: Sequence[RunConfig]) -> None:
             continue
         checked.add(key)
         if start is not None:
-            first_params(start, config.network, config.game)  # type: ignore[attr-defined]
+            load_initial_params(start, config.network, config.game)  # type: ignore[attr-defined]
         if below is not None:
             load_policy(below, config.game)
 
@@ -161,12 +161,12 @@ def _launch(
 def _collected(
     sweep: SweepConfig,
     algorithm: Algorithm,
-    points: Sequence[Point],
+    points: Sequence[GridPoint],
     places: Sequence[dict[str, Any]],
     configs: Sequence[RunConfig],
 ) -> list[dict[str, Any]]:
     """The summaries of all runs; or `sweep.csv` of those that are finished and the table of the
-    points whose seeds all are, and `Unfinished`."""
+    points whose seeds all are, and `SweepIncomplete`."""
     found = [_summary(algorithm.name, config) for config in configs]
     summaries = [summary for summary in found if summary is not None]
     if len(summaries) == len(found):
@@ -185,7 +185,7 @@ def _collected(
         ready = [summary for summary in of_whole if summary is not None]
         ready_points = list(itertools.compress(points, whole))
         _print_table(ready_points, sweep.seeds, ready, algorithm, configs)
-    raise Unfinished(
+    raise SweepIncomplete(
         f"{len(summaries)} of {count(len(found), 'run')} are finished in {sweep.run_dir}; the "
         "same command "
         "collects the others when they are, and sends those again that failed."
@@ -193,37 +193,37 @@ def _collected(
 
 
 def _print_table(
-    points: list[Point],
+    points: list[GridPoint],
     seeds: Sequence[int],
     summaries: list[dict[str, Any]],
     algorithm: Algorithm,
     configs: Sequence[RunConfig],
 ) -> None:
     """Prints the table and the note on its errors."""
-    lines = table(points, seeds, summaries, algorithm.shown), error_note("±", seeds, configs)
+    lines = table(points, seeds, summaries, algorithm.summary_columns), error_note("±", seeds, configs)
     print("\n" + "\n".join(filter(None, lines)))
 
 
 def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     """The run of a config, or a run for each of its `seeds` (in `run_dir`/s<seed>, where one is
-    given) and a table over them. Raises `Stopped` as a run does."""
+    given) and a table over them. Raises `RunStopped` as a run does."""
     if not config.seeds:
         algorithm.run(config)
         return
     check_seeds(config.seeds)
-    config = with_game(config, algorithm.game(config), "its data, clone or partners")
+    config = with_game(config, algorithm.infer_rules(config), "its data, clone or partners")
     configs = []
     for seed in config.seeds:
         run_dir = None if config.run_dir is None else f"{config.run_dir}/s{seed}"
         configs.append(dataclasses.replace(config, seed=seed, seeds=(), run_dir=run_dir))
     summaries = run_all(algorithm.name, configs)
     if len(summaries) > 1:
-        print(seed_table(config.seeds, summaries, algorithm.shown))
+        print(seed_table(config.seeds, summaries, algorithm.summary_columns))
         if note := error_note("s.e.", config.seeds, configs):
             print(note)
-        if algorithm.same_validation(config):
-            best = chosen_seed(config.seeds, summaries, algorithm.predicts)
-            for text in filter(None, (best, algorithm.pooled(config, summaries))):
+        if algorithm.seeds_share_validation(config):
+            best = chosen_seed(config.seeds, summaries, algorithm.validation_key)
+            for text in filter(None, (best, algorithm.pooled_report(config, summaries))):
                 print(text)
 
 
@@ -247,12 +247,12 @@ def run_once(algorithm: str, config: RunConfig) -> dict[str, Any]:
     if config.run_dir is None:  # in a new folder of its own
         return run(algorithm, config)
     folder = Path(config.run_dir)
-    begun, finished = parallel.on_first_host(lambda: _progress(algorithm, config, folder))
+    begun, finished = parallel.on_main_host(lambda: _progress(algorithm, config, folder))
     if finished:
         print(f"{folder}: finished", file=sys.stderr)
     else:
         run(algorithm, dataclasses.replace(config, resume=True) if begun else config)
-    return parallel.on_first_host(lambda: read_json(folder / "summary.json"))
+    return parallel.on_main_host(lambda: read_json(folder / "summary.json"))
 
 
 def _summary(algorithm: str, config: RunConfig) -> dict[str, Any] | None:
@@ -269,8 +269,8 @@ def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bo
     try:
         check_saved_config(config, folder, algorithm=algorithm, may_differ=_MAY_DIFFER)
         finished = (folder / "summary.json").exists()
-        if finished and (folder / GIVEN).exists():  # one that goes on sees for itself
-            check_given(folder, ALGORITHMS[algorithm].given(config))
+        if finished and (folder / INPUT_HASHES).exists():  # one that goes on sees for itself
+            check_input_hashes(folder, ALGORITHMS[algorithm].input_hashes(config))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
     return True, finished
@@ -324,14 +324,14 @@ def _run_logged(algorithm: str, config: RunConfig) -> dict[str, Any]:
         sys.stdout = sys.stderr = log
         try:
             return run_once(algorithm, config)
-        except Stopped as stopped:
+        except RunStopped as stopped:
             raise KeyboardInterrupt from stopped
         finally:
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
 
 
 def table(
-    points: list[Point],
+    points: list[GridPoint],
     seeds: Sequence[int],
     summaries: list[dict[str, Any]],
     shown: Mapping[str, str],
@@ -344,7 +344,7 @@ def table(
     lines = ["".ljust(width) + "".join(title.rjust(column) for title in shown.values())]
     for number, point in enumerate(points):
         of_point = summaries[number * len(seeds) : (number + 1) * len(seeds)]
-        cells = [mean_and_error([float(summary[key]) for summary in of_point]) for key in shown]
+        cells = [format_mean_error([float(summary[key]) for summary in of_point]) for key in shown]
         lines.append(point.name.ljust(width) + "".join(cell.rjust(column) for cell in cells))
     return "\n".join(lines)
 
@@ -410,7 +410,7 @@ def chosen_seed(seeds: Sequence[int], summaries: list[dict[str, Any]], key: str)
     return f"Of the least validation cross-entropy, {loss:.4g} nats per timestep: seed {seed}"
 
 
-def mean_and_error(values: Sequence[float]) -> str:
+def format_mean_error(values: Sequence[float]) -> str:
     """`12.34 ± 0.56` over seeds; one seed has no error."""
     over = mean_interval(np.array(values))
     error = "" if len(values) == 1 else f" ± {over.std_error:.2g}"
@@ -437,7 +437,7 @@ def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[st
 
 def main() -> None:
     """The body of train/sweep.py."""
-    start()
+    configure_process()
     with user_errors("sweep.py", sys.argv[1:]) as args:
         code = sweep_command(args, prog=None)
     sys.exit(code)
@@ -455,10 +455,10 @@ def sweep_command(args: Sequence[str], prog: str | None = "hanabi-rl sweep") -> 
     )
     try:
         folder = run_sweep(sweep, base, points)
-    except (Stopped, KeyboardInterrupt) as stopped:
+    except (RunStopped, KeyboardInterrupt) as stopped:
         print(f"Stopped in {sweep.run_dir}; the same command goes on.", file=sys.stderr)
-        return stopped.exit_code if isinstance(stopped, Stopped) else 130
-    except Unfinished as unfinished:
+        return stopped.exit_code if isinstance(stopped, RunStopped) else 130
+    except SweepIncomplete as unfinished:
         print(unfinished, file=sys.stderr)
         return 0
     print(f"\nResults: {folder} (sweep.csv and what it is made of)")

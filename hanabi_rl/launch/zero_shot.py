@@ -22,11 +22,18 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.learning.config import Steps
 from hanabi_rl.measure.diversity import diversity, farthest, select
-from hanabi_rl.measure.matrix import Setting
-from hanabi_rl.measure.partners import able, behaviour_features, read_partners
+from hanabi_rl.measure.matrix import EvalSetting
+from hanabi_rl.measure.partners import behaviour_features, read_partners, viable
 from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
-from hanabi_rl.storage.files import check_place
-from hanabi_rl.storage.ranges import Count, LearningRate, Number, Range, Seed, check_fields
+from hanabi_rl.storage.files import check_writable
+from hanabi_rl.storage.ranges import (
+    BoundedCount,
+    LearningRate,
+    PositiveInt,
+    Range,
+    Seed,
+    validate_fields,
+)
 from hanabi_rl.storage.words import count
 
 _MEMBERS = 1000
@@ -42,9 +49,9 @@ class ZeroShot:
     """The folder of all runs."""
     preset: str = "small"
     """Of behaviour_preferring, best_response, ippo and e3t."""
-    pairs: Number = 16
+    pairs: PositiveInt = 16
     """Candidates."""
-    partners: Number = 4
+    partners: PositiveInt = 4
     """Chosen for evaluation, with as many mid-skill ones."""
     runs: Annotated[int, Range(1, _MEMBERS)] = 3
     """Training seeds of each method."""
@@ -61,14 +68,14 @@ class ZeroShot:
     """Of FCP, HSP and E3T."""
     lr: LearningRate = 2e-3
     """Of all runs."""
-    games: Count = 1000
+    games: BoundedCount = 1000
     """Decks a seat, in all that is measured."""
     seed: Seed = 0
     """Of the candidates, the choice of partners and all decks; the methods' seeds are 0 to
     `runs` - 1, those of the members of populations 1000 and on."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        validate_fields(self)
         if self.selfplay_runs < 2 or self.selfplay_runs % 2:
             raise ValueError(
                 f"selfplay_runs: expected an even number from 2, got {self.selfplay_runs}"
@@ -78,7 +85,7 @@ class ZeroShot:
 _EVAL_EVERY = 12  # updates of a self-play run
 
 
-class Runs:
+class ComparisonRuns:
     """The runs of one comparison, each made when it is first asked for."""
 
     def __init__(self, config: ZeroShot) -> None:
@@ -118,7 +125,7 @@ class Runs:
             config.partners,
             self.folder / "partners",
             self.base("best_response", config.response_steps),
-            Setting(config.games, config.seed, False),
+            EvalSetting(config.games, config.seed, False),
         )
 
     def selfplay(self, seed: int) -> Path:
@@ -132,7 +139,7 @@ class Runs:
             eval_every=_EVAL_EVERY,
         )
 
-    def beside(self, name: str, seed: int, partners: Sequence[str]) -> Path:
+    def train_with_population(self, name: str, seed: int, partners: Sequence[str]) -> Path:
         """A best response to a population."""
         return self.make(
             "best_response",
@@ -147,20 +154,20 @@ class Runs:
             report_games=64,
         )
 
-    def members(self, first: int, count: int) -> list[str]:
+    def population_checkpoints(self, first: int, count: int) -> list[str]:
         """The checkpoints of a window of self-play runs that are no method's."""
         window = range(_MEMBERS + first, _MEMBERS + first + count)
-        return [policy for seed in window for policy in ladder(self.selfplay(seed))]
+        return [policy for seed in window for policy in skill_checkpoints(self.selfplay(seed))]
 
     def fcp(self, seed: int) -> Path:
         """FCP: a window of the self-play runs, which moves with the seed."""
-        return self.beside("fcp", seed, self.members(seed, self.config.selfplay_runs))
+        return self.train_with_population("fcp", seed, self.population_checkpoints(seed, self.config.selfplay_runs))
 
     def hsp(self, seed: int) -> Path:
         """HSP: half of FCP's window, and as many biased partners that are not evaluated with."""
         half = self.config.selfplay_runs // 2
         biased = self.biased(3 * half, seed)
-        return self.beside("hsp", seed, biased + self.members(seed, half))
+        return self.train_with_population("hsp", seed, biased + self.population_checkpoints(seed, half))
 
     def biased(self, count: int, seed: int) -> list[str]:
         """The biased partners farthest from each other in their own events, of the able ones that
@@ -168,7 +175,7 @@ class Runs:
         found = read_partners(self.folder / "partners" / MEASURED).partners
         chosen = {p.agent for p in read_partners(self.folder / "partners" / SELECTED).partners}
         rules = load_policy(found[0].agent).rules
-        rest = [p for p in able(found, rules.max_score) if p.agent not in chosen]
+        rest = [p for p in viable(found, rules.max_score) if p.agent not in chosen]
         features = behaviour_features(rest, "p-div")
         members = farthest(features, min(count, len(rest)), np.random.default_rng(seed))
         return [rest[member].agent for member in members]
@@ -180,7 +187,7 @@ class Runs:
         )
 
 
-def ladder(run_dir: Path) -> list[str]:
+def skill_checkpoints(run_dir: Path) -> list[str]:
     """A run's policies of before the first update, half-way and at the end: half-way is the one
     whose score is nearest to half of the last one's."""
     steps = sorted(int(folder.name) for folder in (run_dir / EVALUATED).iterdir())
@@ -200,8 +207,8 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
     Raises:
         ValueError, Stopped: as the runs do.
     """
-    runs = Runs(config)
-    check_place("--out", runs.folder)
+    runs = ComparisonRuns(config)
+    check_writable("--out", runs.folder)
     updates = runs.base("ippo", config.selfplay_steps).num_updates
     if updates <= _EVAL_EVERY:
         raise ValueError(
@@ -231,7 +238,7 @@ def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
     """What choosing by the best responses' events (BR-Div) instead of the partners' own (P-Div) is
     worth: the BR-Div of both choices for each number of partners that either can choose."""
     found = read_partners(measured).partners
-    kept = able(found, load_policy(found[0].agent).rules.max_score)
+    kept = viable(found, load_policy(found[0].agent).rules.max_score)
     features = {by: behaviour_features(kept, by) for by in ("br-div", "p-div")}
     lines = [
         f"{len(kept)} of {count(len(found), 'candidate')}",

@@ -21,19 +21,19 @@ import optax
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured.acting import logits
-from hanabi_rl.agents.structured.kinds import kinds_of
-from hanabi_rl.agents.structured.memory import seat_before
+from hanabi_rl.agents.structured.kinds import card_type_features
+from hanabi_rl.agents.structured.memory import previous_seat
 from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.belief import hand_of, log_chance, ways_on
+from hanabi_rl.env.belief import count_completions, hand_knowledge, hand_log_prob
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import Rules, State, current_player
 from hanabi_rl.learning.config import Steps
-from hanabi_rl.learning.rollout import NOTHING, ActorState, Collector
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, RunnerState
 from hanabi_rl.learning.structured import StructuredView
 from hanabi_rl.nn.belief import BeliefNetwork
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import Level, StructuredConfig
-from hanabi_rl.storage.ranges import LearningRate, Number
+from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
+from hanabi_rl.storage.ranges import LearningRate, PositiveInt
 
 PyTree = Any
 
@@ -44,10 +44,10 @@ class BeliefTraining:
 
     steps: Steps = 1_000_000
     """Environment timesteps in all."""
-    num_envs: Number = 128
-    num_steps: Number = 64
+    num_envs: PositiveInt = 128
+    num_steps: PositiveInt = 64
     """Environment timesteps of each environment in one update."""
-    num_minibatches: Number = 8
+    num_minibatches: PositiveInt = 8
     """Each timestep is learnt from once."""
     lr: LearningRate = 3e-3
     """Of Adam; it falls to 0 along a cosine."""
@@ -58,8 +58,8 @@ class BeliefTraining:
         return max(1, self.steps // (self.num_envs * self.num_steps))
 
 
-def belief_tilt(
-    rules: Rules, level: Level, params: PyTree, view: PyTree, memory: PyTree, state: State
+def belief_log_weights(
+    rules: Rules, level: FeatureSet, params: PyTree, view: PyTree, memory: PyTree, state: State
 ) -> jax.Array:
     """The tilt float32[H, K, N] of the movers' hands, for `env.belief.redealt`.
 
@@ -70,12 +70,12 @@ def belief_tilt(
         memory: of `StructuredView`, after it looked at the games.
         state: N games; the movers' hands are not read.
     """
-    facts = kinds_of(rules, level, seat_before(memory), from_state(rules, state))
+    facts = card_type_features(rules, level, previous_seat(memory), from_state(rules, state))
     tilt: Any = BeliefNetwork().apply({"params": params}, view, facts)
     return tilt
 
 
-def games_of(policy: NetworkPolicy, precision: Precision = "float32") -> Collector:
+def self_play_collector(policy: NetworkPolicy, precision: Precision = "float32") -> Collector:
     """A structured policy at its games with itself; parameters are the actor's."""
     network = policy.network
     assert isinstance(network, StructuredConfig), "off_belief.check_network"
@@ -95,12 +95,12 @@ class BeliefState(flax.struct.PyTreeNode):
 
     params: PyTree
     opt_state: PyTree
-    actors: ActorState
+    actors: RunnerState
     memory: PyTree  # of the belief's own view
     update: jax.Array  # int32 []
 
 
-class Examples(NamedTuple):
+class BeliefBatch(NamedTuple):
     """What a belief learns from: [B] of one moment each."""
 
     view: PyTree
@@ -115,7 +115,7 @@ class BeliefLearner:
 
     config: BeliefTraining
     rules: Rules
-    level: Level
+    level: FeatureSet
     collector: Collector
     """The policy at its games with itself."""
 
@@ -127,14 +127,14 @@ class BeliefLearner:
     def init(self, key: jax.Array) -> BeliefState:
         """A belief that is still the grounded one, and fresh games."""
         param_key, env_key = jax.random.split(key)
-        actors = self.collector.begin(env_key, self.config.num_envs)
+        actors = self.collector.init(env_key, self.config.num_envs)
         memory = self.view.memory(self.config.num_envs)
         game, known = jax.tree.map(lambda x: x[:1], (actors.env.game, memory))
         example = self.seen(game, known, jnp.ones(1, bool))[1]
-        facts = kinds_of(
+        facts = card_type_features(
             self.rules,
             self.level,
-            seat_before(example.memory),
+            previous_seat(example.memory),
             from_state(self.rules, example.state),
         )
         params = BeliefNetwork().init(param_key, example.view, facts)["params"]
@@ -152,10 +152,10 @@ class BeliefLearner:
         rate = optax.cosine_decay_schedule(self.config.lr, steps)
         return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
 
-    def seen(self, state: State, memory: PyTree, reset: jax.Array) -> tuple[PyTree, Examples]:
+    def seen(self, state: State, memory: PyTree, reset: jax.Array) -> tuple[PyTree, BeliefBatch]:
         """What the movers of N games see."""
-        memory, seen = self.view.look(memory, state, reset, None)
-        return memory, Examples(jax.tree.map(lambda x: x[:, 0], seen.inputs), memory, state)
+        memory, seen = self.view.encode_step(memory, state, reset, None)
+        return memory, BeliefBatch(jax.tree.map(lambda x: x[:, 0], seen.inputs), memory, state)
 
     def update(
         self, policy: PyTree, belief: BeliefState, key: jax.Array
@@ -174,10 +174,10 @@ class BeliefLearner:
         """
         play_key, batch_key = jax.random.split(jax.random.fold_in(key, belief.update))
         actors, rollout, _ = self.collector.collect(
-            policy, belief.actors, NOTHING, play_key, self.config.num_steps
+            policy, belief.actors, EMPTY_CONTEXT, play_key, self.config.num_steps
         )
 
-        def turn(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, Examples]:
+        def turn(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, BeliefBatch]:
             return self.seen(now[0], memory, now[1])
 
         memory, examples = jax.lax.scan(turn, belief.memory, (rollout.state, rollout.reset))
@@ -196,15 +196,15 @@ class BeliefLearner:
         following = BeliefState(params, opt_state, actors, memory, belief.update + 1)
         return following, jax.tree.map(jnp.mean, metrics)
 
-    def loss(self, params: PyTree, batch: Examples) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss(self, params: PyTree, batch: BeliefBatch) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The mean over cards of minus the logarithm of their chances, and the metrics."""
         rules, state = self.rules, batch.state
         seat = current_player(state)
-        unknown, cards = hand_of(rules, state, seat), true_cards(rules, state, seat)
-        ways = ways_on(rules, unknown, cards)
-        tilt = belief_tilt(rules, self.level, params, batch.view, batch.memory, state)
-        held = jnp.sum(unknown.allowed != 0)
-        nats, grounded = (-jnp.sum(log_chance(ways, cards, u)) / held for u in (tilt, None))
+        unknown, cards = hand_knowledge(rules, state, seat), true_cards(rules, state, seat)
+        ways = count_completions(rules, unknown, cards)
+        tilt = belief_log_weights(rules, self.level, params, batch.view, batch.memory, state)
+        held = jnp.sum(unknown.possible != 0)
+        nats, grounded = (-jnp.sum(hand_log_prob(ways, cards, u)) / held for u in (tilt, None))
         return nats, {"nats": nats, "grounded_nats": grounded}
 
 

@@ -24,7 +24,7 @@ from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.kinds import NetworkField
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
-from hanabi_rl.storage.ranges import Count, LearningRate, Number, Weight
+from hanabi_rl.storage.ranges import BoundedCount, LearningRate, NonNegative, PositiveInt
 
 PyTree = Any
 
@@ -33,7 +33,7 @@ MAX_GRAD_NORM = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
-class BCTraining:
+class BCTrainConfig:
     """Behavioural cloning (AH2AC2 A.3); the defaults are the 1,000-game two-player baseline of
     Table 14, but for the weight decay."""
 
@@ -45,30 +45,30 @@ class BCTraining:
     demos: tuple[str, ...] = ("convention",)
     """Whose games to clone when no data is given: bots, agents, A+B, `bot:rules?seed=0..3`, as
     `hanabi-rl data demos` generates them."""
-    demo_games: Count = 1000
+    demo_games: BoundedCount = 1000
     """How many games of each of these."""
     start_from: str | None = None
     """An agent whose weights cloning begins with: with the same network, or a structured one of
     the same widths that is shown less. None: random ones."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
-    series: Number = 5
+    series: PositiveInt = 5
     """With `network.profile`: how many games in a row a player is known before it is a stranger
     again, where the games say who sat where; each game is one of strangers where they do not."""
-    batch_size: Number = 32
+    batch_size: PositiveInt = 32
     """Examples in a minibatch: what the network learns from by itself, which is a whole game (one
     trajectory per player) where it remembers, and one decision where it is structured."""
-    epochs: Number = 70
+    epochs: PositiveInt = 70
     lr: LearningRate = 5e-3
     final_lr: LearningRate = 1e-4
     """The rate falls linearly from lr to final_lr, which it keeps for the last 10% of training;
     along a cosine to the end, where the network is structured."""
-    weight_decay: Weight = 1e-4
+    weight_decay: NonNegative = 1e-4
     """AdamW's decay as in AH2AC2's code; 0 is Adam, as in the paper."""
     permute_colors: bool = True
     """One uniform colour permutation per game and epoch; of no use to structured networks."""
-    selfplay_games: Count = 5000
+    selfplay_games: BoundedCount = 5000
     """Greedy self-play games behind each model selection."""
-    selfplay_every: Number = 1
+    selfplay_every: PositiveInt = 1
     """Epochs between self-play evaluations (the last epoch is always evaluated)."""
 
 
@@ -81,27 +81,27 @@ class BCState(flax.struct.PyTreeNode):
     key: jax.Array  # of the run; only folded into
 
 
-class Group(NamedTuple):
+class Microbatch(NamedTuple):
     """Some examples of a minibatch, whose activations are held at once. `...` is [n], or [T, n, P]
     of games."""
 
-    seen: PyTree  # what the network reads
+    inputs: PyTree  # what the network reads
     legal: jax.Array  # bool [..., A]
     action: jax.Array  # int32 [...], what was done
-    decision: jax.Array  # bool [...], whether it is cloned
-    row: jax.Array  # int32 [n], the examples' places in the whole minibatch, on whichever device
+    mask: jax.Array  # bool [...], whether it is cloned
+    row_index: jax.Array  # int32 [n], the examples' places in the whole minibatch, on whichever device
 
 
-class Examples(Protocol):
+class Dataset(Protocol):
     """What is cloned, as a pytree of arrays; replicated over devices."""
 
     def __len__(self) -> int:
         """How many examples."""
 
-    def groups(self, batch: Batch) -> Group:
+    def microbatches(self, batch: Batch) -> Microbatch:
         """The examples of (this device's part of) a minibatch, with a leading axis of groups."""
 
-    def logits(self, params: PyTree, group: Group, dropout_key: jax.Array) -> jax.Array:
+    def logits(self, params: PyTree, group: Microbatch, dropout_key: jax.Array) -> jax.Array:
         """The network's answer float32 [..., A] to a group, with dropout."""
 
 
@@ -110,7 +110,7 @@ class BC:
     """The learner. `update` is written against the device axis; `compile_update` runs it on all
     devices."""
 
-    config: BCTraining
+    config: BCTrainConfig
     rules: Rules
     num_updates: int
     """Minibatches in the whole run, for the learning-rate schedule."""
@@ -147,7 +147,7 @@ class BC:
             return optax.chain(optax.clip_by_global_norm(MAX_GRAD_NORM), adamw)
         return adamw
 
-    def compile_update(self) -> Callable[[BCState, Examples, Batch], tuple[BCState, Any]]:
+    def compile_update(self) -> Callable[[BCState, Dataset, Batch], tuple[BCState, Any]]:
         """`update` on all devices: (state, examples, sharded batch) -> (state, metrics)."""
         check_divides("batch_size", self.config.batch_size, "devices", parallel.num_devices())
         return parallel.data_parallel(
@@ -155,23 +155,23 @@ class BC:
         )
 
     def update(
-        self, state: BCState, examples: Examples, batch: Batch
+        self, state: BCState, examples: Dataset, batch: Batch
     ) -> tuple[BCState, losses.Metrics]:
         """One gradient step on the mean cross-entropy over the minibatch's decisions.
 
         Where the loss or its gradient is not finite, the state comes back as it was and the metrics
         say why.
         """
-        groups = examples.groups(batch)
-        decisions = parallel.psum(jnp.sum(groups.decision))
+        groups = examples.microbatches(batch)
+        decisions = parallel.psum(jnp.sum(groups.mask))
         dropout_key = jax.random.fold_in(state.key, state.step)
 
-        def loss(params: PyTree, group: Group) -> tuple[jax.Array, losses.Metrics]:
+        def loss(params: PyTree, group: Microbatch) -> tuple[jax.Array, losses.Metrics]:
             """A group's share in the minibatch's loss."""
             logits = examples.logits(params, group, dropout_key)
-            return losses.bc_loss(logits, group.action, group.decision / jnp.maximum(decisions, 1))
+            return losses.bc_loss(logits, group.action, group.mask / jnp.maximum(decisions, 1))
 
-        def accumulate(total: Any, group: Group) -> tuple[Any, None]:
+        def accumulate(total: Any, group: Microbatch) -> tuple[Any, None]:
             gradient = jax.grad(loss, has_aux=True)(state.params, group)
             return jax.tree.map(jnp.add, total, gradient), None
 

@@ -15,23 +15,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.structured.acting import logits
-from hanabi_rl.agents.structured.features import Features, look
+from hanabi_rl.agents.structured.features import Features, encode_step
 from hanabi_rl.agents.structured.memory import init_memory, next_seat
 from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.recorded import GAMES_AT_ONCE, counts_before
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.replay import replay
-from hanabi_rl.env.rules import Rules, State, legal_for_mover
-from hanabi_rl.learning.cloning import Group
+from hanabi_rl.env.rules import Rules, State, legal_for_current_player
+from hanabi_rl.learning.cloning import Microbatch
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import Level, StructuredConfig
+from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
 
 PyTree = Any
 
 
-class DecisionExamples(flax.struct.PyTreeNode):
+class DecisionDataset(flax.struct.PyTreeNode):
     """E decisions: what the mover saw and what it did; see `cloning.Examples`."""
 
     view: Features  # float16 [E, ...]
@@ -44,50 +44,50 @@ class DecisionExamples(flax.struct.PyTreeNode):
         """See `Examples`."""
         return len(self.action)
 
-    def groups(self, batch: Batch) -> Group:
+    def microbatches(self, batch: Batch) -> Microbatch:
         """See `Examples`: the whole minibatch is one group."""
-        group = Group(
-            seen=jax.tree.map(lambda x: x[batch.index], self.view),
+        group = Microbatch(
+            inputs=jax.tree.map(lambda x: x[batch.index], self.view),
             legal=self.legal[batch.index],
             action=self.action[batch.index],
-            decision=jnp.asarray(batch.weight > 0),
-            row=jnp.asarray(batch.row),
+            mask=jnp.asarray(batch.weight > 0),
+            row_index=jnp.asarray(batch.row),
         )
         return jax.tree.map(lambda x: x[None], group)
 
-    def logits(self, params: PyTree, group: Group, dropout_key: jax.Array) -> jax.Array:
+    def logits(self, params: PyTree, group: Microbatch, dropout_key: jax.Array) -> jax.Array:
         """See `Examples`. What is dropped in a row depends on its place in the minibatch alone."""
         return logits(
             self.network,
             params,
-            group.seen,
+            group.inputs,
             group.legal,
             self.precision,
-            dropped=group.row,
+            dropped=group.row_index,
             rngs={"dropout": dropout_key},
         )
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _look_at_all(
-    rules: Rules, level: Level, states: State, known: jax.Array | None
+    rules: Rules, level: FeatureSet, states: State, known: jax.Array | None
 ) -> tuple[Features, jax.Array]:
     """states [T, N], and what is known of the players when the games begin float32 [N, P, K] (None:
     without a profile) -> the movers' features float16 [T, N, ...] and legal actions."""
 
     def turn(memory: Any, state: State) -> Any:
-        memory, view = look(rules, level, memory, from_state(rules, state))
+        memory, view = encode_step(rules, level, memory, from_state(rules, state))
         small = jax.tree.map(lambda x: x.astype(jnp.float16), view)
-        return next_seat(memory), (small, legal_for_mover(rules, state))
+        return next_seat(memory), (small, legal_for_current_player(rules, state))
 
     batch = (states.counters.shape[1],)
     told = None if known is None else init_profile(rules, batch)._replace(counts=known)
     return jax.lax.scan(turn, init_memory(rules, level, batch, told), states)[1]
 
 
-def decision_examples(
+def decision_dataset(
     games: Games, network: StructuredConfig, precision: Precision = "float32", series: int = 1
-) -> DecisionExamples:
+) -> DecisionDataset:
     """Every decision of the games' cloned seats, game after game in groups, as the network is shown
     them; of games with `human_seats`, only these seats' moves. A network with a profile is told of
     the games before with the same players, up to `series` in a row (`counts_before`)."""
@@ -107,6 +107,6 @@ def decision_examples(
         parts.append(jax.tree.map(lambda x, c=chosen: np.asarray(x)[c], (view, legal, actions.T)))
     # not `jnp.asarray`, which compiles a program for every shape
     view, legal, action = jax.device_put(jax.tree.map(lambda *x: np.concatenate(x), *parts))
-    return DecisionExamples(
+    return DecisionDataset(
         view=view, legal=legal, action=action, network=network, precision=precision
     )

@@ -15,19 +15,19 @@ from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import Trajectory, replay
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.env.symmetry import permute_actions, permute_decks
-from hanabi_rl.learning.cloning import Group
+from hanabi_rl.learning.cloning import Microbatch
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
 
-CPU_GROUPS = range(16, 7, -1)
+CPU_MICROBATCH_SIZES = range(16, 7, -1)
 """Games whose activations are held at once on a CPU: the first of these that divides the minibatch,
 or all of it."""
 
 
-class GameExamples(flax.struct.PyTreeNode):
+class GameDataset(flax.struct.PyTreeNode):
     """E games of at most T moves, of P players; see `cloning.Examples`."""
 
     decks: jax.Array  # uint8 [E, D]
@@ -56,7 +56,7 @@ class GameExamples(flax.struct.PyTreeNode):
         cloned = self.cloned[batch.index] & (batch.weight > 0)[:, None]
         return games._replace(decision=games.decision & cloned)
 
-    def groups(self, batch: Batch) -> Group:
+    def microbatches(self, batch: Batch) -> Microbatch:
         """See `Examples`.
 
         On a CPU small groups are a quarter faster and take a sixth of the memory: XLA gets the
@@ -64,24 +64,24 @@ class GameExamples(flax.struct.PyTreeNode):
         accelerator wants as much at once as there is.
         """
         games, count = self.replayed(batch), len(batch.index)
-        sizes = CPU_GROUPS if jax.default_backend() == "cpu" else ()
+        sizes = CPU_MICROBATCH_SIZES if jax.default_backend() == "cpu" else ()
         size = next((size for size in sizes if count % size == 0), count)
 
         def grouped(x: jax.Array) -> jax.Array:
             return x.reshape(x.shape[0], count // size, size, *x.shape[2:]).swapaxes(0, 1)
 
-        return Group(
-            seen=jax.tree.map(grouped, games.state),
+        return Microbatch(
+            inputs=jax.tree.map(grouped, games.state),
             legal=grouped(games.legal),
             action=grouped(games.action),
-            decision=grouped(games.decision),
-            row=jnp.asarray(batch.row).reshape(-1, size),
+            mask=grouped(games.decision),
+            row_index=jnp.asarray(batch.row).reshape(-1, size),
         )
 
-    def logits(self, params: PyTree, group: Group, dropout_key: jax.Array) -> jax.Array:
+    def logits(self, params: PyTree, group: Microbatch, dropout_key: jax.Array) -> jax.Array:
         """See `Examples`."""
         steps, games, players = group.action.shape
-        state = jax.tree.map(lambda x: x.reshape(steps * games, *x.shape[2:]), group.seen)
+        state = jax.tree.map(lambda x: x.reshape(steps * games, *x.shape[2:]), group.inputs)
         obs = observe(self.rules, state).reshape(steps, games * players, -1)
         reset = jnp.broadcast_to((jnp.arange(steps) == 0)[:, None], obs.shape[:2])
         out: Any = Actor(self.network, self.rules.num_moves, self.precision).apply(
@@ -91,7 +91,7 @@ class GameExamples(flax.struct.PyTreeNode):
             group.legal.reshape(*obs.shape[:2], -1),
             reset,
             deterministic=False,
-            rows=(group.row[:, None] * players + jnp.arange(players)).reshape(-1),
+            rows=(group.row_index[:, None] * players + jnp.arange(players)).reshape(-1),
             rngs={"dropout": dropout_key},
         )
         return out[1].reshape(group.legal.shape)
@@ -112,15 +112,15 @@ def color_permutations(
     return jax.vmap(one)(epochs, game_index).astype(jnp.int32)
 
 
-def game_examples(
+def game_dataset(
     games: Games,
     network: NetworkConfig,
     color_key: jax.Array | None = None,
     precision: Precision = "float32",
-) -> GameExamples:
+) -> GameDataset:
     """Recorded games as examples; of those with `human_seats`, only these seats are cloned."""
     seats = np.ones((len(games), games.rules.num_players), bool)
-    return GameExamples(
+    return GameDataset(
         decks=jnp.asarray(games.decks),
         actions=jnp.asarray(games.actions[:, : int(games.num_actions.max())]),
         cloned=jnp.asarray(seats if games.human_seats is None else games.human_seats),

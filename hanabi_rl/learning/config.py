@@ -8,20 +8,20 @@ import tyro
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.storage.ranges import (
-    EXACT,
-    WORD,
+    INT32_MAX,
+    MAX_EXACT_INT,
+    InvalidValueError,
     LearningRate,
-    Number,
-    OutOfRangeError,
+    NonNegative,
+    PositiveInt,
     Range,
-    Share,
-    Weight,
-    check_fields,
+    UnitInterval,
+    validate_fields,
 )
 
 
 def _whole(text: str) -> float:
-    """`1e10` as the whole number that it is; what is none is left for `check_fields` to refuse."""
+    """`1e10` as the whole number that it is; what is none is left for `validate_fields` to refuse."""
     try:
         return int(text)
     except ValueError:
@@ -36,8 +36,8 @@ _SCIENTIFIC_INT = tyro.constructors.PrimitiveConstructorSpec(
     is_instance=lambda instance: isinstance(instance, int),
     str_from_instance=lambda instance: [str(instance)],
 )
-Steps = Annotated[int, _SCIENTIFIC_INT, Range(1, EXACT)]  # accepts 1e10
-StepsFrom0 = Annotated[int, _SCIENTIFIC_INT, Range(0, EXACT)]
+Steps = Annotated[int, _SCIENTIFIC_INT, Range(1, MAX_EXACT_INT)]  # accepts 1e10
+NonNegativeSteps = Annotated[int, _SCIENTIFIC_INT, Range(0, MAX_EXACT_INT)]
 
 
 def check_divides(what: str, value: int, by: str, divisor: int) -> None:
@@ -56,45 +56,45 @@ class TrainingConfig:
     it faster."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        validate_fields(self)
 
 
 @dataclasses.dataclass(frozen=True)
 class PPOConfig(TrainingConfig):
     """The PPO core; the defaults are AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
 
-    num_envs: Number = 1024
-    num_steps: Number = 128
+    num_envs: PositiveInt = 1024
+    num_steps: PositiveInt = 128
     """Environment timesteps of each environment in one update."""
     total_steps: Steps = 10_000_000_000
     """Environment timesteps in all."""
     lr: LearningRate = 5e-4
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
-    gamma: Share = 0.99
-    gae_lambda: Share = 0.95
+    gamma: UnitInterval = 0.99
+    gae_lambda: UnitInterval = 0.95
     difference: Literal["discounted", "as-published"] = "discounted"
     """as-published: reward + gamma + next estimate, where reward + gamma * next estimate is meant:
     the slip of AH2AC2's HDR-IPPO trainer (docs/ah2ac2.md)."""
-    clip_eps: Annotated[float, Range(0.0, above=True)] = 0.2
+    clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
     clip_value: bool = True
     """Whether the critic, too, is held within `clip_eps` (points) of its former estimate."""
-    value_coef: Weight = 0.5
-    entropy_coef: Weight = 1e-3
-    max_grad_norm: Annotated[float, Range(0.0, above=True)] = 0.5
-    epochs: Number = 4
-    num_minibatches: Number = 4
-    num_blocks: Number = 8
+    value_coef: NonNegative = 0.5
+    entropy_coef: NonNegative = 1e-3
+    max_grad_norm: Annotated[float, Range(0.0, exclusive_low=True)] = 0.5
+    epochs: PositiveInt = 4
+    num_minibatches: PositiveInt = 4
+    num_blocks: PositiveInt = 8
     """Actors are shuffled within this many fixed blocks of environments; the number of devices must
     divide it."""
     keep_points: bool = False
     """Train on a return that keeps the points on the last life (what is reported never does) and
     fades to the true score: see `shaped_until` and `true_score_from`."""
-    life_cost: Weight = 0.0
+    life_cost: NonNegative = 0.0
     """Points that a lost life costs in the training return; it fades as `keep_points` does."""
-    shaped_until: Share = 0.0
+    shaped_until: UnitInterval = 0.0
     """The share of training after which `keep_points` and `life_cost` begin to fade, linearly."""
-    true_score_from: Share = 1.0
+    true_score_from: UnitInterval = 1.0
     """The share of training from which the return is the true score."""
     teaming_weight: float = 0.0
     """Points in the training return for each constructive link (Biswas et al.): a card that scores
@@ -128,9 +128,9 @@ class PPOConfig(TrainingConfig):
         )
         # optax counts them in 32 bits and stops there: the rate would fall no further
         minibatches = self.epochs * self.num_minibatches
-        if self.num_updates > WORD // minibatches:
-            most = (WORD // minibatches + 1) * self.num_envs * self.num_steps - 1
-            raise OutOfRangeError(
+        if self.num_updates > INT32_MAX // minibatches:
+            most = (INT32_MAX // minibatches + 1) * self.num_envs * self.num_steps - 1
+            raise InvalidValueError(
                 "total_steps",
                 f"expected at most {most:,} with {self.num_envs} x {self.num_steps} and "
                 f"{minibatches} minibatches in an update, got {self.total_steps:,}",

@@ -9,7 +9,7 @@ from hanabi_rl.env.rules import Rules, State, legal_actions, legal_for_seat
 from hanabi_rl.env.symmetry import invert_permutations, permute_state
 
 
-def encode_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+def observe_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:
     """What every seat of N games sees: obs float32 [N, P, O] and legal bool [N, P, A].
 
     colors: [N, P, C], how each seat sees the colours (None: as they are).
@@ -18,14 +18,14 @@ def encode_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[ja
         return observe(rules, state), legal_actions(rules, state)
     batch = state.turn.shape[0]
     seen = [
-        encode_seat(rules, state, jnp.full(batch, p, jnp.int32), colors[:, p])
+        observe_one_seat(rules, state, jnp.full(batch, p, jnp.int32), colors[:, p])
         for p in range(rules.num_players)
     ]
     obs, legal = zip(*seen, strict=True)
     return jnp.stack(obs, axis=1), jnp.stack(legal, axis=1)
 
 
-def encode(
+def observe_rows(
     rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """What one seat of each game sees.
@@ -40,11 +40,11 @@ def encode(
     """
     steps, batch = state.turn.shape
     flat, colors = jax.tree.map(lambda x: x.reshape(steps * batch, *x.shape[2:]), (state, colors))
-    obs, legal = encode_seat(rules, flat, jnp.tile(seat, steps), colors)
+    obs, legal = observe_one_seat(rules, flat, jnp.tile(seat, steps), colors)
     return obs.reshape(steps, batch, -1), legal.reshape(steps, batch, -1)
 
 
-def encode_seat(
+def observe_one_seat(
     rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """What one seat int32 [B] of each of B games sees, colours renamed by `colors` [B, C]."""
@@ -53,7 +53,7 @@ def encode_seat(
     return observe_seat(rules, state, seat), legal_for_seat(rules, state, seat)
 
 
-def own_hand(
+def own_hand_one_hot(
     rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
 ) -> jax.Array:
     """What a privileged critic may see: the true cards in each seat's own hand.

@@ -13,31 +13,31 @@ from typing import Any
 import jax
 import optax
 
-from hanabi_rl.agents.noisy import Noisy
+from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.ppo import PPO, LearnerState
-from hanabi_rl.learning.rollout import NOTHING, ActorState, Given
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, RunnerState, TrainContext
 
 PyTree = Any
 
 
-class FollowedLearner(LearnerState):
+class EMAPartnerState(LearnerState):
     """A learner's state with its copy."""
 
-    follower: PyTree  # of the actor's parameters
+    ema_params: PyTree  # of the actor's parameters
 
 
 @dataclasses.dataclass(frozen=True)
-class FollowedPPO(PPO):
+class EMAPartnerPPO(PPO):
     """`draw_episode` says which seats are the copy's; no other partner is asked."""
 
     epsilon: float = 0.5
     """The chance of a random move of the copy."""
-    rate: float = 0.1
+    ema_rate: float = 0.1
     """a, the copy's step towards the learner in an update."""
 
-    def partner(self, params: PyTree) -> Noisy:
+    def partner(self, params: PyTree) -> EpsilonNoise:
         """Who plays beside the learner: the actor with these parameters, erring."""
         policy = NetworkPolicy(
             params=params,
@@ -45,21 +45,21 @@ class FollowedPPO(PPO):
             network=self.network,
             precision=self.config.precision,
         )
-        return Noisy(policy, epsilon=self.epsilon)
+        return EpsilonNoise(policy, epsilon=self.epsilon)
 
     def init(
-        self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
-    ) -> tuple[FollowedLearner, ActorState]:
+        self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
+    ) -> tuple[EMAPartnerState, RunnerState]:
         """See `PPO.init`; the copy begins as the learner."""
         learner, actors = super().init(key, given.replace(partners=self.partner(None)), actor)
-        return FollowedLearner(**vars(learner), follower=learner.params["actor"]), actors
+        return EMAPartnerState(**vars(learner), ema_params=learner.params["actor"]), actors
 
     def update(
-        self, learner: LearnerState, actors: ActorState, given: Given
-    ) -> tuple[LearnerState, ActorState, Metrics]:
+        self, learner: LearnerState, actors: RunnerState, given: TrainContext
+    ) -> tuple[LearnerState, RunnerState, Metrics]:
         """See `PPO.update`; then the copy follows."""
-        assert isinstance(learner, FollowedLearner), "init made it"
-        beside = given.replace(partners=self.partner(learner.follower))
+        assert isinstance(learner, EMAPartnerState), "init made it"
+        beside = given.replace(partners=self.partner(learner.ema_params))
         learnt, actors, metrics = super().update(learner, actors, beside)
-        follower = optax.incremental_update(learnt.params["actor"], learner.follower, self.rate)
+        follower = optax.incremental_update(learnt.params["actor"], learner.ema_params, self.ema_rate)
         return learnt.replace(follower=follower), actors, metrics

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from hanabi_rl.env.streams import random_words
 
 
-def shuffled(
+def minibatch_indices(
     key: jax.Array,
     index: jax.Array,
     *,

@@ -8,7 +8,7 @@ game, everybody answers there with the policy as it is, and when the turn has co
 
     G_k = r_0 + gamma r_1 + ... + gamma^(kP-1) r_(kP-1) + gamma^(kP) V(o_kP).
 
-The target is G_1, or over more `rounds` the mean of G_1 .. G_R that lambda gives them. It is both
+The target is G_1, or over more `max_rounds` the mean of G_1 .. G_R that lambda gives them. It is both
 what the critic learns and, minus the critic's estimate, the move's advantage (the paper's value of
 a policy from now on under the belief of another, here by PPO where the paper learns Q). The paper's
 learner stops at G_1, where the critic's V has the hand drawn anew once more; further rounds go on
@@ -27,20 +27,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env.belief import redealt
+from hanabi_rl.env.belief import resample_hand
 from hanabi_rl.env.rules import State, current_player, step
 from hanabi_rl.env.streams import gumbel, random_words
-from hanabi_rl.learning.beliefs import belief_tilt
+from hanabi_rl.learning.beliefs import belief_log_weights
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
-from hanabi_rl.learning.rewards import shaped_score
-from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
-from hanabi_rl.nn.kinds import Network
+from hanabi_rl.learning.rewards import shaped_score_reward
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.nn.kinds import AnyNetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 
 PyTree = Any
 
 
-def check_network(network: Network) -> None:
+def check_network(network: AnyNetworkConfig) -> None:
     """Raises ValueError for a network that remembers more than what is public."""
     if network.kind != "structured":
         raise ValueError(
@@ -50,7 +50,7 @@ def check_network(network: Network) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Below:
+class PreviousLevel:
     """The level below, as parameters: by identity, so that no two are one program."""
 
     actor: PyTree
@@ -64,12 +64,12 @@ class OffBeliefPPO(PPO):
     """PPO whose returns are of fictitious games. For networks that read for the mover and keep
     public memories alone; in self-play, every seat the learner's."""
 
-    hands: int = 1
+    num_hands: int = 1
     """Drawn anew for a decision, each with answers of its own; the target is their mean."""
-    rounds: int = 1
+    max_rounds: int = 1
     """Played in a fictitious game at most before the critic says what the rest is worth; with more
     than one their returns are weighed by `gae_lambda`."""
-    below: Below | None = None
+    previous_level: PreviousLevel | None = None
     """None: level 1, whose belief is the grounded one."""
 
     def __post_init__(self) -> None:
@@ -77,16 +77,16 @@ class OffBeliefPPO(PPO):
         check_network(self.network)
 
     def init(
-        self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
-    ) -> tuple[LearnerState, ActorState]:
+        self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
+    ) -> tuple[LearnerState, RunnerState]:
         """See `PPO.init`; above level 1 the actor is that of the level below."""
-        return super().init(key, given, actor if self.below is None else self.below.actor)
+        return super().init(key, given, actor if self.previous_level is None else self.previous_level.actor)
 
-    def experience(
+    def make_experience(
         self,
         learner: LearnerState,
-        before: ActorState,
-        given: Given,
+        before: RunnerState,
+        given: TrainContext,
         key: jax.Array,
         rollout: Rollout,
         last_value: jax.Array,
@@ -96,10 +96,10 @@ class OffBeliefPPO(PPO):
         del given, last_value
         assert isinstance(self.network, StructuredConfig), "check_network"
         level, rules = self.network.level, self.env.rules
-        progress = self.progress(self.timesteps(learner))
+        progress = self.progress(self.env_steps(learner))
 
         def look_back(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, PyTree]:
-            memory, _ = self.view.look(memory, *now, None)
+            memory, _ = self.view.encode_step(memory, *now, None)
             return memory, memory
 
         _, memories = jax.lax.scan(look_back, before.memory, (rollout.state, rollout.reset))
@@ -108,8 +108,8 @@ class OffBeliefPPO(PPO):
         def of_step(now: tuple[jax.Array, State, PyTree, PyTree, jax.Array]) -> jax.Array:
             t, state, memory, view, action = now
             tilt = None
-            if self.below is not None:
-                tilt = belief_tilt(rules, level, self.below.belief, view, memory, state)
+            if self.previous_level is not None:
+                tilt = belief_log_weights(rules, level, self.previous_level.belief, view, memory, state)
 
             def of_hand(number: jax.Array) -> jax.Array:
                 return self.fictitious_return(
@@ -117,13 +117,13 @@ class OffBeliefPPO(PPO):
                     state,
                     memory,
                     action,
-                    jax.random.fold_in(key, t * self.hands + number + 1),
+                    jax.random.fold_in(key, t * self.num_hands + number + 1),
                     before.index,
                     progress,
                     tilt,
                 )
 
-            numbers = jnp.arange(self.hands, dtype=jnp.uint32)
+            numbers = jnp.arange(self.num_hands, dtype=jnp.uint32)
             return jnp.mean(jax.lax.map(of_hand, numbers), axis=0)
 
         views = jax.tree.map(lambda x: x[:, :, 0], rollout.inputs)
@@ -147,32 +147,32 @@ class OffBeliefPPO(PPO):
         progress: jax.Array,
         tilt: jax.Array | None = None,
     ) -> jax.Array:
-        """The target of one move in each of N games, float32 [N]: one hand drawn, `rounds` played.
+        """The target of one move in each of N games, float32 [N]: one hand drawn, `max_rounds` played.
 
         Args:
             params: of the actor-critic.
             state: before the move, [N], without the deck; the mover's hand is not read.
             memory: of the view, after it looked at `state`.
             action: int32 [N], the move.
-            key, index: see `experience`; progress: see `training_reward`.
+            key, index: see `make_experience`; progress: see `training_reward`.
             tilt: of the hands that are drawn, see `env.belief.draw_hand`.
         """
         rules, gamma = self.env.rules, self.config.gamma
-        plies = self.rounds * rules.num_players
+        plies = self.max_rounds * rules.num_players
         cards = rules.hand_size + plies
         words = random_words(key, index, cards + plies * rules.num_moves)
         noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_moves)
-        drawn = redealt(rules, state, current_player(state), words[:, :cards].T, tilt)
+        drawn = resample_hand(rules, state, current_player(state), words[:, :cards].T, tilt)
 
         def ply(now: tuple[Any, ...], noise: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:
             """A move; also what its return would be by the critic's word on what follows."""
             game, memory, action, total, weight = now
             after, reward, done = step(rules, game, action)
             lives = game.life_tokens, after.life_tokens
-            total += weight * shaped_score(self.config, reward, *lives, progress)
+            total += weight * shaped_score_reward(self.config, reward, *lives, progress)
             weight = jnp.where(done, 0.0, weight * gamma)
             game = after.materialized()
-            memory, seen = self.view.look(memory, game, jnp.zeros_like(done), None)
+            memory, seen = self.view.encode_step(memory, game, jnp.zeros_like(done), None)
             reads = jax.tree.map(lambda x: x[:, 0], (seen.inputs, seen.legal))
             _, logits, value = self.apply(params, (), *reads, seen.reset)
             answer = jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)

@@ -19,11 +19,11 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import check_divides
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.ppo import PPO, LearnerState
-from hanabi_rl.learning.preferences import Preference
-from hanabi_rl.learning.rollout import ActorState, Given
+from hanabi_rl.learning.preferences import BiasedReward
+from hanabi_rl.learning.rollout import RunnerState, TrainContext
 
 
-class Two(NamedTuple):
+class PerLearner(NamedTuple):
     """Something of both learners."""
 
     biased: Any
@@ -31,22 +31,22 @@ class Two(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
+class LearnerPair:
     """The learners; their `draw_episode` says which seats are whose."""
 
     biased: PPO
     response: PPO
 
-    def init(self, key: jax.Array) -> Two:
-        """Fresh parameters and games: (`LearnerState`, `ActorState`) of both, not yet sharded."""
+    def init(self, key: jax.Array) -> PerLearner:
+        """Fresh parameters and games: (`LearnerState`, `RunnerState`) of both, not yet sharded."""
         keys = jax.random.split(key)
         beside = NetworkPolicy(  # its carry alone is asked for, which depends on no parameter
             params=None, rules=self.biased.env.rules, network=self.biased.network
         )
-        given = Given(partners=beside)
-        return Two(self.biased.init(keys[0], given), self.response.init(keys[1], given))
+        given = TrainContext(partners=beside)
+        return PerLearner(self.biased.init(keys[0], given), self.response.init(keys[1], given))
 
-    def compile_update(self) -> Callable[..., tuple[Two, Two, Two]]:
+    def compile_update(self) -> Callable[..., tuple[PerLearner, PerLearner, PerLearner]]:
         """`update` on all devices: (learners, sharded actors, preference) -> (learners, sharded
         actors, metrics)."""
         blocks = self.biased.config.num_blocks
@@ -55,17 +55,17 @@ class Pair:
             self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1)
         )
 
-    def update(self, learners: Two, actors: Two, preference: Preference) -> tuple[Two, Two, Two]:
+    def update(self, learners: PerLearner, actors: PerLearner, preference: BiasedReward) -> tuple[PerLearner, PerLearner, PerLearner]:
         """One update of both, each beside the other as it was before."""
-        beside = Two(self.policy(learners.response), self.policy(learners.biased))
+        beside = PerLearner(self.policy(learners.response), self.policy(learners.biased))
         biased = self.biased.update(
-            learners.biased, actors.biased, Given(partners=beside.biased, preference=preference)
+            learners.biased, actors.biased, TrainContext(partners=beside.biased, biased_reward=preference)
         )
         response = self.response.update(
-            learners.response, actors.response, Given(partners=beside.response)
+            learners.response, actors.response, TrainContext(partners=beside.response)
         )
-        found: list[tuple[LearnerState | ActorState | Metrics, ...]] = [biased, response]
-        states, games, metrics = (Two(*both) for both in zip(*found, strict=True))
+        found: list[tuple[LearnerState | RunnerState | Metrics, ...]] = [biased, response]
+        states, games, metrics = (PerLearner(*both) for both in zip(*found, strict=True))
         return states, games, metrics
 
     def policy(self, learner: LearnerState) -> NetworkPolicy:

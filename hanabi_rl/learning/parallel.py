@@ -5,7 +5,7 @@ An update is written against the axis name `AXIS`. Its state comes in two kinds 
 every leaf has a leading axis of environments or games, split evenly over the devices. Several hosts
 run the same program on the same whole trees; `shard` keeps a host's own part of one, `unshard` puts
 the parts together again on every host. What should happen once, such as measuring and writing, the
-first host does (`on_first_host`).
+first host does (`on_main_host`).
 """
 
 import pickle
@@ -27,12 +27,12 @@ def num_devices() -> int:
     return jax.device_count()
 
 
-def num_hosts() -> int:
+def process_count() -> int:
     """Processes that train together."""
     return jax.process_count()
 
 
-def host() -> int:
+def process_index() -> int:
     """This process's place among them."""
     return jax.process_index()
 
@@ -58,7 +58,7 @@ def shard(tree: T) -> T:
                 f"a leading axis of {x.shape[0]} must be divisible by the {devices} devices"
             )
         return x.reshape(devices, x.shape[0] // devices, *x.shape[1:])[
-            host() * here : (host() + 1) * here
+            process_index() * here : (process_index() + 1) * here
         ]
 
     return jax.device_put(jax.tree.map(split, tree), _placement(PartitionSpec(AXIS)))
@@ -71,7 +71,7 @@ def _placement(spec: PartitionSpec) -> NamedSharding:
 def unshard(tree: T) -> T:
     """The inverse of `shard`: [D, N / D, ...] -> [N, ...]. Several hosts must call it at the same
     time; each gets the whole."""
-    whole = jax.tree.map(_of_all_hosts, tree) if num_hosts() > 1 else tree
+    whole = jax.tree.map(_of_all_hosts, tree) if process_count() > 1 else tree
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), whole)
 
 
@@ -83,39 +83,39 @@ def _of_all_hosts(x: jax.Array) -> jax.Array:
     return multihost_utils.process_allgather(x, tiled=True)
 
 
-def largest_of_hosts(number: int) -> int:
+def max_over_hosts(number: int) -> int:
     """The largest of a number that the hosts may disagree on. All must call it at the same time."""
     return (
         number
-        if num_hosts() == 1
+        if process_count() == 1
         else int(np.max(multihost_utils.process_allgather(np.int32(number))))
     )
 
 
-def on_first_host(make: Callable[[], T]) -> T:
+def on_main_host(make: Callable[[], T]) -> T:
     """Calls `make` on the first host only and returns there and everywhere what it returned, which
     must be picklable. All hosts must call it at the same time.
 
     Raises:
         ValueError: on the other hosts, with the message of whatever `make` raised on the first.
     """
-    if num_hosts() == 1:
+    if process_count() == 1:
         return make()
     made: Any = None
     failure: Exception | None = None
-    if host() == 0:
+    if process_index() == 0:
         try:
             made = make()
         except Exception as error:  # the others are told first: they would wait for ever
             failure = error
-    sent = pickle.dumps((made, failure and str(failure))) if host() == 0 else b""
-    size = largest_of_hosts(len(sent))
+    sent = pickle.dumps((made, failure and str(failure))) if process_index() == 0 else b""
+    size = max_over_hosts(len(sent))
     received = multihost_utils.broadcast_one_to_all(
         np.frombuffer(sent.ljust(size, b"\0"), np.uint8)
     )
     if failure is not None:
         raise failure
-    if host() > 0:
+    if process_index() > 0:
         made, message = pickle.loads(np.asarray(received).tobytes())
         if message is not None:
             raise ValueError(f"the first host stopped: {message}")

@@ -16,23 +16,23 @@ import jax.numpy as jnp
 
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.partners import Population
+from hanabi_rl.learning.partners import PartnerPopulation
 from hanabi_rl.learning.ppo import PPO, LearnerState
-from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
 
 PyTree = Any
 
 Unseen = Literal["lowest", "mean"]
-KEPT = 0.95
+EMA_DECAY = 0.95
 """Of a running mean, in an update in which a game with that partner ended."""
 _DRAWS = 2**30  # folded into the run's key: apart from what updates fold in
 
 
-class PopulationLearner(LearnerState):
+class PrioritizedPartnerState(LearnerState):
     """A learner's state with what it knows of its K partners."""
 
     returns: jax.Array  # float32 [K], running mean score with each; nan before any game ended
-    members: jax.Array  # int32 [K], the partner of each lane
+    group_partner: jax.Array  # int32 [K], the partner of each lane
 
 
 def rank_priorities(returns: jax.Array, beta: float, unseen: Unseen = "lowest") -> jax.Array:
@@ -47,57 +47,57 @@ def rank_priorities(returns: jax.Array, beta: float, unseen: Unseen = "lowest") 
 
 
 @dataclasses.dataclass(frozen=True)
-class PopulationPPO(PPO):
-    """`PPO` with a population of which it draws by priority; `partners` must be `Population`."""
+class PrioritizedPartnerPPO(PPO):
+    """`PPO` with a population of which it draws by priority; `partners` must be `PartnerPopulation`."""
 
-    lanes: int = 1
+    num_env_groups: int = 1
     """K, the partners."""
     beta: float = 0.5
-    redraw_every: int = 16
+    resample_every: int = 16
     """Updates between two draws."""
     unseen: Unseen = "lowest"
     """Return of a partner with which no game has ended: the lowest, or the mean of the others'."""
 
     def init(
-        self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
-    ) -> tuple[PopulationLearner, ActorState]:
+        self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
+    ) -> tuple[PrioritizedPartnerState, RunnerState]:
         """See `PPO.init`; each partner begins with one lane."""
-        assert isinstance(given.partners, Population), "a population is stacked"
+        assert isinstance(given.partners, PartnerPopulation), "a population is stacked"
         learner, actors = super().init(key, given, actor)
-        members = jnp.arange(given.partners.count, dtype=jnp.int32)
-        returns = jnp.full(given.partners.count, jnp.nan)
-        return PopulationLearner(**vars(learner), returns=returns, members=members), actors
+        members = jnp.arange(given.partners.size, dtype=jnp.int32)
+        returns = jnp.full(given.partners.size, jnp.nan)
+        return PrioritizedPartnerState(**vars(learner), returns=returns, group_partner=members), actors
 
     def update(
-        self, learner: LearnerState, actors: ActorState, given: Given
-    ) -> tuple[LearnerState, ActorState, Metrics]:
+        self, learner: LearnerState, actors: RunnerState, given: TrainContext
+    ) -> tuple[LearnerState, RunnerState, Metrics]:
         """See `PPO.update`, with this moment's partners; then, where it is time, a new draw."""
-        assert isinstance(learner, PopulationLearner), "init made it"
-        assert isinstance(given.partners, Population), "a population is stacked"
-        members = learner.members
+        assert isinstance(learner, PrioritizedPartnerState), "init made it"
+        assert isinstance(given.partners, PartnerPopulation), "a population is stacked"
+        members = learner.group_partner
         present = jax.tree.map(lambda x: x[members], given.partners)
         learnt, actors, metrics = super().update(learner, actors, given.replace(partners=present))
         scores, games = metrics.pop("lane_scores"), metrics.pop("lane_games")
-        assert isinstance(learnt, PopulationLearner), "an update keeps the state's kind"
+        assert isinstance(learnt, PrioritizedPartnerState), "an update keeps the state's kind"
         learnt = learnt.replace(returns=moving_averages(learner.returns, members, scores, games))
-        learnt, actors = self.redraw(learnt, actors)
+        learnt, actors = self.resample_partners(learnt, actors)
         lowest = jnp.nanmin(learnt.returns)
         return learnt, actors, metrics | {"lowest_partner_score": lowest}
 
     def rollout_metrics(self, rollout: Rollout) -> Metrics:
-        """See `PPO.rollout_metrics`; and `lane_metrics`."""
-        return super().rollout_metrics(rollout) | self.lane_metrics(rollout)
+        """See `PPO.rollout_metrics`; and `env_group_metrics`."""
+        return super().rollout_metrics(rollout) | self.env_group_metrics(rollout)
 
-    def lane_metrics(self, rollout: Rollout) -> Metrics:
+    def env_group_metrics(self, rollout: Rollout) -> Metrics:
         """Of each lane the sum of scores and the games that ended in which its partner held a
         seat."""
-        learns = rollout.episode.learns
+        learns = rollout.episode.is_learner
         assert learns is not None, "partners hold seats"
         beside = rollout.transition.done & jnp.any(~learns, axis=-1)
         done = beside.astype(jnp.float32)
 
         def by_lane(x: jax.Array) -> jax.Array:
-            return x.reshape(x.shape[0], -1, self.lanes).sum(axis=(0, 1))
+            return x.reshape(x.shape[0], -1, self.num_env_groups).sum(axis=(0, 1))
 
         return parallel.psum(
             {
@@ -106,37 +106,37 @@ class PopulationPPO(PPO):
             }
         )
 
-    def redraw(
-        self, learner: PopulationLearner, actors: ActorState
-    ) -> tuple[PopulationLearner, ActorState]:
-        """Every `redraw_every` updates another partner for each lane, and fresh games where it
+    def resample_partners(
+        self, learner: PrioritizedPartnerState, actors: RunnerState
+    ) -> tuple[PrioritizedPartnerState, RunnerState]:
+        """Every `resample_every` updates another partner for each lane, and fresh games where it
         is another."""
         key = jax.random.fold_in(jax.random.fold_in(learner.key, _DRAWS), learner.update)
         drawn = jax.random.choice(
             key,
-            learner.members.shape[0],
-            learner.members.shape,
+            learner.group_partner.shape[0],
+            learner.group_partner.shape,
             p=rank_priorities(learner.returns, self.beta, self.unseen),
         ).astype(jnp.int32)
-        now = learner.update % self.redraw_every == 0
-        members = jnp.where(now, drawn, learner.members)
-        local = jnp.arange(actors.reset.shape[0]) % self.lanes  # each device has all lanes
-        changed = (members != learner.members)[local]
+        now = learner.update % self.resample_every == 0
+        members = jnp.where(now, drawn, learner.group_partner)
+        local = jnp.arange(actors.reset.shape[0]) % self.num_env_groups  # each device has all lanes
+        changed = (members != learner.group_partner)[local]
         actors = actors.replace(
-            env=self.env.restart(actors.env, changed),
+            env=self.env.skip_to_next_game(actors.env, changed),
             reset=actors.reset | changed,
             rematch=None if actors.rematch is None else actors.rematch & ~changed,
         )
-        return learner.replace(members=members), actors
+        return learner.replace(group_partner=members), actors
 
 
 def moving_averages(
     returns: jax.Array, members: jax.Array, scores: jax.Array, games: jax.Array
 ) -> jax.Array:
-    """Exponential moving averages after an update: of partner k old and new by `KEPT`, the first
+    """Exponential moving averages after an update: of partner k old and new by `EMA_DECAY`, the first
     new mean as it is; `scores` and `games` float32 [K] are sums over the lanes' finished games."""
     empty = jnp.zeros_like(returns)
     total, count = empty.at[members].add(scores), empty.at[members].add(games)
     new = total / jnp.maximum(count, 1.0)
-    mixed = jnp.where(jnp.isnan(returns), new, KEPT * returns + (1.0 - KEPT) * new)
+    mixed = jnp.where(jnp.isnan(returns), new, EMA_DECAY * returns + (1.0 - EMA_DECAY) * new)
     return jnp.where(count > 0, mixed, returns)

@@ -2,7 +2,7 @@
 over devices.
 
 One core serves every learner: what differs is the `objective`, what is drawn for each game
-(`draw_episode`: who sits where, which colour is called what), what an update is `Given` (whom the
+(`sample_episode`: who sits where, which colour is called what), what an update is `TrainContext` (whom the
 learner is held to, plays with, ...), the view of the game that networks read, and the initial
 parameters.
 
@@ -28,24 +28,24 @@ from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import Rules, current_player
 from hanabi_rl.learning import losses, minibatches, parallel
 from hanabi_rl.learning.config import PPOConfig, check_divides
-from hanabi_rl.learning.encoding import own_hand
-from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_not_finite
-from hanabi_rl.learning.preferences import Preference
-from hanabi_rl.learning.returns import DIFFERENCES, gae, semi_mdp_values
+from hanabi_rl.learning.encoding import own_hand_one_hot
+from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_nonfinite
+from hanabi_rl.learning.preferences import BiasedReward
+from hanabi_rl.learning.returns import TD_ERRORS, gae, semi_mdp_values
 from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
-    NOTHING,
-    ActorState,
+    EMPTY_CONTEXT,
     Collector,
-    DrawEpisode,
-    Given,
-    Privileged,
+    PrivilegedInputFn,
     Rollout,
+    RunnerState,
+    SampleEpisode,
+    TrainContext,
     self_play,
 )
-from hanabi_rl.learning.structured import StructuredView, own_truth_of_mover
-from hanabi_rl.learning.views import Mover, View
-from hanabi_rl.nn.kinds import Network
+from hanabi_rl.learning.structured import StructuredView, true_hand_of_current_player
+from hanabi_rl.learning.views import CurrentPlayerView, ObservationView
+from hanabi_rl.nn.kinds import AnyNetworkConfig
 from hanabi_rl.nn.networks import ActorCritic, initial_carry
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured import StructuredActorCritic, StructuredConfig
@@ -93,15 +93,15 @@ class PPO:
     devices."""
 
     config: PPOConfig
-    network: Network
+    network: AnyNetworkConfig
     objective: Objective = ippo_objective
-    draw_episode: DrawEpisode = self_play
-    make_view: Callable[[Rules], View] | None = None
-    """What networks read of the game; `Mover` needs a feed-forward network. None: what the kind of
+    sample_episode: SampleEpisode = self_play
+    make_view: Callable[[Rules], ObservationView] | None = None
+    """What networks read of the game; `CurrentPlayerView` needs a feed-forward network. None: what the kind of
     network reads."""
     make_module: Callable[[Any, int, Precision], nn.Module] | None = None
     """(network, actions, precision) -> the actor-critic; None: that of the kind of network."""
-    own_share: float = 1.0
+    learner_fraction: float = 1.0
     """The share of decisions that are the learner's, on average: minibatches of single timesteps
     then leave the partners' out, which teach nothing."""
     schedule_updates: int | None = None
@@ -109,7 +109,7 @@ class PPO:
     both kept as they are after them; None: all of the run."""
 
     def __post_init__(self) -> None:
-        if self.network.kind == "lstm" and self.view.splits_time:
+        if self.network.kind == "lstm" and self.view.flattens_time:
             raise ValueError(
                 "network: expected a feed-forward one, which needs no row of its own for every "
                 f"seat, got {self.network}"
@@ -121,22 +121,22 @@ class PPO:
         return HanabiEnv(**dataclasses.asdict(self.config.game))
 
     @property
-    def view(self) -> View:
+    def view(self) -> ObservationView:
         """What networks read."""
         if self.make_view is not None:
             return self.make_view(self.env.rules)
         if isinstance(self.network, StructuredConfig):
             return StructuredView(self.network.level, self.network.profile)(self.env.rules)
         if self.config.only_movers:
-            return Mover(self.env.rules)
-        return View(self.env.rules)
+            return CurrentPlayerView(self.env.rules)
+        return ObservationView(self.env.rules)
 
     @property
-    def privileged(self) -> Privileged | None:
+    def privileged(self) -> PrivilegedInputFn | None:
         """What the critic alone reads of the whole state."""
         if not self.config.privileged_critic:
             return None
-        return own_truth_of_mover if isinstance(self.network, StructuredConfig) else own_hand
+        return true_hand_of_current_player if isinstance(self.network, StructuredConfig) else own_hand_one_hot
 
     @property
     def module(self) -> nn.Module:
@@ -165,13 +165,13 @@ class PPO:
             self.view,
             self.apply,
             self.network_carry,
-            self.draw_episode,
+            self.sample_episode,
             self.privileged,
         )
 
     def init(
-        self, key: jax.Array, given: Given = NOTHING, actor: PyTree = None
-    ) -> tuple[LearnerState, ActorState]:
+        self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
+    ) -> tuple[LearnerState, RunnerState]:
         """A learner with fresh parameters, but for the `actor` where it is given, and actors at
         the start of fresh games (not yet sharded)."""
         param_key, env_key, run_key = jax.random.split(key, 3)
@@ -184,7 +184,7 @@ class PPO:
             update=jnp.zeros((), jnp.int32),
             key=run_key,
         )
-        return learner, self.collector.begin(env_key, self.config.num_envs, given)
+        return learner, self.collector.init(env_key, self.config.num_envs, given)
 
     def init_params(self, key: jax.Array) -> PyTree:
         """Fresh parameters of the network, for what its view shows."""
@@ -193,7 +193,7 @@ class PPO:
         def looked(key: jax.Array) -> list[Any]:
             """What the network reads at the start of one game."""
             game = self.env.reset(key, 1).game
-            _, seen = view.look(view.memory(1), game, jnp.ones(1, bool), None)
+            _, seen = view.encode_step(view.memory(1), game, jnp.ones(1, bool), None)
             reads = [seen.inputs, seen.legal, jnp.ones((1, view.rows), bool)]
             if self.privileged is not None:
                 seat = jnp.broadcast_to(view.seats(game), (1, view.rows))
@@ -223,7 +223,7 @@ class PPO:
             optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
         )
 
-    def compile_update(self) -> Callable[..., tuple[LearnerState, ActorState, losses.Metrics]]:
+    def compile_update(self) -> Callable[..., tuple[LearnerState, RunnerState, losses.Metrics]]:
         """`update` on all devices: (learner, sharded actors, given) -> (learner, sharded actors,
         metrics)."""
         check_divides("num_blocks", self.config.num_blocks, "devices", parallel.num_devices())
@@ -235,43 +235,43 @@ class PPO:
         )
 
     def update(
-        self, learner: LearnerState, actors: ActorState, given: Given
-    ) -> tuple[LearnerState, ActorState, losses.Metrics]:
+        self, learner: LearnerState, actors: RunnerState, given: TrainContext
+    ) -> tuple[LearnerState, RunnerState, losses.Metrics]:
         """One PPO update: collect, returns, epochs. All shapes are one device's share."""
         collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
             2 * learner.update + jnp.arange(2)
         )
-        timesteps = self.timesteps(learner)
+        timesteps = self.env_steps(learner)
         following, rollout, last_value = self.collector.collect(
             learner.params, actors, given, collect_key, self.config.num_steps, timesteps
         )
-        experience = self.experience(learner, actors, given, collect_key, rollout, last_value)
-        learner, metrics = self.learn(learner, experience, actors.index, epoch_key)
+        experience = self.make_experience(learner, actors, given, collect_key, rollout, last_value)
+        learner, metrics = self.update_epochs(learner, experience, actors.index, epoch_key)
         return learner, following, metrics | self.rollout_metrics(rollout)
 
-    def timesteps(self, learner: LearnerState) -> jax.Array:
+    def env_steps(self, learner: LearnerState) -> jax.Array:
         """Environment timesteps before this update, float32 []: the paper's overflow an int32."""
         return learner.update.astype(jnp.float32) * (self.config.num_envs * self.config.num_steps)
 
-    def experience(
+    def make_experience(
         self,
         learner: LearnerState,
-        before: ActorState,
-        given: Given,
+        before: RunnerState,
+        given: TrainContext,
         key: jax.Array,
         rollout: Rollout,
         last_value: jax.Array,
     ) -> Experience:
         """What is learnt from a rollout that was collected from the actors `before` with `key`."""
         del key
-        reward = self.reward(rollout, self.timesteps(learner), given.preference)
+        reward = self.reward(rollout, self.env_steps(learner), given.biased_reward)
         return self.returns(rollout, last_value, before.carry, reward)
 
     def reward(
-        self, rollout: Rollout, timesteps: jax.Array, preference: Preference | None = None
+        self, rollout: Rollout, timesteps: jax.Array, preference: BiasedReward | None = None
     ) -> jax.Array:
         """What is learnt from, float32 [T, N], after so many environment timesteps of training."""
-        actions, progress = self.moves(rollout), self.progress(timesteps)
+        actions, progress = self.current_player_actions(rollout), self.progress(timesteps)
         return training_reward(self.config, rollout, actions, progress, preference)
 
     def progress(self, timesteps: jax.Array) -> jax.Array:
@@ -280,32 +280,32 @@ class PPO:
         updates = self.schedule_updates or config.num_updates
         return timesteps / float(updates * config.num_envs * config.num_steps)  # above 32 bits
 
-    def moves(self, rollout: Rollout) -> jax.Array:
+    def current_player_actions(self, rollout: Rollout) -> jax.Array:
         """The mover's action at each timestep, int32 [T, N]."""
-        return jax.vmap(self.view.of_mover)(rollout.action, rollout.state)
+        return jax.vmap(self.view.select_current_player)(rollout.action, rollout.state)
 
     def rollout_metrics(self, rollout: Rollout) -> losses.Metrics:
         """How the games of a rollout went."""
-        return game_metrics(rollout) | event_metrics(self.config, rollout, self.moves(rollout))
+        return game_metrics(rollout) | event_metrics(self.config, rollout, self.current_player_actions(rollout))
 
     def returns(
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
     ) -> Experience:
         """Advantages and targets: every row receives the team's reward, float32 [T, N]."""
-        difference = DIFFERENCES[self.config.difference]
+        difference = TD_ERRORS[self.config.difference]
         of_one = functools.partial(gae, difference=difference)
         estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
         estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # rows
         gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
-        if self.view.splits_time and (learns := rollout.episode.learns) is not None:
-            own = self.view.of_rows(learns, rollout.state)
+        if self.view.flattens_time and (learns := rollout.episode.is_learner) is not None:
+            own = self.view.select_rows(learns, rollout.state)
             value = semi_mdp_values(
                 reward[..., None], value, done[..., None], last_value, own, gamma, difference
             )
         advantage, target = estimate(reward, value, done, last_value, gamma, self.config.gae_lambda)
         return Experience(rollout=rollout, advantage=advantage, target=target, carry=carry)
 
-    def learn(
+    def update_epochs(
         self, learner: LearnerState, experience: Experience, index: jax.Array, key: jax.Array
     ) -> tuple[LearnerState, losses.Metrics]:
         """Epochs of minibatches over one stored rollout. index: int32 [N], the environments' global
@@ -329,7 +329,7 @@ class PPO:
             step, (learner.params, learner.opt_state), examples
         )
         first_log_ratio = metrics.pop("max_log_ratio")[0]
-        metrics = per_decision(mean_or_first_not_finite(metrics)) | {
+        metrics = per_decision(mean_or_first_nonfinite(metrics)) | {
             "return_mean": parallel.pmean(jnp.mean(experience.target)),
             "parameter_norm": jnp.linalg.norm(ravel_pytree(params)[0]),
         }
@@ -344,35 +344,35 @@ class PPO:
         """The examples of every minibatch of every epoch: (environment, item), each int32 [epochs *
         M, B], environments numbered locally. index: int32 [N], their global numbers. An item is a
         seat, or a timestep where the view splits time; of such a `rollout` the learner's own ones
-        come first where `own_share` says how many they are."""
+        come first where `learner_fraction` says how many they are."""
         config, view = self.config, self.view
-        items = config.num_steps * view.rows if view.splits_time else view.rows
+        items = config.num_steps * view.rows if view.flattens_time else view.rows
         envs_per_block = config.num_envs // config.num_blocks
-        return minibatches.shuffled(
+        return minibatches.minibatch_indices(
             key,
             index,
             items=items,
             envs_per_block=envs_per_block,
             num_minibatches=config.num_minibatches,
             epochs=config.epochs,
-            first=None if rollout is None else self.own_examples(rollout),
-            keep=self.examples(envs_per_block * items) if view.splits_time else None,
+            first=None if rollout is None else self.learner_examples(rollout),
+            keep=self.examples_per_block(envs_per_block * items) if view.flattens_time else None,
         )
 
-    def own_examples(self, rollout: Rollout) -> jax.Array | None:
+    def learner_examples(self, rollout: Rollout) -> jax.Array | None:
         """Which examples are the learner's, bool [N, items], where an epoch leaves partners' out;
         else None."""
-        if not self.view.splits_time or self.own_share == 1.0:
+        if not self.view.flattens_time or self.learner_fraction == 1.0:
             return None
-        assert rollout.episode.learns is not None, "own_share is of seats that are held"
-        return self.view.of_rows(rollout.episode.learns, rollout.state)[..., 0].swapaxes(0, 1)
+        assert rollout.episode.is_learner is not None, "own_share is of seats that are held"
+        return self.view.select_rows(rollout.episode.is_learner, rollout.state)[..., 0].swapaxes(0, 1)
 
-    def examples(self, of_block: int) -> int:
+    def examples_per_block(self, of_block: int) -> int:
         """How many of a block's timesteps an epoch takes, in whole minibatches: the learner's
         share, or all but the rest of the division. Of a block with more of the learner's, other
         ones are left out each epoch; of one with fewer, partners' fill up and count nothing."""
         count = self.config.num_minibatches
-        return min(of_block // count, math.ceil(of_block * self.own_share / count)) * count
+        return min(of_block // count, math.ceil(of_block * self.learner_fraction / count)) * count
 
     def gradient(
         self, params: PyTree, experience: Experience, env: jax.Array, item: jax.Array
@@ -380,12 +380,12 @@ class PPO:
         """The global gradient of the objective on one minibatch of examples: env, item int32 [B]
         (see `minibatches`)."""
         config, rules, rollout, view = self.config, self.env.rules, experience.rollout, self.view
-        at = view.at(env, item)
+        at = view.minibatch_index(env, item)
         state = jax.tree.map(lambda x: x[at[:2]], rollout.state)
         colors = rollout.episode.colors
         if colors is not None:
-            colors = view.of_rows(colors, rollout.state)[at]
-        inputs, legal = view.read(rollout.inputs, state, colors, at)
+            colors = view.select_rows(colors, rollout.state)[at]
+        inputs, legal = view.minibatch_inputs(rollout.inputs, state, colors, at)
         reads = [inputs, legal, rollout.reset[at[:2]]]
         seat = view.seat_at(at, state)
         if self.privileged is not None:
@@ -420,26 +420,26 @@ class PPO:
     ) -> losses.PPOBatch:
         """One minibatch: weights (see `losses`) and advantages over all rows of the learner."""
         rollout = experience.rollout
-        at = self.view.at(env, item)
+        at = self.view.minibatch_index(env, item)
 
         def pick(x: jax.Array) -> jax.Array:
             return x[at]
 
         held = jnp.ones(decision.shape)
-        if (learns := rollout.episode.learns) is not None:
-            held = pick(self.view.of_rows(learns, rollout.state)).astype(jnp.float32)
-        weight, reference = global_share(held), rollout.reference_logits
+        if (learns := rollout.episode.is_learner) is not None:
+            held = pick(self.view.select_rows(learns, rollout.state)).astype(jnp.float32)
+        weight, reference = global_weights(held), rollout.reference_logits
         decides = held * decision
         return losses.PPOBatch(
             action=pick(rollout.action),
             log_prob=pick(rollout.log_prob),
             value=pick(rollout.value),
-            advantage=normalised(pick(experience.advantage), weight),
+            advantage=normalize(pick(experience.advantage), weight),
             target=pick(experience.target),
             actor_weight=decides * weight,
             value_weight=weight,
             reference_logits=None if reference is None else pick(reference),
-            decision_weight=global_share(decides),
+            decision_weight=global_weights(decides),
         )
 
 
@@ -454,13 +454,13 @@ def per_decision(metrics: losses.Metrics) -> losses.Metrics:
     return metrics | {name: metrics[name] / decisions for name in PER_DECISION if name in metrics}
 
 
-def global_share(mask: jax.Array) -> jax.Array:
+def global_weights(mask: jax.Array) -> jax.Array:
     """A mask of zeros and ones as weights that sum to one over the devices (all 0 where it is
     empty)."""
     return mask / jnp.maximum(parallel.psum(jnp.sum(mask)), 1.0)
 
 
-def normalised(x: jax.Array, weight: jax.Array) -> jax.Array:
+def normalize(x: jax.Array, weight: jax.Array) -> jax.Array:
     """x shifted and scaled to mean 0 and standard deviation 1 under weights that sum to one over
     the devices."""
     mean = parallel.psum(jnp.sum(weight * x))
@@ -477,7 +477,7 @@ def game_metrics(rollout: Rollout) -> losses.Metrics:
         "train_score": jnp.sum(done * rollout.transition.score),
         "train_points": jnp.sum(done * rollout.transition.points),
     }
-    if (learns := rollout.episode.learns) is not None:
+    if (learns := rollout.episode.is_learner) is not None:
         sums["partner_seats"] = jnp.sum(done * jnp.sum(~learns, axis=-1))
     return {name: total / games for name, total in parallel.psum(sums).items()} | {
         "train_games": games

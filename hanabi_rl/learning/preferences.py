@@ -19,7 +19,7 @@ from hanabi_rl.env.events import EVENTS
 Weights = tuple[float, ...]
 
 
-class Preference(flax.struct.PyTreeNode):
+class BiasedReward(flax.struct.PyTreeNode):
     """What the moves of the learner's own seats are worth to it."""
 
     event_weights: jax.Array  # w, float32 [E]
@@ -47,7 +47,7 @@ class EventWeights:
     discard_last_copy: Weights = ()
 
 
-def reward_space(choices: EventWeights, at_most: int) -> list[Weights]:
+def biased_reward_space(choices: EventWeights, at_most: int) -> list[Weights]:
     """Every w, a weight for each of `EVENTS`, with at most so many that are not 0: those without
     any first."""
     found = []
@@ -59,12 +59,12 @@ def reward_space(choices: EventWeights, at_most: int) -> list[Weights]:
     return found
 
 
-def draw_preferences(
+def sample_biased_rewards(
     choices: EventWeights, at_most: int, score_weights: Weights, count: int, seed: int
 ) -> list[tuple[Weights, float]]:
     """`count` different pairs (w, u), drawn uniformly. Raises ValueError where there are not so
     many."""
-    space = list(itertools.product(reward_space(choices, at_most), score_weights))
+    space = list(itertools.product(biased_reward_space(choices, at_most), score_weights))
     if not 1 <= count <= len(space):
         raise ValueError(f"pairs: expected 1 to {len(space)}, the rewards there are, got {count}")
     order = np.random.default_rng(seed).permutation(len(space))

@@ -6,19 +6,19 @@ import chex
 import jax
 import jax.numpy as jnp
 
-Difference = Callable[[jax.Array, jax.Array, jax.Array, float], jax.Array]
+TDErrorFn = Callable[[jax.Array, jax.Array, jax.Array, float], jax.Array]
 """(reward, the critic's next estimate (0 after the game's end), its estimate, gamma) -> the
 temporal difference."""
 
 
-def temporal_difference(
+def td_error(
     reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float
 ) -> jax.Array:
     """reward + gamma * next estimate - estimate."""
     return reward + gamma * following - value
 
 
-def published_difference(
+def ah2ac2_td_error(
     reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float
 ) -> jax.Array:
     """reward + gamma + next estimate - estimate: what AH2AC2's HDR-IPPO trainer computes, a slip
@@ -27,9 +27,9 @@ def published_difference(
     return reward + gamma + following - value
 
 
-DIFFERENCES: dict[str, Difference] = {
-    "discounted": temporal_difference,
-    "as-published": published_difference,
+TD_ERRORS: dict[str, TDErrorFn] = {
+    "discounted": td_error,
+    "as-published": ah2ac2_td_error,
 }
 """By `PPOConfig.difference`."""
 
@@ -41,7 +41,7 @@ def gae(
     last_value: jax.Array,
     gamma: float,
     gae_lambda: float,
-    difference: Difference = temporal_difference,
+    difference: TDErrorFn = td_error,
 ) -> tuple[jax.Array, jax.Array]:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16), a chunk of one seat: every
     environment timestep counts, idle turns included.
@@ -53,7 +53,7 @@ def gae(
         last_value: float32 [], the estimate after the last action.
         gamma: discount per environment timestep.
         gae_lambda: the trace decay.
-        difference: of two estimates, see `Difference`.
+        difference: of two estimates, see `TDErrorFn`.
 
     Returns:
         (advantage, target), each float32 [T]; the target of the critic is advantage + value.
@@ -80,7 +80,7 @@ def semi_mdp_values(
     last_value: jax.Array,
     own: jax.Array,
     gamma: float,
-    difference: Difference = temporal_difference,
+    difference: TDErrorFn = td_error,
 ) -> jax.Array:
     """The critic's estimates float32 [T, ...], and on turns that another plays what follows from
     the next own turn: the rewards up to it and its estimate, discounted.

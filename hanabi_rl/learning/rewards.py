@@ -2,7 +2,7 @@
 
     u * (score + sum of weights * team events) + sum of weights * preferred events
 
-The score may keep its points on the last life and pay for lives (`shaped_score`); what is reported
+The score may keep its points on the last life and pay for lives (`shaped_score_reward`); what is reported
 is always the true score. Team events (`teaming`, `g1` to `g3`) are paid whoever of the team moves,
 as points are: Biswas et al. and Siu et al. add them to the one reward that all players of a game
 share. Preferred events are paid, and u taken, for the learner's own seats' moves alone: in ZSC-Eval
@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.env.actions import decode
-from hanabi_rl.env.events import find_events
+from hanabi_rl.env.events import detect_events
 from hanabi_rl.env.legal import of_seat
 from hanabi_rl.env.rules import State, current_player, next_cards, points
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.preferences import Preference
+from hanabi_rl.learning.preferences import BiasedReward
 from hanabi_rl.learning.rollout import Rollout
 
 
@@ -31,7 +31,7 @@ def training_reward(
     rollout: Rollout,
     move: jax.Array,
     progress: jax.Array,
-    preference: Preference | None = None,
+    preference: BiasedReward | None = None,
 ) -> jax.Array:
     """What is learnt from, float32 [T, N].
 
@@ -45,12 +45,12 @@ def training_reward(
     reward = rollout.transition.reward
     if config.keep_points or config.life_cost:
         lives = rollout.state.life_tokens, rollout.transition.lives
-        reward = shaped_score(config, reward, *lives, progress)
+        reward = shaped_score_reward(config, reward, *lives, progress)
     for name, event in team_events(config, rollout, move).items():
         reward = reward + getattr(config, f"{name}_weight") * event
     if preference is None:
         return reward
-    return preference.score_weight * reward + preferred(rollout, move, preference)
+    return preference.score_weight * reward + biased_reward(rollout, move, preference)
 
 
 def team_events(config: PPOConfig, rollout: Rollout, move: jax.Array) -> dict[str, jax.Array]:
@@ -75,21 +75,21 @@ def event_metrics(config: PPOConfig, rollout: Rollout, move: jax.Array) -> Metri
     return {name: count / games for name, count in total.items()}
 
 
-def preferred(rollout: Rollout, move: jax.Array, preference: Preference) -> jax.Array:
+def biased_reward(rollout: Rollout, move: jax.Array, preference: BiasedReward) -> jax.Array:
     """What the moves int32 [T, N] of the learner's own seats are worth to it, w . phi(s, a),
     float32 [T, N] (ZSC-Eval, Wang et al., arXiv 2310.05208, section 4.1)."""
-    events = jax.vmap(lambda state, move: find_events(state.rules, state, move))(
+    events = jax.vmap(lambda state, move: detect_events(state.rules, state, move))(
         rollout.state, move
     )
     worth = jnp.einsum("tne,e->tn", events.astype(jnp.float32), preference.event_weights)
-    if (learns := rollout.episode.learns) is not None:
+    if (learns := rollout.episode.is_learner) is not None:
         mover = current_player(rollout.state)[..., None]
         own = jnp.take_along_axis(learns, mover, axis=-1)[..., 0]
         worth = jnp.where(own, worth, 0.0)
     return worth
 
 
-def shaped_score(
+def shaped_score_reward(
     config: PPOConfig,
     reward: jax.Array,
     lives_before: jax.Array,
@@ -97,7 +97,7 @@ def shaped_score(
     progress: jax.Array,
 ) -> jax.Array:
     """The score's own term, float32 [...]: with `keep_points` the points reached are kept on the
-    last life, and a lost life costs `life_cost`, both less and less (`true_share`).
+    last life, and a lost life costs `life_cost`, both less and less (`true_score_weight`).
 
     Args:
         config: whose weights.
@@ -108,11 +108,11 @@ def shaped_score(
     bombed = (lives_after == 0) & (lives_before > 0)
     kept = jnp.where(bombed, 0.0, reward) if config.keep_points else reward
     shaped = kept - config.life_cost * (lives_before - lives_after).astype(reward.dtype)
-    share = true_share(progress, config.shaped_until, config.true_score_from)
+    share = true_score_weight(progress, config.shaped_until, config.true_score_from)
     return share * reward + (1.0 - share) * shaped
 
 
-def true_share(progress: jax.Array, shaped_until: float, true_score_from: float) -> jax.Array:
+def true_score_weight(progress: jax.Array, shaped_until: float, true_score_from: float) -> jax.Array:
     """How much of the return is the true score, float32 []: 0 up to the share `shaped_until` of
     training, then linear to 1 at `true_score_from`. progress: float32 [], the share done."""
     width = true_score_from - shaped_until
@@ -139,8 +139,8 @@ def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> 
         both, however many hints had; else 0.
     """
     rules, move = state.rules, decode(state.rules, action)
-    of_color = of_seat(state.maybe_colors, state.player) >> (rules.num_colors * rules.hand_size)
-    of_rank = of_seat(state.maybe_ranks, state.player) >> (rules.num_ranks * rules.hand_size)
+    of_color = of_seat(state.possible_colors, state.player) >> (rules.num_colors * rules.hand_size)
+    of_rank = of_seat(state.possible_ranks, state.player) >> (rules.num_ranks * rules.hand_size)
     told = ((of_color >> move.slot) & 1) + ((of_rank >> move.slot) & 1)
     scored = points_after > points(rules, state)
     return jnp.where(move.is_play & scored, told, 0).astype(jnp.float32)

@@ -1,9 +1,9 @@
 """Collecting experience: one jitted scan over environment timesteps.
 
 Three things about a seat are separate. Who *plays* it: the learner or a partner, drawn for each
-game (`Episode.learns`); the partner of an environment may be one of several (`partners.py`). What
+game (`EpisodeSetup.learns`); the partner of an environment may be one of several (`partners.py`). What
 the learner is *regularised towards*: the reference, which watches every row and plays none. How the
-seat *sees* the game: its colours, drawn for each game, and the `View` of rows that networks read.
+seat *sees* the game: its colours, drawn for each game, and the `ObservationView` of rows that networks read.
 
 Shapes: `T` timesteps, `N` environments, `P` seats, `R` rows an environment (see `views.py`).
 """
@@ -19,63 +19,74 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.env.hanabi import EnvState, HanabiEnv, TimeStep
 from hanabi_rl.env.rules import Rules, State
-from hanabi_rl.env.starts import Starts
+from hanabi_rl.env.starts import StartStates
 from hanabi_rl.env.state import select_games
 from hanabi_rl.env.streams import gumbel, random_words
 from hanabi_rl.env.symmetry import invert_permutations, permute_actions
-from hanabi_rl.learning.partners import Population, consult, init_carry, next_games
-from hanabi_rl.learning.preferences import Preference
-from hanabi_rl.learning.views import Seen, View, rows, seats, seats_moved
+from hanabi_rl.learning.partners import (
+    PartnerPopulation,
+    apply_policy,
+    init_carry,
+    next_game_carries,
+)
+from hanabi_rl.learning.preferences import BiasedReward
+from hanabi_rl.learning.views import (
+    ObservationView,
+    ViewOutput,
+    flatten_rows,
+    rotate_seats,
+    unflatten_rows,
+)
 
 PyTree = Any
 
 
-class Episode(flax.struct.PyTreeNode):
+class EpisodeSetup(flax.struct.PyTreeNode):
     """What was drawn for the game in progress and holds until its end; P seats, C colours."""
 
     # bool [..., P], seats that the learner holds, the environment's partner the others; None: all
-    learns: jax.Array | None = None
+    is_learner: jax.Array | None = None
     # uint8 [..., P, C], each seat sees colour c as colors[c]; None: as c
     colors: jax.Array | None = None
     # bool [...], drawn for a game that follows another: whether it is a rematch, with what holds in
-    # that one except for the seats, which all move on by `shift` int32 [...]; None: never
-    again: jax.Array | None = None
-    shift: jax.Array | None = None
+    # that one except for the seats, which all move on by `seat_shift` int32 [...]; None: never
+    is_rematch: jax.Array | None = None
+    seat_shift: jax.Array | None = None
 
 
-DrawEpisode = Callable[[jax.Array, jax.Array], Episode]
+SampleEpisode = Callable[[jax.Array, jax.Array], EpisodeSetup]
 """(key, environment timesteps done in training float32 []) -> what holds for one game."""
 
 
-def self_play(key: jax.Array, timesteps: jax.Array) -> Episode:
+def self_play(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
     """The learner holds every seat and sees the colours as they are."""
     del key, timesteps
-    return Episode()
+    return EpisodeSetup()
 
 
-Privileged = Callable[[Rules, State, jax.Array, jax.Array | None], jax.Array]
+PrivilegedInputFn = Callable[[Rules, State, jax.Array, jax.Array | None], jax.Array]
 """(rules, games [...], seats int32 [..., R], their colours uint8 [..., R, C] or None) -> float32
 [..., R, X], from the whole state."""
 
 
-class Given(flax.struct.PyTreeNode):
+class TrainContext(flax.struct.PyTreeNode):
     """What an update is given beside its own state and does not change; replicated as one."""
 
     # whose logits are stored: what the learner is regularised towards
     reference: Policy | None = None
     # who holds the seats that the learner does not
-    partners: Policy | Population | None = None
+    partners: Policy | PartnerPopulation | None = None
     # where some of the games begin; carries and memories start empty there
-    starts: Starts | None = None
+    start_states: StartStates | None = None
     # what behaviours are worth to the learner's own seats
-    preference: Preference | None = None
+    biased_reward: BiasedReward | None = None
 
 
-NOTHING = Given()
+EMPTY_CONTEXT = TrainContext()
 """Self-play from the start of every game, for the score."""
 
 
-class ActorState(flax.struct.PyTreeNode):
+class RunnerState(flax.struct.PyTreeNode):
     """What continues from one rollout to the next; every leaf has a leading environment axis, so it
     shards."""
 
@@ -85,7 +96,7 @@ class ActorState(flax.struct.PyTreeNode):
     reference_carry: PyTree  # of the reference policy, [N, ...]; None without one
     partner_carry: PyTree  # of the partners, [N, ...]; None without any
     reset: jax.Array  # bool [N], a game begins at the next timestep
-    episode: Episode  # [N, ...], of the game in progress
+    episode: EpisodeSetup  # [N, ...], of the game in progress
     index: jax.Array  # int32 [N], the environment's place among all of them, on whichever device
     # bool [N], that game is a rematch, and `memory` knows the players; None: there are none
     rematch: jax.Array | None = None
@@ -96,7 +107,7 @@ class Rollout(flax.struct.PyTreeNode):
 
     state: State  # [T, N], before each action, without the deck
     reset: jax.Array  # bool [T, N], a game begins at this timestep
-    episode: Episode  # [T, N, ...]
+    episode: EpisodeSetup  # [T, N, ...]
     action: jax.Array  # int32 [T, N, R], the no-op where idle; colours as the seat sees them
     log_prob: jax.Array  # float32 [T, N, R], of that action under the learner
     value: jax.Array  # float32 [T, N, R]
@@ -110,18 +121,18 @@ class Collector:
     """A network at its games."""
 
     env: HanabiEnv
-    view: View
+    view: ObservationView
     """What networks read."""
     apply: Callable[..., Any]
     """An actor-critic, (params, carry, inputs, legal, reset) -> (carry, logits, value), time first;
     with `privileged` it takes that as one argument more."""
     network_carry: Callable[[int], PyTree]
     """rows -> what the network carries from one timestep to the next."""
-    draw_episode: DrawEpisode = self_play
-    privileged: Privileged | None = None
+    draw_episode: SampleEpisode = self_play
+    privileged: PrivilegedInputFn | None = None
     """What the critic reads of the whole state beside the view."""
 
-    def begin(self, key: jax.Array, num_envs: int, given: Given = NOTHING) -> ActorState:
+    def init(self, key: jax.Array, num_envs: int, given: TrainContext = EMPTY_CONTEXT) -> RunnerState:
         """Fresh games and zero carries for `num_envs` environments. key: seeds the decks and
         episodes; environment e's depend on (key, e) alone."""
         env_key, episode_key = jax.random.split(key)
@@ -129,27 +140,27 @@ class Collector:
         episode = jax.vmap(
             lambda i: self.draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(()))
         )(index)
-        return ActorState(
+        return RunnerState(
             env=self.env.reset(env_key, num_envs),
             memory=self.view.memory(num_envs),
-            carry=seats(self.network_carry(num_envs * self.view.rows), num_envs),
+            carry=unflatten_rows(self.network_carry(num_envs * self.view.rows), num_envs),
             reference_carry=init_carry(self.view, given.reference, num_envs),
             partner_carry=init_carry(self.view, given.partners, num_envs),
             reset=jnp.ones(num_envs, bool),
             episode=episode,
             index=index,
-            rematch=None if episode.again is None else jnp.zeros(num_envs, bool),
+            rematch=None if episode.is_rematch is None else jnp.zeros(num_envs, bool),
         )
 
     def collect(
         self,
         params: PyTree,
-        actors: ActorState,
-        given: Given,
+        actors: RunnerState,
+        given: TrainContext,
         key: jax.Array,
         num_steps: int,
         timesteps: jax.Array | float = 0.0,
-    ) -> tuple[ActorState, Rollout, jax.Array]:
+    ) -> tuple[RunnerState, Rollout, jax.Array]:
         """Play `num_steps` timesteps per environment; each seat samples from its network.
 
         Args:
@@ -169,30 +180,30 @@ class Collector:
         noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_moves).swapaxes(0, 1)
 
         def step(
-            actors: ActorState, now: tuple[jax.Array, jax.Array]
-        ) -> tuple[ActorState, Rollout]:
+            actors: RunnerState, now: tuple[jax.Array, jax.Array]
+        ) -> tuple[RunnerState, Rollout]:
             t, noise = now
             game, episode = actors.env.game, actors.episode
             strange = actors.reset if actors.rematch is None else actors.reset & ~actors.rematch
-            memory, seen = view.look(actors.memory, game, strange, episode.colors)
+            memory, seen = view.encode_step(actors.memory, game, strange, episode.colors)
             seen = seen.replace(reset=actors.reset)
             carry, logits, value = self.evaluate(params, actors.carry, seen)
-            reference_carry, reference_logits = consult(
+            reference_carry, reference_logits = apply_policy(
                 view, given.reference, actors.reference_carry, seen
             )
-            partner_carry, partner_logits = consult(
+            partner_carry, partner_logits = apply_policy(
                 view, given.partners, actors.partner_carry, seen.replace(reset=strange)
             )
             played = logits
-            if episode.learns is not None:
+            if episode.is_learner is not None:
                 assert partner_logits is not None, "seats of others need partners"
-                learns = view.of_rows(episode.learns, game)
+                learns = view.select_rows(episode.is_learner, game)
                 played = jnp.where(learns[..., None], logits, partner_logits)
             action = jnp.argmax(played + noise[:, None], axis=-1).astype(jnp.int32)
             log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)
-            colors = None if episode.colors is None else view.of_rows(episode.colors, game)
-            move = view.of_mover(_true_colors(rules, action, colors), game)
-            env_state, transition = self.env.step(actors.env, move, given.starts)
+            colors = None if episode.colors is None else view.select_rows(episode.colors, game)
+            move = view.select_current_player(_true_colors(rules, action, colors), game)
+            env_state, transition = self.env.step(actors.env, move, given.start_states)
             record = Rollout(
                 state=game.without_deck(),
                 reset=actors.reset,
@@ -202,7 +213,7 @@ class Collector:
                 value=value,
                 transition=transition,
                 reference_logits=reference_logits,
-                inputs=view.stored(seen),
+                inputs=view.stored_inputs(seen),
             )
             drawn = jax.vmap(lambda k: self.draw_episode(jax.random.fold_in(k, t), timesteps))(
                 episode_keys
@@ -216,8 +227,8 @@ class Collector:
                 reset=transition.done,
                 episode=select_games(transition.done, drawn, episode),
             )
-            if drawn.again is not None:
-                after = with_rematches(view, given, after, game, episode, drawn)
+            if drawn.is_rematch is not None:
+                after = apply_rematches(view, given, after, game, episode, drawn)
             # The step after the last only encodes: outside the loop that would compile again.
             return jax.lax.cond(t < num_steps, lambda: after, lambda: actors), record
 
@@ -227,29 +238,29 @@ class Collector:
         return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]
 
     def evaluate(
-        self, params: PyTree, carry: PyTree, seen: Seen
+        self, params: PyTree, carry: PyTree, seen: ViewOutput
     ) -> tuple[PyTree, jax.Array, jax.Array]:
         """The network on every row: (carry [N, R, ...], logits [N, R, A], value [N, R])."""
         num_envs, view = seen.reset.shape[0], self.view
-        reads = [rows(seen.inputs), rows(seen.legal), jnp.repeat(seen.reset, view.rows)]
+        reads = [flatten_rows(seen.inputs), flatten_rows(seen.legal), jnp.repeat(seen.reset, view.rows)]
         if self.privileged is not None:
             seat = jnp.broadcast_to(view.seats(seen.state), (num_envs, view.rows))
-            colors = None if seen.colors is None else view.of_rows(seen.colors, seen.state)
-            reads.append(rows(self.privileged(self.env.rules, seen.state, seat, colors)))
+            colors = None if seen.colors is None else view.select_rows(seen.colors, seen.state)
+            reads.append(flatten_rows(self.privileged(self.env.rules, seen.state, seat, colors)))
         carry, logits, value = self.apply(
-            params, rows(carry), *jax.tree.map(lambda x: x[None], reads)
+            params, flatten_rows(carry), *jax.tree.map(lambda x: x[None], reads)
         )
-        return seats((carry, logits[0], value[0]), num_envs)
+        return unflatten_rows((carry, logits[0], value[0]), num_envs)
 
 
-def with_rematches(
-    view: View,
-    given: Given,
-    after: ActorState,
+def apply_rematches(
+    view: ObservationView,
+    given: TrainContext,
+    after: RunnerState,
     game: State,
-    episode: Episode,
-    drawn: Episode,
-) -> ActorState:
+    episode: EpisodeSetup,
+    drawn: EpisodeSetup,
+) -> RunnerState:
     """`after` a move, but where another game with the same players follows as they know each other.
 
     Args:
@@ -257,22 +268,22 @@ def with_rematches(
         episode: what held in them.
         drawn: what was drawn for the next ones.
     """
-    shift, again = drawn.shift, drawn.again
+    shift, again = drawn.seat_shift, drawn.is_rematch
     assert shift is not None and again is not None, "a rematch says who sits where"
     rematch = after.reset & again
     known = view.next_game(after.memory, game, after.env.game, shift)
     return after.replace(
         memory=select_games(rematch, known, after.memory),
-        partner_carry=next_games(view, given.partners, after.partner_carry, rematch, shift),
-        episode=select_games(rematch, moved_on(episode, shift), after.episode),
+        partner_carry=next_game_carries(view, given.partners, after.partner_carry, rematch, shift),
+        episode=select_games(rematch, rotate_seats_in_episode(episode, shift), after.episode),
         rematch=rematch,
     )
 
 
-def moved_on(episode: Episode, shift: jax.Array) -> Episode:
-    """What holds in N games when everybody sits int32[N] `shift` seats further."""
-    learns, colors = seats_moved((episode.learns, episode.colors), shift)
-    return episode.replace(learns=learns, colors=colors)
+def rotate_seats_in_episode(episode: EpisodeSetup, shift: jax.Array) -> EpisodeSetup:
+    """What holds in N games when everybody sits int32[N] `seat_shift` seats further."""
+    learns, colors = rotate_seats((episode.is_learner, episode.colors), shift)
+    return episode.replace(is_learner=learns, colors=colors)
 
 
 def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:

@@ -8,20 +8,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.features import look, own_truth
+from hanabi_rl.agents.structured.features import encode_step, true_hand_features
 from hanabi_rl.agents.structured.memory import (
     Memory,
-    forget,
     init_memory,
     next_game,
     next_seat,
+    reset_memory,
     rotated,
 )
 from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.rules import Rules, State
-from hanabi_rl.learning.views import Mover
-from hanabi_rl.nn.structured import Level
+from hanabi_rl.learning.views import CurrentPlayerView
+from hanabi_rl.nn.structured import FeatureSet
 
 PyTree = Any
 
@@ -30,28 +30,28 @@ PyTree = Any
 class StructuredView:
     """rules -> the view of a network that is shown `level`, and whom it plays with."""
 
-    level: Level
+    level: FeatureSet
     profile: bool = False
 
-    def __call__(self, rules: Rules) -> Mover:
+    def __call__(self, rules: Rules) -> CurrentPlayerView:
         """One row an environment; what is remembered of a game is kept in the frame of whoever
         moves next."""
         reads = (self.level, f"{self.level}+profile") if self.profile else (self.level,)
-        return Mover(
+        return CurrentPlayerView(
             rules,
-            look_at=self.look_at,
-            new_memory=self.new_memory,
-            next_memory=self.next_memory,
-            reads=reads,
+            encode_fn=self.look_at,
+            init_memory=self.new_memory,
+            next_game_memory=self.next_memory,
+            feature_spec=reads,
         )
 
     def new_memory(self, rules: Rules, num_envs: int) -> Memory:
-        """See `Mover`."""
+        """See `CurrentPlayerView`."""
         strangers = init_profile(rules, (num_envs,)) if self.profile else None
         return init_memory(rules, self.level, (num_envs,), strangers)
 
     def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
-        """See `Mover`: the profile outlives the game."""
+        """See `CurrentPlayerView`: the profile outlives the game."""
         return next_game(rules, self.level, rotated(memory, seats))
 
     def look_at(
@@ -72,12 +72,12 @@ class StructuredView:
                 "structured networks: expected the colours as they are (renaming them changes "
                 "nothing for an equivariant network), got others"
             )
-        before = forget(rules, self.level, memory, reset)
-        after, features = look(rules, self.level, before, from_state(rules, state))
+        before = reset_memory(rules, self.level, memory, reset)
+        after, features = encode_step(rules, self.level, before, from_state(rules, state))
         return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
 
 
-def own_truth_of_mover(
+def true_hand_of_current_player(
     rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
 ) -> jax.Array:
     """What a privileged critic may see: what the mover of each game holds in truth, without naming
@@ -94,4 +94,4 @@ def own_truth_of_mover(
     lead = state.turn.shape
     size = math.prod(lead)  # a state without its deck has leaves of no size
     flat = jax.tree.map(lambda x: x.reshape(size, *x.shape[len(lead) :]), state)
-    return own_truth(rules, flat).reshape(*seat.shape, -1)
+    return true_hand_features(rules, flat).reshape(*seat.shape, -1)

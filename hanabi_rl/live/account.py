@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hanabi_rl.live.protocol import COOKIE, VERSION
-from hanabi_rl.storage.files import check_input, open_text
+from hanabi_rl.storage.files import check_readable, open_text
 
 USERNAME, PASSWORD = "HANABI_LIVE_USERNAME", "HANABI_LIVE_PASSWORD"
 TIMEOUT_S = 30.0
@@ -49,7 +49,7 @@ def read_account(file: Path | None, environment: Mapping[str, str]) -> Account:
     """The account that `file` names (two lines, user name and password; nobody else may read it),
     or where there is none, the environment. Raises ValueError without what is in them."""
     if file is not None:
-        check_input("--credentials", file, "a file of two lines, user name and password")
+        check_readable("--credentials", file, "a file of two lines, user name and password")
         lines = _read_private(file).splitlines()
         where = str(file)
         if len(lines) < 2 or any(line.strip() for line in lines[2:]):

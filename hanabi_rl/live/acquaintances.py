@@ -1,4 +1,4 @@
-"""What an agent learnt of the people it met, from game to game: `Acquaintances`.
+"""What an agent learnt of the people it met, from game to game: `PartnerMemory`.
 
 One file for each company: the agent's memory before another game with the same partners in the
 same order around the table (`agents/policy.py`, `next_game`). It holds counts, no game; whose they
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hanabi_rl.storage.tensors import read_leaves, write_leaves
+from hanabi_rl.storage.tensors import read_pytree, write_pytree
 
 
 @dataclasses.dataclass(frozen=True)
-class Acquaintances:
+class PartnerMemory:
     """The folder `path`, made when something is learnt."""
 
     path: Path
@@ -26,12 +26,12 @@ class Acquaintances:
         """The memory of the agent of this identity before another game with these partners, in
         order around the table; None where they are strangers, or what is kept is no memory like the
         tree `like`."""
-        return read_leaves(self._file(identity, partners), like)
+        return read_pytree(self._file(identity, partners), like)
 
     def write(self, identity: str, partners: Sequence[str], memory: Any) -> None:
         """Keeps it, in the place of what was."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_leaves(self._file(identity, partners), memory)
+        write_pytree(self._file(identity, partners), memory)
 
     def forget(self, player: str) -> int:
         """Deletes what has to do with a player; how many files that were."""

@@ -12,29 +12,37 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Ticket, table_chat
+from hanabi_rl.live.effects import (
+    BotSettings,
+    DecisionToken,
+    Effect,
+    GameEnded,
+    LogLine,
+    Send,
+    table_chat,
+)
 from hanabi_rl.live.lobby import Lobby
-from hanabi_rl.live.made_up import OutOfStepError
-from hanabi_rl.live.missed import Missed
+from hanabi_rl.live.made_up import DesyncError
+from hanabi_rl.live.missed import MissedGames
 from hanabi_rl.live.protocol import FrameError, cannot_play, names_of, read_frame, table_of
-from hanabi_rl.live.requests import Desk
+from hanabi_rl.live.requests import CommandHandler
 from hanabi_rl.live.seat import Seat
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.partners import PartnerAction
 
-ALONE_S = 300.0
+EMPTY_ROOM_TIMEOUT_S = 300.0
 """We leave a room in which nobody else has been for so long."""
 
 
-class Bot:
+class LiveBot:
     """The account `username`, behaving as `settings` say."""
 
-    def __init__(self, username: str, settings: Settings) -> None:
+    def __init__(self, username: str, settings: BotSettings) -> None:
         self.username, self.settings = username, settings
         self.seats: dict[int, Seat] = {}
         self._lobby = Lobby()
-        self._desk = Desk(settings, self._lobby, self.seats)
+        self._desk = CommandHandler(settings, self._lobby, self.seats)
         self._serials = itertools.count(1)
-        self._missed = Missed(settings.players, self._serials)
+        self._missed = MissedGames(settings.players, self._serials)
         self.closing = False
         """`close` was called."""
         self.last_error = ""
@@ -60,7 +68,7 @@ class Bot:
         """No seat is left, and no game is looked for."""
         return not self.seats and not self._missed.is_looking
 
-    def connected(self) -> None:
+    def on_connected(self) -> None:
         """A new connection: whatever the last one had asked for will not come. Rooms before a game
         are lost with it; of games that go on `welcome` tells."""
         self._desk.disconnected()
@@ -78,19 +86,19 @@ class Bot:
             command, fields = read_frame(frame)
             read = _READ.get(command)
             return [] if read is None else self._swept(read(self, fields, now))
-        except (FrameError, OutOfStepError) as error:
-            return [Note(f"left alone: {error}")]
+        except (FrameError, DesyncError) as error:
+            return [LogLine(f"left alone: {error}")]
 
-    def thought(self, ticket: Ticket, answer: Answer, now: float) -> list[Effect]:
+    def on_move(self, ticket: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
         """What the agent answered to a `Think`; its pause is over."""
         seat = self.seats.get(ticket.table)
         return [] if seat is None else seat.thought(ticket, answer, now)
 
-    def fetched(self, number: int, status: int, body: bytes, now: float) -> list[Effect]:
+    def on_response(self, number: int, status: int, body: bytes, now: float) -> list[Effect]:
         """What a `Fetch` was answered with: status and body; 0 and why where with nothing."""
         return self._swept(self._missed.fetched(number, status, body, now))
 
-    def is_current(self, ticket: Ticket) -> bool:
+    def is_current(self, ticket: DecisionToken) -> bool:
         """Whether what was decided then may still be sent."""
         seat = self.seats.get(ticket.table)
         return seat is not None and seat.is_current(ticket)
@@ -104,7 +112,7 @@ class Bot:
                 effects += seat.leave_replay()
             effects += seat.tick(now)
             since = seat.alone_since
-            if seat.phase == "room" and since is not None and now - since > ALONE_S:
+            if seat.phase == "room" and since is not None and now - since > EMPTY_ROOM_TIMEOUT_S:
                 seat.alone_since = now  # once, until it has an effect
                 effects.append(Send("tableLeave", {"tableID": seat.table}))
         return self._swept([*effects, *self._missed.tick(now)])
@@ -118,9 +126,9 @@ class Bot:
                 seat.missed = False
                 self._missed.add(seat.untold(self.username))
         for effect in effects:
-            if isinstance(effect, Ended) and effect.game is not None:
-                self._missed.handed_out(effect.game.game_id)
-        return [self._desk.allowed(e) if isinstance(e, Ended) else e for e in effects]
+            if isinstance(effect, GameEnded) and effect.game is not None:
+                self._missed.mark_complete(effect.game.game_id)
+        return [self._desk.allowed(e) if isinstance(e, GameEnded) else e for e in effects]
 
     def _seat(self, fields: Any) -> Seat | None:
         table = table_of(fields)
@@ -138,7 +146,7 @@ class Bot:
         again = [t for t in tables if type(t) is int] if isinstance(tables, list) else []
         effects = self._back_in_replays(fields.get("disconSpectatingTable"))
         for table in [table for table in self.seats if table not in again]:
-            effects += self.seats[table].vanishes(now)  # it ended while we were away
+            effects += self.seats[table].on_table_gone(now)  # it ended while we were away
         for table in again:
             self.seats.setdefault(table, self._new_seat(table))
             effects.append(Send("tableReattend", {"tableID": table}))
@@ -180,7 +188,7 @@ class Bot:
         if seat is not None and seat.phase == "room":
             del self.seats[table]
             return []
-        return [] if seat is None else seat.vanishes(now)
+        return [] if seat is None else seat.on_table_gone(now)
 
     def _joined(self, fields: Any, now: float) -> list[Effect]:
         table = table_of(fields)
@@ -235,25 +243,25 @@ class Bot:
             return []
         if fields.get("replay") or fields.get("sharedReplay") or fields.get("spectating"):
             return seat.replays(fields, now)
-        return seat.told_of(fields, now)
+        return seat.on_init(fields, now)
 
     def _list(self, fields: Any, now: float) -> list[Effect]:
         seat = self._seat(fields)
-        return [] if seat is None else seat.listed(fields.get("list"), now)
+        return [] if seat is None else seat.on_action_list(fields.get("list"), now)
 
     def _action(self, fields: Any, now: float) -> list[Effect]:
         seat = self._seat(fields)
-        return [] if seat is None else seat.happens(fields.get("action"), now)
+        return [] if seat is None else seat.on_action(fields.get("action"), now)
 
     def _clock(self, fields: Any, now: float) -> list[Effect]:
         seat = self._seat(fields)
         if seat is not None:
-            seat.clocked(fields)
+            seat.on_clock(fields)
         return []
 
     def _pause(self, fields: Any, now: float) -> list[Effect]:
         seat = self._seat(fields)
-        return [] if seat is None else seat.pauses(bool(fields.get("active")), now)
+        return [] if seat is None else seat.on_pause(bool(fields.get("active")), now)
 
     def _finished(self, fields: Any, now: float) -> list[Effect]:
         table, seat = table_of(fields), self._seat(fields)
@@ -270,25 +278,25 @@ class Bot:
         return [] if seat is None else seat.led_by(str(fields.get("name") or ""))
 
     def _history(self, fields: Any, now: float) -> list[Effect]:
-        self._missed.told(fields)
+        self._missed.on_history(fields)
         for seat in self.seats.values():
             seat.is_newer_than(self._missed.newest)
         return []
 
     def _identities(self, fields: Any, now: float) -> list[Effect]:
         seat = self._seat(fields)
-        return [] if seat is None else seat.shows(fields.get("cardIdentities"))
+        return [] if seat is None else seat.on_identities(fields.get("cardIdentities"))
 
     def _warning(self, fields: Any, now: float) -> list[Effect]:
         text = str(fields.get("warning", "") if isinstance(fields, Mapping) else "")[:200]
         effects = self._desk.refused(text, now)
         for seat in self.seats.values():
-            effects += seat.warned(now)
+            effects += seat.on_warning(now)
         return effects
 
     def _error(self, fields: Any, now: float) -> list[Effect]:
         self.last_error = str(fields.get("error", "") if isinstance(fields, Mapping) else "")[:200]
-        return [Note(f"the server says: {self.last_error}")]
+        return [LogLine(f"the server says: {self.last_error}")]
 
     def _chat(self, fields: Any, now: float) -> list[Effect]:
         private = isinstance(fields, Mapping) and fields.get("recipient") == self.username
@@ -304,28 +312,28 @@ class Bot:
 
 
 _READ: dict[str, Any] = {
-    "welcome": Bot._welcome,
-    "tableList": Bot._tables,
-    "table": Bot._table,
-    "tableGone": Bot._table_gone,
-    "joined": Bot._joined,
-    "left": Bot._left,
-    "boot": Bot._left,
-    "game": Bot._game,
-    "tableStart": Bot._table_start,
-    "init": Bot._init,
-    "gameActionList": Bot._list,
-    "gameAction": Bot._action,
-    "clock": Bot._clock,
-    "pause": Bot._pause,
-    "finishOngoingGame": Bot._finished,
-    "spectators": Bot._spectators,
-    "replayLeader": Bot._leader,
-    "gameHistory": Bot._history,
-    "cardIdentities": Bot._identities,
-    "warning": Bot._warning,
-    "error": Bot._error,
-    "chat": Bot._chat,
-    "shutdown": Bot._shutdown,
-    "maintenance": Bot._shutdown,
+    "welcome": LiveBot._welcome,
+    "tableList": LiveBot._tables,
+    "table": LiveBot._table,
+    "tableGone": LiveBot._table_gone,
+    "joined": LiveBot._joined,
+    "left": LiveBot._left,
+    "boot": LiveBot._left,
+    "game": LiveBot._game,
+    "tableStart": LiveBot._table_start,
+    "init": LiveBot._init,
+    "gameActionList": LiveBot._list,
+    "gameAction": LiveBot._action,
+    "clock": LiveBot._clock,
+    "pause": LiveBot._pause,
+    "finishOngoingGame": LiveBot._finished,
+    "spectators": LiveBot._spectators,
+    "replayLeader": LiveBot._leader,
+    "gameHistory": LiveBot._history,
+    "cardIdentities": LiveBot._identities,
+    "warning": LiveBot._warning,
+    "error": LiveBot._error,
+    "chat": LiveBot._chat,
+    "shutdown": LiveBot._shutdown,
+    "maintenance": LiveBot._shutdown,
 }

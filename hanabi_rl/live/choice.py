@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.env.actions import decode_action
-from hanabi_rl.live.seen import SeenGame
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.live.seen import ObservedGame
+from hanabi_rl.serve.partners import PartnerAction
 
 NOTED = 0.05
 """Plays and discards at least so likely are noted on the card."""
@@ -17,7 +17,7 @@ CLOCK_SHARE = 20
 """A pause takes no more than this part of the time that is left."""
 
 
-def best(answer: Answer, refused: Collection[int]) -> int | None:
+def best(answer: PartnerAction, refused: Collection[int]) -> int | None:
     """The agent's move, or the likeliest that the server did not refuse; None: it did all."""
     if answer.action not in refused:
         return answer.action
@@ -44,7 +44,7 @@ def clock_s(times: Any, seat: int, before: float | None) -> float | None:
     return times[seat] / 1000 if isinstance(times[seat], int | float) else None
 
 
-def notes(seen: SeenGame, answer: Answer) -> list[dict[str, Any]]:
+def notes(seen: ObservedGame, answer: PartnerAction) -> list[dict[str, Any]]:
     """What the agent weighs, card by card of its own: `order` and `note` of each."""
     weighed: dict[int, list[str]] = {}
     for action, chance in enumerate(answer.probabilities):

@@ -1,4 +1,4 @@
-"""A bot on a network: `Connection` carries frames between a server and a `Bot`, and does what the
+"""A bot on a network: `Connection` carries frames between a server and a `LiveBot`, and does what the
 bot says. Where the connection ends another one is made, later each time."""
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hanabi_rl.live.account import (
     export,
     log_in,
 )
-from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Effect, Ended, Fetch, Forget, Note, Send, Think
-from hanabi_rl.live.pace import BackOff, Pacer
+from hanabi_rl.live.bot import LiveBot
+from hanabi_rl.live.effects import Effect, Fetch, Forget, GameEnded, LogLine, RequestMove, Send
+from hanabi_rl.live.pace import BackOff, SendRateLimiter
 from hanabi_rl.live.protocol import COOKIE, write_frame
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.partners import PartnerAction
 
 TICK_S = 0.5
 MAX_MESSAGE = 2**23
-ROWS = 3
+MAX_FAILED_CONNECTIONS = 3
 """So many connections in a row that the server ended with an error are one too many: somebody else
 uses the account, or it is not wanted."""
 
@@ -37,13 +37,13 @@ _socket_log = logging.getLogger("hanabi_rl.live.socket")
 _socket_log.setLevel(logging.WARNING)  # more would show the session's cookie
 
 
-class Agents(Protocol):
+class AgentBackend(Protocol):
     """Those who think, and keep what is to be kept."""
 
-    async def think(self, asked: Think) -> Answer:
+    async def think(self, asked: RequestMove) -> PartnerAction:
         """The agent's answer."""
 
-    async def ended(self, ended: Ended) -> None:
+    async def ended(self, ended: GameEnded) -> None:
         """A game is over: keep what may be kept."""
 
     async def forget(self, forget: Forget) -> None:
@@ -55,16 +55,16 @@ class Connection:
 
     def __init__(
         self,
-        bot: Bot,
+        bot: LiveBot,
         server: Server,
         account: Account,
-        agents: Agents,
-        pacer: Pacer | None = None,
+        agents: AgentBackend,
+        pacer: SendRateLimiter | None = None,
         back_off: BackOff | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bot, self._server, self._account, self._agents = bot, server, account, agents
-        self._pacer, self._back_off = pacer or Pacer(), back_off or BackOff()
+        self._pacer, self._back_off = pacer or SendRateLimiter(), back_off or BackOff()
         self._clock = clock
         self._queue: asyncio.Queue[Send] = asyncio.Queue()
         self._thinking: set[asyncio.Task[None]] = set()
@@ -93,9 +93,9 @@ class Connection:
                     return
                 self._back_off.lasted(self._clock() - began)
                 thrown_out = thrown_out + 1 if self._bot.last_error else 0
-                if thrown_out == ROWS:
+                if thrown_out == MAX_FAILED_CONNECTIONS:
                     raise LoginRefusedError(
-                        f"the server ended {ROWS} connections in a row: {self._bot.last_error} "
+                        f"the server ended {MAX_FAILED_CONNECTIONS} connections in a row: {self._bot.last_error} "
                         "(does another program use this account?)"
                     )
                 wait = self._back_off.next_s()
@@ -108,7 +108,7 @@ class Connection:
 
     async def _one(self) -> str:
         """One connection from log-in to its end; why it ended."""
-        self._bot.connected()
+        self._bot.on_connected()
         try:
             cookie = await asyncio.to_thread(log_in, self._server, self._account)
             async with connect(
@@ -173,7 +173,7 @@ class Connection:
         for effect in effects:
             if isinstance(effect, Send):
                 self._queue.put_nowait(effect)
-            elif isinstance(effect, Think):
+            elif isinstance(effect, RequestMove):
                 task = asyncio.create_task(self._think(effect))
                 self._thinking.add(task)
                 task.add_done_callback(self._thinking.discard)
@@ -181,14 +181,14 @@ class Connection:
                 task = asyncio.create_task(self._fetch(effect.number))
                 self._fetching.add(task)
                 task.add_done_callback(self._fetching.discard)
-            elif isinstance(effect, Ended | Forget):
+            elif isinstance(effect, GameEnded | Forget):
                 task = asyncio.create_task(self._keep(effect))
                 self._keeping.add(task)
                 task.add_done_callback(self._keeping.discard)
-            elif isinstance(effect, Note):
+            elif isinstance(effect, LogLine):
                 log.info("%s", effect.text)
 
-    async def _think(self, asked: Think) -> None:
+    async def _think(self, asked: RequestMove) -> None:
         """The agent's move, after its pause. Where it fails the bot asks again in a while."""
         began = self._clock()
         try:
@@ -197,21 +197,21 @@ class Connection:
             log.exception("table %d: the agent failed", asked.ticket.table)
             return
         await asyncio.sleep(max(0.0, asked.pause_s - (self._clock() - began)))
-        self._do(self._bot.thought(asked.ticket, answer, self._clock()))
+        self._do(self._bot.on_move(asked.ticket, answer, self._clock()))
 
     async def _fetch(self, number: int) -> None:
         try:
             status, body = await asyncio.to_thread(export, self._server, number)
         except OSError as error:
             status, body = 0, str(error).encode()
-        self._do(self._bot.fetched(number, status, body, self._clock()))
+        self._do(self._bot.on_response(number, status, body, self._clock()))
 
-    async def _keep(self, effect: Ended | Forget) -> None:
+    async def _keep(self, effect: GameEnded | Forget) -> None:
         try:
-            if isinstance(effect, Ended):
+            if isinstance(effect, GameEnded):
                 await self._agents.ended(effect)
             else:
                 await self._agents.forget(effect)
         except Exception:
-            kept = "a game kept" if isinstance(effect, Ended) else "what was asked forgotten"
+            kept = "a game kept" if isinstance(effect, GameEnded) else "what was asked forgotten"
             log.exception("could not have %s", kept)

@@ -10,7 +10,7 @@ from hanabi_rl.serve.lifecycle import Game
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class BotSettings:
     """How a bot behaves; `describe` is what it says of it."""
 
     agent: str
@@ -29,7 +29,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ticket:
+class DecisionToken:
     """One decision at one table. It is current until anything happens that it did not know of."""
 
     table: int
@@ -42,7 +42,7 @@ class Send:
 
     command: str
     fields: dict[str, Any]
-    ticket: Ticket | None = None
+    ticket: DecisionToken | None = None
 
 
 def table_chat(table: int, text: str) -> Send:
@@ -51,10 +51,10 @@ def table_chat(table: int, text: str) -> Send:
 
 
 @dataclasses.dataclass(frozen=True)
-class Think:
+class RequestMove:
     """Ask the agent what it does; the answer goes to `Bot.thought`, after `pause_s` at least."""
 
-    ticket: Ticket
+    ticket: DecisionToken
     game: Game
     """As the agent may know it: cards that it does not see are made up (`seen.py`)."""
     pause_s: float
@@ -63,7 +63,7 @@ class Think:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
+class GameEnded:
     """A game is over. `game`, with its true deck, is to be kept, unless it is None; `seen`, as the
     agent knew it at its end, is to be learnt from, unless it is None."""
 
@@ -87,10 +87,10 @@ class Forget:
 
 
 @dataclasses.dataclass(frozen=True)
-class Note:
+class LogLine:
     """A line for the log: neither a chat nor a password is in it."""
 
     text: str
 
 
-Effect = Send | Think | Ended | Fetch | Forget | Note
+Effect = Send | RequestMove | GameEnded | Fetch | Forget | LogLine

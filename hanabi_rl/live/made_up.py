@@ -1,4 +1,4 @@
-"""A deck that fits all that a seat was told: `fitting_deck`."""
+"""A deck that fits all that a seat was told: `complete_deck`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 
 
-class OutOfStepError(ValueError):
+class DesyncError(ValueError):
     """What was told does not follow from what was told before."""
 
 
-def fitting_deck(rules: Rules, could_be: Sequence[set[int]], before: Sequence[int]) -> list[int]:
+def complete_deck(rules: Rules, could_be: Sequence[set[int]], before: Sequence[int]) -> list[int]:
     """A deck (card ids, top first) whose card at each order is one of `could_be`, as much like the
     deck `before` as is easy. Raises OutOfStepError where no deck is."""
     left = Counter(full_deck(rules))
@@ -36,7 +36,7 @@ def fitting_deck(rules: Rules, could_be: Sequence[set[int]], before: Sequence[in
         return False
 
     if not place(0):
-        raise OutOfStepError("no deck has the cards that were told")
+        raise DesyncError("no deck has the cards that were told")
     rest = orders[len(hard) :]
     lacking = []
     for order in rest:

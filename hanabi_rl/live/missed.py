@@ -1,4 +1,4 @@
-"""Games of ours that ended while we were away, taken from the site's history: `Missed`.
+"""Games of ours that ended while we were away, taken from the site's history: `MissedGames`.
 
 After a log-in the site sends the account's newest finished games, it sends each one as it ends, and
 `historyGet` asks for them again. Their players are named there, in no order; the whole game is at
@@ -15,10 +15,10 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Set
 from typing import Any
 
-from hanabi_rl.data.formats.hanab_live import SiteGame, game_from_json
-from hanabi_rl.live.effects import Effect, Ended, Fetch, Note, Send
+from hanabi_rl.data.formats.hanab_live import ImportedGame, game_from_json
+from hanabi_rl.live.effects import Effect, Fetch, GameEnded, LogLine, Send
 from hanabi_rl.live.protocol import after, is_bot
-from hanabi_rl.live.seen import SeenGame, finished_game
+from hanabi_rl.live.seen import ObservedGame, finished_game
 from hanabi_rl.serve.lifecycle import Game
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 60.0
@@ -30,7 +30,7 @@ MOST_GAMES = 100
 
 
 @dataclasses.dataclass(frozen=True)
-class Untold:
+class PartialGame:
     """What a seat knows of a game whose end it was not told."""
 
     table: int
@@ -38,7 +38,7 @@ class Untold:
     """Our name at the table."""
     names: tuple[str, ...]
     """Whom we knew there, us included; by the site's seats where anything was seen."""
-    seen: SeenGame | None
+    seen: ObservedGame | None
     """What we had seen of it; None: nothing."""
     replay: int | None
     """Its number, where that was told."""
@@ -57,7 +57,7 @@ class Untold:
         sure = self.since is not None and self.me in players
         return sure and (names == players or (self.began and names < players))
 
-    def fits(self, game: SiteGame) -> bool:
+    def fits(self, game: ImportedGame) -> bool:
         """Whether a finished game is this one, as far as we have seen."""
         if self.seen is None:
             return self.me in game.players and set(self.names) <= set(game.players)
@@ -72,13 +72,13 @@ class Untold:
 class _Wanted:
     """A game that is looked for."""
 
-    untold: Untold
+    untold: PartialGame
     until: float | None = None
     why: str = "the site's history does not have it"
     unfit: set[int] = dataclasses.field(default_factory=set)
 
 
-class Missed:
+class MissedGames:
     """Games that are looked for. `players`: the numbers of players that the agent plays with;
     `serials` numbers games for those who think."""
 
@@ -106,15 +106,15 @@ class Missed:
         for each in self._wanted:
             each.until = None
 
-    def add(self, untold: Untold) -> None:
+    def add(self, untold: PartialGame) -> None:
         """A game whose end was not told."""
         self._wanted.append(_Wanted(untold))
 
-    def handed_out(self, number: int) -> None:
+    def mark_complete(self, number: int) -> None:
         """A game was seen to its end, and is not looked for."""
         self._done.add(number)
 
-    def told(self, games: Any) -> None:
+    def on_history(self, games: Any) -> None:
         """`gameHistory`: some of the finished games. What is not understood is left alone."""
         if not isinstance(games, list):
             return
@@ -165,11 +165,11 @@ class Missed:
             return []
         found = min(ours, key=lambda each: each.untold.seen is None)  # what was seen is sure
         self._wanted.remove(found)
-        self.handed_out(number)
-        note = Note(f"table {found.untold.table}: its end was read from replay {number}")
+        self.mark_complete(number)
+        note = LogLine(f"table {found.untold.table}: its end was read from replay {number}")
         return [note, *self._ended(game, number, found.untold.me)]
 
-    def _ended(self, game: SiteGame, number: int, me: str) -> list[Effect]:
+    def _ended(self, game: ImportedGame, number: int, me: str) -> list[Effect]:
         """As a game that was seen to its end; nothing where nobody moved."""
         if len(game.actions) == 0:
             return []
@@ -180,7 +180,7 @@ class Missed:
         others = frozenset(players) - {seat}
         seen = Game(next(self._serials), game.rules, deck, others, moves)
         whole = finished_game(number, game.rules, deck, moves, people)
-        return [Ended(whole, seen, after(game.players, seat))]
+        return [GameEnded(whole, seen, after(game.players, seat))]
 
     def _ask(self, now: float) -> list[Effect]:
         if self._ask_at is None:
@@ -208,15 +208,15 @@ class Missed:
         return found - wanted.unfit - self._done
 
 
-def _not_kept(wanted: _Wanted) -> Note:
-    return Note(f"table {wanted.untold.table}: the game is not kept: {wanted.why}")
+def _not_kept(wanted: _Wanted) -> LogLine:
+    return LogLine(f"table {wanted.untold.table}: the game is not kept: {wanted.why}")
 
 
 def _wait_s(times: int) -> float:
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (times - 1))
 
 
-def _read(number: int, status: int, body: bytes) -> SiteGame:
+def _read(number: int, status: int, body: bytes) -> ImportedGame:
     """The game in an answer to `/export/NUMBER`. Raises ValueError where there is none, or another
     one."""
     if status == 0:

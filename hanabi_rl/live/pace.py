@@ -8,11 +8,11 @@ import random
 MESSAGES, WINDOW_S = 20, 2.0
 """A tenth of what the server bans for (`protocol.SERVER_RATE`)."""
 LONGEST_WAIT_S = 300.0
-STEADY_S = 120.0
+STABLE_AFTER_S = 120.0
 """A connection that lasted so long was a good one."""
 
 
-class Pacer:
+class SendRateLimiter:
     """At most `messages` in any `window_s` seconds."""
 
     def __init__(self, messages: int = MESSAGES, window_s: float = WINDOW_S) -> None:
@@ -42,7 +42,7 @@ class BackOff:
 
     def lasted(self, seconds: float) -> None:
         """The last connection was open for so long."""
-        if seconds >= STEADY_S:
+        if seconds >= STABLE_AFTER_S:
             self._failures = 0
 
     def next_s(self) -> float:

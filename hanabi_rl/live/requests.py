@@ -1,4 +1,4 @@
-"""What people ask a bot for by private message: `Desk`.
+"""What people ask a bot for by private message: `CommandHandler`.
 
 Only what begins with a slash is a request; whatever else is said to it, the lobby's chat above all,
 a bot leaves alone: two of them that answer each other never stop. Nobody gets more than a few
@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hanabi_rl.live.effects import Effect, Ended, Forget, Send, Settings, table_chat
+from hanabi_rl.live.effects import BotSettings, Effect, Forget, GameEnded, Send, table_chat
 from hanabi_rl.live.lobby import Lobby
 from hanabi_rl.live.protocol import MAX_CHAT, cannot_play
 from hanabi_rl.live.seat import Seat
 
-ANSWERS, ANSWERS_S = 8, 60.0
+MAX_REPLIES, REPLY_WINDOW_S = 8, 60.0
 """Answers to one person in so many seconds; to all together, four times as many."""
-AGAIN_S = 5.0
+REPEAT_COOLDOWN_S = 5.0
 """Nothing is asked of a table twice within so many seconds, whoever says so however often."""
 MAX_NAME = 45
 _ORDER = {"gone": 0, "replay": 1, "loading": 2, "playing": 2, "room": 3}  # of seats, by phase
@@ -36,10 +36,10 @@ class _Awaited(NamedTuple):
     """None: at a table that we asked it to make, whose number it will say."""
 
 
-class Desk:
+class CommandHandler:
     """Answers requests; `seats` are ours, by table."""
 
-    def __init__(self, settings: Settings, lobby: Lobby, seats: dict[int, Seat]) -> None:
+    def __init__(self, settings: BotSettings, lobby: Lobby, seats: dict[int, Seat]) -> None:
         self._settings, self._lobby, self._seats = settings, lobby, seats
         self.closed = False
         """The server is about to stop, or is in maintenance."""
@@ -75,10 +75,10 @@ class Desk:
             text = f"{text} {self.consent()}"
         return [table_chat(table, text)]
 
-    def allowed(self, ended: Ended) -> Ended:
+    def allowed(self, ended: GameEnded) -> GameEnded:
         """What of it may be kept: nothing of who would rather not."""
         agreed = self.unkept.isdisjoint(ended.partners)
-        return Ended(
+        return GameEnded(
             ended.game if agreed and self._settings.keep else None,
             ended.seen if agreed and self._settings.remember else None,
             ended.partners,
@@ -94,7 +94,7 @@ class Desk:
 
     def tick(self, now: float) -> None:
         """Time has passed: who waits no more."""
-        while self._awaited and self._awaited[0].since < now - ANSWERS_S:
+        while self._awaited and self._awaited[0].since < now - REPLY_WINDOW_S:
             self._awaited.pop(0)
 
     def disconnected(self) -> None:
@@ -223,7 +223,7 @@ class Desk:
 
     def _once(self, command: str, table: int, now: float) -> list[Effect]:
         """What we ask of a table; nothing where the server has not had time to do it."""
-        self._asked = {what: at for what, at in self._asked.items() if at > now - AGAIN_S}
+        self._asked = {what: at for what, at in self._asked.items() if at > now - REPEAT_COOLDOWN_S}
         if (command, table) in self._asked:
             return []
         self._asked[command, table] = now
@@ -231,22 +231,22 @@ class Desk:
 
     def _say(self, who: str, text: str, now: float) -> list[Effect]:
         """A private message; none where they, or all together, got many of late."""
-        while self._answered and self._answered[0][0] < now - ANSWERS_S:
+        while self._answered and self._answered[0][0] < now - REPLY_WINDOW_S:
             self._answered.popleft()
         theirs = sum(name == who for _, name in self._answered)
-        if theirs >= ANSWERS or len(self._answered) >= 4 * ANSWERS:
+        if theirs >= MAX_REPLIES or len(self._answered) >= 4 * MAX_REPLIES:
             return []
         self._answered.append((now, who))
         return [Send("chatPM", {"msg": text[:MAX_CHAT], "recipient": who})]
 
 
-_REQUESTS: dict[str, Callable[[Desk, str, str, float], list[Effect]]] = {
-    "join": Desk._join,
-    "leave": Desk._leave,
-    "start": Desk._start,
-    "create": Desk._create,
-    "settings": Desk._describe,
-    "keep": Desk._keep,
-    "forget": Desk._forget,
-    "help": Desk._help,
+_REQUESTS: dict[str, Callable[[CommandHandler, str, str, float], list[Effect]]] = {
+    "join": CommandHandler._join,
+    "leave": CommandHandler._leave,
+    "start": CommandHandler._start,
+    "create": CommandHandler._create,
+    "settings": CommandHandler._describe,
+    "keep": CommandHandler._keep,
+    "forget": CommandHandler._forget,
+    "help": CommandHandler._help,
 }

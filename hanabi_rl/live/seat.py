@@ -15,27 +15,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from hanabi_rl.live import choice
-from hanabi_rl.live.effects import Effect, Ended, Note, Send, Settings, Think, Ticket, table_chat
-from hanabi_rl.live.made_up import OutOfStepError
-from hanabi_rl.live.missed import Untold
+from hanabi_rl.live import move_choice
+from hanabi_rl.live.effects import (
+    BotSettings,
+    DecisionToken,
+    Effect,
+    GameEnded,
+    LogLine,
+    RequestMove,
+    Send,
+    table_chat,
+)
+from hanabi_rl.live.made_up import DesyncError
+from hanabi_rl.live.missed import PartialGame
 from hanabi_rl.live.protocol import after, cannot_play, collection, is_bot, names_of, whole
 from hanabi_rl.live.replay import Replay
-from hanabi_rl.live.seen import SeenGame
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.live.seen import ObservedGame
+from hanabi_rl.serve.partners import PartnerAction
 
 Phase = Literal["room", "loading", "playing", "replay", "gone"]
 
-UNHEARD_S = 10.0
+RESPONSE_TIMEOUT_S = 10.0
 """After so long without an answer it is asked again."""
-LAST_WAIT_S = 60.0
+MAX_RETRY_WAIT_S = 60.0
 
 
 class Seat:
     """Our seat at table `table`. `serials` numbers decisions."""
 
     def __init__(
-        self, table: int, settings: Settings, serials: Iterator[int], since: int | None = None
+        self, table: int, settings: BotSettings, serials: Iterator[int], since: int | None = None
     ) -> None:
         self.table = table
         self.since = since
@@ -52,10 +61,10 @@ class Seat:
         """We have said that we cannot play here."""
         self._settings, self._serials = settings, serials
         self._me = -1
-        self._seen: SeenGame | None = None
-        self._before: SeenGame | None = None  # the same game, as it was seen before it was lost
+        self._seen: ObservedGame | None = None
+        self._before: ObservedGame | None = None  # the same game, as it was seen before it was lost
         self._follows = False  # nothing is missing in it
-        self._ticket: Ticket | None = None
+        self._ticket: DecisionToken | None = None
         self._number = 0  # of the game, for those who think
         self._due: float | None = None  # ask again, if nothing came until then
         self._failures = 0
@@ -75,7 +84,7 @@ class Seat:
         """That game was over, and ours here goes on, as far as we know."""
         self.since = game if self.since is None and not self._ending else self.since
 
-    def is_current(self, ticket: Ticket) -> bool:
+    def is_current(self, ticket: DecisionToken) -> bool:
         """Nothing has happened at the table since this decision was asked for."""
         return ticket == self._ticket
 
@@ -92,7 +101,7 @@ class Seat:
         self._follows, self._shared = False, None
         self._lists = self._lists_before = 0
 
-    def told_of(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
+    def on_init(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         """`init`: what kind of game it is. We are present before we ask what has happened, so that
         nothing is lost between the two."""
         self.names = [str(name) for name in collection(fields, "playerNames", list)]
@@ -108,23 +117,23 @@ class Seat:
                 self._send("loaded"),
                 table_chat(self.table, say),
                 self._send("tableVoteForTermination"),
-                Note(f"table {self.table}: a game that the agent cannot play began"),
+                LogLine(f"table {self.table}: a game that the agent cannot play began"),
             ]
-        self._seen = SeenGame(len(self.names), self._me, start if type(start) is int else -1)
+        self._seen = ObservedGame(len(self.names), self._me, start if type(start) is int else -1)
         self._number, self._follows = next(self._serials), False
         self.phase = "loading"
         return [self._send("loaded"), *self._ask_for_the_list(now)]
 
-    def listed(self, actions: Any, now: float) -> list[Effect]:
+    def on_action_list(self, actions: Any, now: float) -> list[Effect]:
         """`gameActionList`: everything so far."""
         if self._seen is None or self.phase not in ("loading", "playing"):
             return []
         old, start = self._seen, (self.options.get("startingPlayer") or 0)
-        self._seen = SeenGame(len(self.names), self._me, start)
+        self._seen = ObservedGame(len(self.names), self._me, start)
         self.phase, self._ticket, self._lists = "playing", None, max(0, self._lists - 1)
         self._due = self._due if self._ending else None
         if self._lists_before:  # it does not say what became of our move
-            self._lists_before, self._due = self._lists_before - 1, now + UNHEARD_S
+            self._lists_before, self._due = self._lists_before - 1, now + RESPONSE_TIMEOUT_S
         else:  # what was sent before it was asked for is in it, or was refused
             self._acted = None
         try:
@@ -134,11 +143,11 @@ class Seat:
             if self._acted is not None and self._acted[0] != self._seen.turn:
                 self._acted = None
             return self._decide(now)
-        except OutOfStepError as error:
+        except DesyncError as error:
             self._seen, self._follows = old, False
             return self._resynchronise(now, str(error))
 
-    def happens(self, action: Any, now: float) -> list[Effect]:
+    def on_action(self, action: Any, now: float) -> list[Effect]:
         """`gameAction`: one thing more."""
         if self._seen is None or not self._follows:
             return []
@@ -152,11 +161,11 @@ class Seat:
                 self._due = self._due if self._ending else None
                 self._refused.clear()
             return self._close_if_known() or self._decide(now)
-        except OutOfStepError as error:
+        except DesyncError as error:
             self._follows = False
             return [] if self.phase == "loading" else self._resynchronise(now, str(error))
 
-    def warned(self, now: float) -> list[Effect]:
+    def on_warning(self, now: float) -> list[Effect]:
         """Some command of ours was refused; perhaps our move here, which the list will say. In a
         pause it says nothing about the move."""
         if self._acted is None or self.phase != "playing":
@@ -165,30 +174,30 @@ class Seat:
             self._refused.add(self._acted)
         return self._resynchronise(now, "a move may have been refused")
 
-    def clocked(self, fields: Mapping[str, Any]) -> None:
+    def on_clock(self, fields: Mapping[str, Any]) -> None:
         """`clock`: how long everybody has."""
-        self._clock_s = choice.clock_s(fields.get("times"), self._me, self._clock_s)
+        self._clock_s = move_choice.clock_s(fields.get("times"), self._me, self._clock_s)
 
-    def pauses(self, paused: bool, now: float) -> list[Effect]:
+    def on_pause(self, paused: bool, now: float) -> list[Effect]:
         """`pause`: nobody moves meanwhile."""
         self._paused, self._ticket = paused, None
         return self._decide(now) if self.phase == "playing" else []
 
-    def thought(self, ticket: Ticket, answer: Answer, now: float) -> list[Effect]:
+    def thought(self, ticket: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
         """The agent's answer: our move, if it is still wanted."""
         if not self.is_current(ticket) or self._seen is None:
             return []
         turn = self._seen.turn
         refused = {action for at, action in self._refused if at == turn}
-        action = choice.best(answer, refused)
+        action = move_choice.best(answer, refused)
         if action is None:
-            self._ticket, self._due = None, now + LAST_WAIT_S
+            self._ticket, self._due = None, now + MAX_RETRY_WAIT_S
             self._refused.clear()
-            return [Note(f"table {self.table}: the server refuses every move")]
-        self._acted, self._due = (turn, action), now + UNHEARD_S
+            return [LogLine(f"table {self.table}: the server refuses every move")]
+        self._acted, self._due = (turn, action), now + RESPONSE_TIMEOUT_S
         self._lists_before = self._lists
         move = {"tableID": self.table, **self._seen.site_action(action)}
-        written = choice.notes(self._seen, answer) if self._settings.notes else []
+        written = move_choice.notes(self._seen, answer) if self._settings.notes else []
         notes = [Send("note", {"tableID": self.table, **note}, ticket) for note in written]
         return [*notes, Send("action", move, ticket)]
 
@@ -203,7 +212,7 @@ class Seat:
     def _numbered(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         replay = fields.get("databaseID")
         self._replay = replay if type(replay) is int and replay > 0 else self._replay
-        return self.vanishes(now)
+        return self.on_table_gone(now)
 
     def watched_by(self, spectators: Any) -> list[Effect]:
         """Who is in the replay that our game has become."""
@@ -229,14 +238,14 @@ class Seat:
         self.phase = "gone"
         return [self._send("tableUnattend")]
 
-    def vanishes(self, now: float) -> list[Effect]:
+    def on_table_gone(self, now: float) -> list[Effect]:
         """The table is gone from the list; what is left to be told comes soon or never."""
         if self.phase == "replay":  # the replay has the number of the game's table, and goes on
             return []
-        self._ticket, self._ending, self._due = None, True, now + UNHEARD_S
+        self._ticket, self._ending, self._due = None, True, now + RESPONSE_TIMEOUT_S
         return self._close_if_known()
 
-    def shows(self, identities: Any) -> list[Effect]:
+    def on_identities(self, identities: Any) -> list[Effect]:
         """`cardIdentities`: the whole deck, after the end."""
         self._deck = identities
         return self._close_if_known()
@@ -290,25 +299,25 @@ class Seat:
         seen, replay = self._seen, self._replay
         try:
             if seen is None or seen.ended is None or not self._follows:
-                raise OutOfStepError("its end was not told")
+                raise DesyncError("its end was not told")
             if seen.turn == 0:
                 return []
             if self._deck is None or replay is None:
-                raise OutOfStepError("its deck or its number was not told")
+                raise DesyncError("its deck or its number was not told")
             bots = [i for i, name in enumerate(self.names) if i == self._me or is_bot(name)]
             whole = seen.whole_game(replay, self._deck, bots)
-            return [Ended(whole, seen.game(self._number), after(self.names, self._me))]
-        except OutOfStepError as error:
+            return [GameEnded(whole, seen.game(self._number), after(self.names, self._me))]
+        except DesyncError as error:
             self.missed = True
-            return [Note(f"table {self.table}: {error}; looking for it in the site's history")]
+            return [LogLine(f"table {self.table}: {error}; looking for it in the site's history")]
 
-    def untold(self, me: str) -> Untold:
+    def untold(self, me: str) -> PartialGame:
         """A game whose end was not told, or a room whose game may have begun without us; `me` is
         our name."""
         names, seen, began = tuple(self.names), self._best_seen(), self.phase != "room"
-        return Untold(self.table, me, names, seen, self._replay, self.since, began)
+        return PartialGame(self.table, me, names, seen, self._replay, self.since, began)
 
-    def _best_seen(self) -> SeenGame | None:
+    def _best_seen(self) -> ObservedGame | None:
         """The game as it was seen last; None where nothing was."""
         return self._before if self._seen is None or self._seen.is_blank else self._seen
 
@@ -317,25 +326,25 @@ class Seat:
         seen, waits = self._seen, self._ticket is not None or self._acted is not None
         if seen is None or waits or self._paused or self._ending or not seen.my_turn:
             return []
-        self._ticket = Ticket(self.table, next(self._serials))
-        pause = choice.pause_s(self._settings.pause_s, self.options, self._clock_s)
-        self._due = now + pause + LAST_WAIT_S
-        return [Think(self._ticket, seen.game(self._number), pause, after(self.names, self._me))]
+        self._ticket = DecisionToken(self.table, next(self._serials))
+        pause = move_choice.pause_s(self._settings.pause_s, self.options, self._clock_s)
+        self._due = now + pause + MAX_RETRY_WAIT_S
+        return [RequestMove(self._ticket, seen.game(self._number), pause, after(self.names, self._me))]
 
     def _resynchronise(self, now: float, why: str) -> list[Effect]:
         self._ticket, self._failures = None, self._failures + 1
-        note = Note(f"table {self.table}: {why}; asking for the game again")
+        note = LogLine(f"table {self.table}: {why}; asking for the game again")
         if self._failures == 1:
             return [note, *self._ask_for_the_list(now)]
         self.phase, self._due = "loading", now + self._wait()
         return [note]
 
     def _ask_for_the_list(self, now: float) -> list[Effect]:
-        self.phase, self._due, self._lists = "loading", now + UNHEARD_S, self._lists + 1
+        self.phase, self._due, self._lists = "loading", now + RESPONSE_TIMEOUT_S, self._lists + 1
         return [self._send("getGameInfo2")]
 
     def _wait(self) -> float:
-        return min(LAST_WAIT_S, UNHEARD_S * 2.0 ** min(self._failures, 6))
+        return min(MAX_RETRY_WAIT_S, RESPONSE_TIMEOUT_S * 2.0 ** min(self._failures, 6))
 
     def _send(self, command: str) -> Send:
         return Send(command, {"tableID": self.table})

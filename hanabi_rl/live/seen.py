@@ -1,9 +1,9 @@
-"""A game as the server tells it to one seat, put together from its actions: `SeenGame`.
+"""A game as the server tells it to one seat, put together from its actions: `ObservedGame`.
 
 Cards of the others are known by their order (index in the deck), one's own once they are played or
 discarded. An agent is asked with a whole game, so what nobody told is made up: a deck that fits
 everything that was told, the hints on one's own hand included. The agent sees none of the cards
-that are made up. Everything told is checked against the rules: `OutOfStepError` says that the game
+that are made up. Everything told is checked against the rules: `DesyncError` says that the game
 must be asked for again.
 """
 
@@ -19,8 +19,8 @@ from hanabi_rl.data.formats.hanab_live import COLOR_HINT, DISCARD, PLAY, RANK_HI
 from hanabi_rl.data.games import rotated_orders
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
-from hanabi_rl.live.made_up import OutOfStepError, fitting_deck
+from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.live.made_up import DesyncError, complete_deck
 from hanabi_rl.live.protocol import FrameError, whole
 from hanabi_rl.serve.lifecycle import Game
 
@@ -28,7 +28,7 @@ NORMAL_END = 1
 _COLOR, _RANK = 0, 1  # types of a clue that was given
 
 
-class SeenGame:
+class ObservedGame:
     """A game of `players` from the site's seat `seat`; the site's seat `start` moves first.
 
     Inside, seats count from who moves first and orders as if that seat had been dealt to first, as
@@ -37,7 +37,7 @@ class SeenGame:
 
     def __init__(self, players: int, seat: int, start: int = 0) -> None:
         if not 2 <= players <= 5 or not 0 <= seat < players or not 0 <= start < players:
-            raise OutOfStepError(f"no game: seat {seat} of {players}, seat {start} starts")
+            raise DesyncError(f"no game: seat {seat} of {players}, seat {start} starts")
         self.rules = Rules(num_players=players)
         self.start = start
         self.seat = self._our_seat(seat)
@@ -48,7 +48,7 @@ class SeenGame:
         self._moves: list[int] = []
         self._in_a_move = False  # from its first action to its `turn`
         self._deck = full_deck(self.rules)
-        self._table: Table | None = None
+        self._table: PythonGame | None = None
         self.ended: int | None = None
         """The site's end condition, once the game is over."""
 
@@ -73,7 +73,7 @@ class SeenGame:
         try:
             read(self, action)
         except FrameError as error:
-            raise OutOfStepError(f"{kind}: {error}") from error
+            raise DesyncError(f"{kind}: {error}") from error
 
     def game(self, number: int) -> Game:
         """The game for the agent: all seats but ours are people's, and cards that it does not see
@@ -114,14 +114,14 @@ class SeenGame:
         deck = [deck[site] for site in np.argsort(self._orders)]
         for order, card in self._cards.items():
             if deck[order] != card:
-                raise OutOfStepError(
+                raise DesyncError(
                     f"card {order} was shown as {card}, the deck has {deck[order]}"
                 )
         people = set(range(self.rules.num_players)) - {self._our_seat(seat) for seat in bots}
         try:
             return finished_game(number, self.rules, deck, self._moves, people)
         except ValueError as error:
-            raise OutOfStepError(str(error)) from error
+            raise DesyncError(str(error)) from error
 
     @property
     def is_blank(self) -> bool:
@@ -139,29 +139,29 @@ class SeenGame:
     def _seat(self, action: Mapping[str, Any], name: str) -> int:
         site = whole(action, name)
         if not 0 <= site < self.rules.num_players:
-            raise OutOfStepError(f"{name}: no seat {site}")
+            raise DesyncError(f"{name}: no seat {site}")
         return self._our_seat(site)
 
     def _order(self, value: Any) -> int:
         if type(value) is not int or not 0 <= value < self.rules.deck_size:
-            raise OutOfStepError(f"order: no card {value!r}")
+            raise DesyncError(f"order: no card {value!r}")
         return self._orders[value]
 
     def _draw(self, action: Mapping[str, Any]) -> None:
         order, seat = self._order(action.get("order")), self._seat(action, "playerIndex")
         if order in self._drawn or order not in self._told().hands[seat]:
-            raise OutOfStepError(f"card {order} cannot be drawn by seat {seat} now")
+            raise DesyncError(f"card {order} cannot be drawn by seat {seat} now")
         self._drawn.add(order)
         if (whole(action, "suitIndex"), whole(action, "rank")) != (-1, -1):
             self._show(order, action)
         elif seat != self.seat:
-            raise OutOfStepError(f"card {order} of another seat was not shown")
+            raise DesyncError(f"card {order} of another seat was not shown")
 
     def _take(self, action: Mapping[str, Any], kind: str) -> None:
         order, seat = self._order(action.get("order")), self._seat(action, "playerIndex")
         hand = self._told().hands[seat]
         if order not in hand:
-            raise OutOfStepError(f"seat {seat} does not hold card {order}")
+            raise DesyncError(f"seat {seat} does not hold card {order}")
         slot = hand.index(order)
         self._show(order, action)
         self._move(seat, Move("play" if kind == "play" else "discard", slot=slot))
@@ -170,13 +170,13 @@ class SeenGame:
         before = self._told().points
         self._take(action, "play")
         if self._told().points == before:
-            raise OutOfStepError("a play that worked scores no point")
+            raise DesyncError("a play that worked scores no point")
 
     def _discard(self, action: Mapping[str, Any]) -> None:
         failed, before = action.get("failed") is True, self._told().points
         self._take(action, "play" if failed else "discard")
         if self._told().points != before:
-            raise OutOfStepError("a play that failed scores a point")
+            raise DesyncError("a play that failed scores a point")
 
     def _clue(self, action: Mapping[str, Any]) -> None:
         giver, target = self._seat(action, "giver"), self._seat(action, "target")
@@ -184,7 +184,7 @@ class SeenGame:
         kind, value = whole(clue, "type"), whole(clue, "value")
         value -= kind == _RANK
         if kind not in (_COLOR, _RANK) or not 0 <= value < 5 or not isinstance(orders, list):
-            raise OutOfStepError(f"no clue: type {kind}, value {value}")
+            raise DesyncError(f"no clue: type {kind}, value {value}")
         touched = {self._order(order) for order in orders}
         move = Move(
             "color" if kind == _COLOR else "rank",
@@ -199,15 +199,15 @@ class SeenGame:
                 self._know(order, could_be)
         seen = [hand[slot] for slot in self._told().touched(move)] if move.offset else []
         if set(seen) != touched:
-            raise OutOfStepError(f"a hint touches cards {seen}, not {sorted(touched)}")
+            raise DesyncError(f"a hint touches cards {seen}, not {sorted(touched)}")
         self._move(giver, move)
 
     def _status(self, action: Mapping[str, Any]) -> None:
         table = self._told()
         if whole(action, "clues") != table.info_tokens:
-            raise OutOfStepError(f"{action['clues']} clues, we count {table.info_tokens}")
+            raise DesyncError(f"{action['clues']} clues, we count {table.info_tokens}")
         if table.life_tokens and whole(action, "score") != table.points:
-            raise OutOfStepError(f"{action['score']} points, we count {table.points}")
+            raise DesyncError(f"{action['score']} points, we count {table.points}")
 
     def _strike(self, action: Mapping[str, Any]) -> None:
         self._in_a_move = True  # it comes before the card's discard
@@ -216,7 +216,7 @@ class SeenGame:
         if whole(action, "currentPlayerIndex") >= 0:
             seat = self._seat(action, "currentPlayerIndex")
             if seat != self._told().player:
-                raise OutOfStepError(f"it is seat {seat}'s turn, we count {self._told().player}'s")
+                raise DesyncError(f"it is seat {seat}'s turn, we count {self._told().player}'s")
         self._in_a_move = False
 
     def _game_over(self, action: Mapping[str, Any]) -> None:
@@ -225,10 +225,10 @@ class SeenGame:
     def _show(self, order: int, action: Mapping[str, Any]) -> None:
         suit, rank = whole(action, "suitIndex"), whole(action, "rank")
         if not (0 <= suit < 5 and 1 <= rank <= 5):
-            raise OutOfStepError(f"no card: suit {suit}, rank {rank}")
+            raise DesyncError(f"no card: suit {suit}, rank {rank}")
         card = suit * 5 + rank - 1
         if card not in self._could_be[order]:
-            raise OutOfStepError(f"card {order} cannot be {card} by its hints")
+            raise DesyncError(f"card {order} cannot be {card} by its hints")
         self._cards[order] = card
         self._know(order, {card})
 
@@ -240,29 +240,29 @@ class SeenGame:
     def _move(self, seat: int, move: Move) -> None:
         table = self._told()
         if self.ended is not None or seat != table.player:
-            raise OutOfStepError(f"seat {seat} moves, it is seat {table.player}'s turn")
+            raise DesyncError(f"seat {seat} moves, it is seat {table.player}'s turn")
         try:
             action = encode_action(self.rules, move)
             table.apply(action)
         except ValueError as error:
-            raise OutOfStepError(str(error)) from error
+            raise DesyncError(str(error)) from error
         self._moves.append(action)
         self._in_a_move = True
 
-    def _told(self) -> Table:
+    def _told(self) -> PythonGame:
         """The position, with cards that are not known made up anew where they have to be."""
         if self._table is None:
-            self._deck = fitting_deck(self.rules, self._could_be, self._deck)
+            self._deck = complete_deck(self.rules, self._could_be, self._deck)
             self._table = self._played(self._deck)
         return self._table
 
-    def _played(self, deck: Sequence[int]) -> Table:
+    def _played(self, deck: Sequence[int]) -> PythonGame:
         try:
-            table = Table(self.rules, deck)
+            table = PythonGame(self.rules, deck)
             for action in self._moves:
                 table.apply(action)
         except ValueError as error:
-            raise OutOfStepError(str(error)) from error
+            raise DesyncError(str(error)) from error
         return table
 
 
@@ -277,24 +277,24 @@ def finished_game(
 
 
 _READ: dict[str, Any] = {
-    "draw": SeenGame._draw,
-    "play": SeenGame._play,
-    "discard": SeenGame._discard,
-    "clue": SeenGame._clue,
-    "strike": SeenGame._strike,
-    "status": SeenGame._status,
-    "turn": SeenGame._turn,
-    "gameOver": SeenGame._game_over,
+    "draw": ObservedGame._draw,
+    "play": ObservedGame._play,
+    "discard": ObservedGame._discard,
+    "clue": ObservedGame._clue,
+    "strike": ObservedGame._strike,
+    "status": ObservedGame._status,
+    "turn": ObservedGame._turn,
+    "gameOver": ObservedGame._game_over,
 }
 
 
 def _read_deck(rules: Rules, identities: Any) -> list[int]:
     if not isinstance(identities, list) or len(identities) != rules.deck_size:
-        raise OutOfStepError(f"expected the {rules.deck_size} cards of the deck")
+        raise DesyncError(f"expected the {rules.deck_size} cards of the deck")
     try:
         faces = [(whole(card, "suitIndex"), whole(card, "rank")) for card in identities]
     except FrameError as error:
-        raise OutOfStepError(str(error)) from error
+        raise DesyncError(str(error)) from error
     if not all(0 <= suit < 5 and 1 <= rank <= 5 for suit, rank in faces):
-        raise OutOfStepError("expected suits 0-4 and ranks 1-5 in the deck")
+        raise DesyncError("expected suits 0-4 and ranks 1-5 in the deck")
     return [suit * 5 + rank - 1 for suit, rank in faces]

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.counted import counted_turn_mask
 from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 
-class Pairs(NamedTuple):
+class MovePairs(NamedTuple):
     """Two moves in a row, [N, T - 1] each."""
 
     before: np.ndarray  # int: the action at t - 1
@@ -37,25 +37,25 @@ class Pairs(NamedTuple):
     counted: np.ndarray  # bool
 
 
-def action_entropy(record: Record) -> Ratio:
+def action_entropy(record: GameAnalysis) -> Ratio:
     """AD-entropy (Eq. 4), nats: of the agent's actions."""
     games = record.games
-    return _entropy(games.actions, counted_turns(games), games.rules.num_moves)
+    return _entropy(games.actions, counted_turn_mask(games), games.rules.num_moves)
 
 
-def action_entropy_corrected(record: Record) -> Ratio:
+def action_entropy_corrected(record: GameAnalysis) -> Ratio:
     """AD-entropy with the correction of Miller and Madow, nats."""
-    actions, counted = record.games.actions, counted_turns(record.games)
+    actions, counted = record.games.actions, counted_turn_mask(record.games)
     return _shifted(action_entropy(record), _seen(actions, counted) - 1)
 
 
-def response_entropy(record: Record) -> Ratio:
+def response_entropy(record: GameAnalysis) -> Ratio:
     """ARD-entropy (appendix C.2), nats: of the pairs (previous mover's action, the agent's)."""
     pairs = responses(record.games)
     return _entropy(_joint(pairs), pairs.counted, record.games.rules.num_moves**2)
 
 
-def coordination(record: Record) -> Ratio:
+def instantaneous_coordination(record: GameAnalysis) -> Ratio:
     """Instantaneous coordination (Eq. 5), nats, corrected: mutual information of the previous
     mover's action and the agent's."""
     return _mutual_information(
@@ -63,14 +63,14 @@ def coordination(record: Record) -> Ratio:
     )
 
 
-def coordination_plugin(record: Record) -> Ratio:
+def coordination_plugin(record: GameAnalysis) -> Ratio:
     """Instantaneous coordination without the correction, nats."""
     return _mutual_information(
         responses(record.games), record.games.rules.num_moves, corrected=False
     )
 
 
-def coordination_of_partner(record: Record) -> Ratio:
+def coordination_of_partner(record: GameAnalysis) -> Ratio:
     """Mutual information, corrected, of the agent's action and the next mover's, nats: the other
     reading of Eq. 5."""
     return _mutual_information(
@@ -78,15 +78,15 @@ def coordination_of_partner(record: Record) -> Ratio:
     )
 
 
-def responses(games: Games, own_first: bool = False) -> Pairs:
+def responses(games: Games, own_first: bool = False) -> MovePairs:
     """Every two moves in a row of which the agent made the second (`own_first`: the first)."""
     before, after = games.actions[:, :-1], games.actions[:, 1:]
-    own = counted_turns(games)
+    own = counted_turn_mask(games)
     counted = (own[:, :-1] if own_first else own[:, 1:]) & (after != games.rules.noop)
-    return Pairs(before, after, counted)
+    return MovePairs(before, after, counted)
 
 
-def _mutual_information(pairs: Pairs, kinds: int, corrected: bool) -> Ratio:
+def _mutual_information(pairs: MovePairs, kinds: int, corrected: bool) -> Ratio:
     """H(before) + H(after) - H(both), of the same pairs of `kinds` different actions."""
     outcomes = (pairs.before, pairs.after, _joint(pairs))
     row, column, both = (_entropy(outcome, pairs.counted, kinds) for outcome in outcomes)
@@ -98,7 +98,7 @@ def _mutual_information(pairs: Pairs, kinds: int, corrected: bool) -> Ratio:
     return _shifted(plugin, rows + columns - cells - 1)
 
 
-def _joint(pairs: Pairs) -> np.ndarray:
+def _joint(pairs: MovePairs) -> np.ndarray:
     """int[N, T - 1]: one number for each pair of actions."""
     return pairs.before * (pairs.after.max(initial=0) + 1) + pairs.after
 
@@ -108,7 +108,7 @@ def _entropy(outcomes: np.ndarray, counted: np.ndarray, kinds: int) -> Ratio:
     the number of different outcomes that there can be."""
     counts = np.bincount(outcomes[counted], minlength=int(outcomes.max(initial=0)) + 1)
     shares = np.maximum(counts, 1) / max(counted.sum(), 1)  # those of none are not looked up
-    surprise = Ratio.over(-np.log(shares)[outcomes], counted)
+    surprise = Ratio.masked_mean(-np.log(shares)[outcomes], counted)
     return dataclasses.replace(surprise, most=float(np.log(kinds)))
 
 

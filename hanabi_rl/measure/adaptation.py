@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.agents.knowing import learns
+from hanabi_rl.agents.knowing import has_profile
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.actions import decode_action
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.intervals import Interval, mean_interval
 from hanabi_rl.measure.prediction import predict_decisions
 from hanabi_rl.measure.ratio import Ratio
@@ -28,9 +28,9 @@ class Change(NamedTuple):
 
     game: int  # which of the last games
     turn: int  # from 0
-    stranger: int  # action ids: as with a stranger ...
-    known: int  # ... and as it was
-    fits: tuple[bool, bool]
+    first_meeting_action: int  # action ids: as with a stranger ...
+    action: int  # ... and as it was
+    scores_card: tuple[bool, bool]
     """Of both: whether it plays a card that scores."""
 
 
@@ -42,7 +42,7 @@ class Adaptation:
     """The first games, P * S of them; the agent's seats are marked as `human_seats`."""
     last: Games
     """The last games of the same series."""
-    as_strangers: np.ndarray
+    first_meeting_scores: np.ndarray
     """int32[P * S], the scores of the same decks and seats where they meet for the first time."""
     decisions: np.ndarray
     """int64[P * S], the agent's in each last game."""
@@ -52,15 +52,15 @@ class Adaptation:
     def share(self) -> Interval:
         """Of the agent's decisions in the last games, over decks, all seats of one together."""
         numbers = np.bincount([change.game for change in self.changes], minlength=len(self.last))
-        share = Ratio(numbers, self.decisions, share=True)
-        return share.summed(self.last.deck_numbers).interval
+        share = Ratio(numbers, self.decisions, is_proportion=True)
+        return share.group_by(self.last.deck_ids).interval
 
     @property
     def gain(self) -> Interval:
         """Points by which a last game is better than the same deck with strangers; over decks, all
         seats of one averaged first."""
         players, most = self.last.rules.num_players, self.last.rules.max_score
-        gained = (self.last.scores - self.as_strangers).reshape(players, -1).mean(axis=0)
+        gained = (self.last.scores - self.first_meeting_scores).reshape(players, -1).mean(axis=0)
         return mean_interval(gained, least=-most, most=most)
 
     def kinds(self) -> dict[tuple[str, str], tuple[int, int, int]]:
@@ -68,8 +68,8 @@ class Adaptation:
         these, how many score. The most frequent first."""
         found: dict[tuple[str, str], np.ndarray] = collections.defaultdict(lambda: np.zeros(3, int))
         for change in self.changes:
-            kinds = tuple(_kind(self.last, action) for action in (change.stranger, change.known))
-            found[kinds[0], kinds[1]] += [1, *change.fits]
+            kinds = tuple(_kind(self.last, action) for action in (change.first_meeting_action, change.action))
+            found[kinds[0], kinds[1]] += [1, *change.scores_card]
         order = sorted(found.items(), key=lambda item: -item[1][0])
         return {kinds: (int(n), int(a), int(b)) for kinds, (n, a, b) in order}
 
@@ -87,7 +87,7 @@ def adaptation(
         ValueError: an agent that keeps nothing of whom it plays with, policies of other games, or
             series of one game.
     """
-    if not learns(agent):
+    if not has_profile(agent):
         raise ValueError(
             "expected an agent that remembers whom it plays with (agent:anyone-2p, or what "
             "--network.profile trains): another one does nothing else in a later game"
@@ -114,7 +114,7 @@ def adaptation(
     return Adaptation(
         first=games.select(number % length == 0),
         last=last,
-        as_strangers=strangers.scores,
+        first_meeting_scores=strangers.scores,
         decisions=said.counted.sum(axis=1),
         changes=tuple(
             _change(last, game, turn, int(said.guess[game, turn]))
@@ -124,16 +124,16 @@ def adaptation(
 
 
 def _change(games: Games, game: int, turn: int, stranger: int) -> Change:
-    table, moves = Table(games.rules, games.decks[game]), games.moves(game).tolist()
+    table, moves = PythonGame(games.rules, games.decks[game]), games.moves(game).tolist()
     for action in moves[:turn]:
         table.apply(action)
     actions = stranger, moves[turn]
     return Change(
-        game, turn, *actions, fits=(_scores(table, stranger), _scores(table, moves[turn]))
+        game, turn, *actions, scores_card=(_scores(table, stranger), _scores(table, moves[turn]))
     )
 
 
-def _scores(table: Table, action: int) -> bool:
+def _scores(table: PythonGame, action: int) -> bool:
     move = decode_action(table.rules, action)
     if move.kind != "play":
         return False

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 
 from hanabi_rl.env.actions import Move, decode_action
-from hanabi_rl.env.table import Table
-from hanabi_rl.measure.promises import Scene, Told
+from hanabi_rl.env.table import PythonGame
+from hanabi_rl.measure.promises import ConventionState, HintMemory
 
 if TYPE_CHECKING:
     from hanabi_rl.env.game import Rules
@@ -43,7 +43,7 @@ Kind = Literal[
 """What a move is: hints, plays (`by hint`: what a hint or a prompt promised), discards."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Break = Literal[
+Violation = Literal[
     "focus",
     "good touch",
     "misleads",
@@ -66,14 +66,14 @@ Break = Literal[
 - `play left`: a discard, or a hint that stalls, though a card is known or promised to fit;
 - `save left`: the next player discards from its chop a card that a hint would have saved.
 """
-BREAKS: tuple[Break, ...] = get_args(Break)
+VIOLATIONS: tuple[Violation, ...] = get_args(Violation)
 
 
-class Note(NamedTuple):
+class MoveAnnotation(NamedTuple):
     """One move."""
 
     kind: Kind
-    breaks: tuple[Break, ...] = ()
+    breaks: tuple[Violation, ...] = ()
     focus: int | None = None
     """The order (index in the deck) of the card that a hint is about."""
 
@@ -81,20 +81,20 @@ class Note(NamedTuple):
         return f"{self.kind}, but {', '.join(self.breaks)}" if self.breaks else self.kind
 
 
-def annotate(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]) -> list[Note]:
+def annotate(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]) -> list[MoveAnnotation]:
     """A note for every move of a game (a no-op ends it). deck: card ids, top first.
 
     Raises:
         ValueError: an illegal move, with its turn and reason.
     """
-    now, then, told = Table(rules, deck), Table(rules, deck), Told()
-    notes: list[Note] = []
+    now, then, told = PythonGame(rules, deck), PythonGame(rules, deck), HintMemory()
+    notes: list[MoveAnnotation] = []
     endangered: int | None = None  # on the next player's chop, and a hint would save it
     for action in map(int, actions):
         if action == rules.noop:
             break
         then.apply(action)
-        move, before = decode_action(rules, action), Scene(now, told)
+        move, before = decode_action(rules, action), ConventionState(now, told)
         if move.kind in ("color", "rank"):
             note, told = _hint(before, move, then)
         else:
@@ -109,7 +109,7 @@ def annotate(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[i
     return notes
 
 
-def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
+def _hint(before: ConventionState, move: Move, then: PythonGame) -> tuple[MoveAnnotation, HintMemory]:
     """What a hint was, and what is told after it. then: the table after it."""
     rules, giver = before.rules, before.player
     seat = (giver + move.offset) % rules.num_players
@@ -122,21 +122,21 @@ def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
     focus = chop if chop is not None and on_chop else _focus_off_chop(rules, move, new, touched)
     told, relied = before.told, _relied_on(before, seat, focus, touched)
     if new:
-        told = told.and_promised(focus, _promise(Scene(then, told), focus, by_rank, on_chop))
-    after = Scene(then, told)
+        told = told.and_promised(focus, _promise(ConventionState(then, told), focus, by_rank, on_chop))
+    after = ConventionState(then, told)
 
     def fits(order: int) -> bool:
         return bool(before.card(order) & before.playable)
 
     def is_fixed(order: int) -> bool:
         """It would have been played wrongly, or kept for nothing."""
-        stopped = before.is_due(order) and not after.is_due(order) and not fits(order)
-        return stopped or (after.is_trash(order) and not before.is_trash(order))
+        stopped = before.is_owed(order) and not after.is_owed(order) and not fits(order)
+        return stopped or (after.is_known_useless(order) and not before.is_known_useless(order))
 
-    newly_due = [order for order in hand if after.is_due(order) and not before.is_due(order)]
-    breaks: list[Break] = []
+    newly_due = [order for order in hand if after.is_owed(order) and not before.is_owed(order)]
+    breaks: list[Violation] = []
     kind: Kind
-    if new and before.card(focus) & Scene(then, before.told).coming(giver):
+    if new and before.card(focus) & ConventionState(then, before.told).soon_playable(giver):
         kind = "play hint"
     elif on_chop and before.needs_saving(focus, by_rank):
         kind = "save hint"
@@ -154,18 +154,18 @@ def _hint(before: Scene, move: Move, then: Table) -> tuple[Note, Told]:
         kind, breaks = "other hint", ["focus"]
     if relied is not None and kind == relied[0]:
         told = told.and_promised(relied[1], before.card(relied[1]))
-        promise = _promise(Scene(then, told), focus, by_rank, on_chop)
+        promise = _promise(ConventionState(then, told), focus, by_rank, on_chop)
         told = told.and_promised(focus, promise | before.card(focus))  # it waits
         newly_due = [order for order in newly_due if order != focus]
-    useful = [order for order in new if not after.is_trash(order)]  # as far as its owner can tell
+    useful = [order for order in new if not after.is_known_useless(order)]  # as far as its owner can tell
     if any(_is_bad_touch(before, order, useful) for order in useful):
         breaks.append("good touch")
     is_lie = bool(new) and not told.promised[focus] & before.card(focus)
     if is_lie or not all(fits(o) for o in newly_due if o == focus or o not in new):
         breaks.append("misleads")
-    if kind in ("stall hint", "other hint") and before.due(giver):
+    if kind in ("stall hint", "other hint") and before.has_play(giver):
         breaks.append("play left")
-    return Note(kind, tuple(breaks), focus), told
+    return MoveAnnotation(kind, tuple(breaks), focus), told
 
 
 def _focus_off_chop(rules: Rules, move: Move, new: Sequence[int], touched: Sequence[int]) -> int:
@@ -180,11 +180,11 @@ def _focus_off_chop(rules: Rules, move: Move, new: Sequence[int], touched: Seque
     return max(new or touched)
 
 
-def _promise(after: Scene, focus: int, by_rank: bool, on_chop: bool) -> int:
+def _promise(after: ConventionState, focus: int, by_rank: bool, on_chop: bool) -> int:
     """What the receiver takes the focus of a hint for: a card that fits, now or after others that
     are coming, or on the chop one to save."""
     rules, last = after.rules, after.rules.rank_cards[-1]
-    could = after.coming(after.holder[focus], possibly=True)
+    could = after.soon_playable(after.holder[focus], possibly=True)
     if on_chop:
         could |= after.critical & ~last
     if on_chop and by_rank:
@@ -193,7 +193,7 @@ def _promise(after: Scene, focus: int, by_rank: bool, on_chop: bool) -> int:
     return after.known[focus] & could or after.known[focus]
 
 
-def _relied_on(scene: Scene, seat: int, focus: int, touched: list[int]) -> tuple[Kind, int] | None:
+def _relied_on(scene: ConventionState, seat: int, focus: int, touched: list[int]) -> tuple[Kind, int] | None:
     """Where the focus fits after one card that no hint has promised, nor this one touches: what was
     relied on, and the card that its holder will take for the missing one. It is the newest hinted
     card that can be it (a prompt), else the newest card without a hint (a finesse), of the first
@@ -202,7 +202,7 @@ def _relied_on(scene: Scene, seat: int, focus: int, touched: list[int]) -> tuple
     place (a bluff)."""
     rank = scene.deck[focus] % scene.rules.num_ranks
     needed = scene.card(focus) >> 1
-    if rank == 0 or scene.card(focus) & scene.dead or not needed & scene.coming(scene.player):
+    if rank == 0 or scene.card(focus) & scene.dead or not needed & scene.soon_playable(scene.player):
         return None
     players = scene.rules.num_players
     after = [(scene.player + step) % players for step in range(1, players)]
@@ -221,12 +221,12 @@ def _relied_on(scene: Scene, seat: int, focus: int, touched: list[int]) -> tuple
     return bluff
 
 
-def _stalls(before: Scene, move: Move, new: bool, on_chop: bool) -> bool:
+def _stalls(before: ConventionState, move: Move, new: bool, on_chop: bool) -> bool:
     """A hint that must be given or is allowed to say little: no discard is possible, or none is
     safe; in the early game one that touches nothing new or 5s off the chop; and when there is
     nothing left to draw."""
     hand, rules = before.hands[before.player], before.rules
-    locked = before.chop(before.player) is None and not any(map(before.is_trash, hand))
+    locked = before.chop(before.player) is None and not any(map(before.is_known_useless, hand))
     fives = move.kind == "rank" and move.value == rules.num_ranks - 1 and not on_chop
     return (
         before.tokens == rules.max_info_tokens
@@ -236,7 +236,7 @@ def _stalls(before: Scene, move: Move, new: bool, on_chop: bool) -> bool:
     )
 
 
-def _is_bad_touch(before: Scene, order: int, new: list[int]) -> bool:
+def _is_bad_touch(before: ConventionState, order: int, new: list[int]) -> bool:
     """The card is useless, or the giver sees that another copy has a hint or gets one now, or
     knows that it holds one."""
     card = before.card(order)
@@ -249,36 +249,36 @@ def _is_bad_touch(before: Scene, order: int, new: list[int]) -> bool:
     )
 
 
-def _play(before: Scene, order: int) -> Note:
+def _play(before: ConventionState, order: int) -> MoveAnnotation:
     if before.known[order] & ~before.playable == 0:
-        return Note("known play")
-    if before.is_due(order):
-        return Note("play by hint" if order in before.hinted else "play by finesse")
+        return MoveAnnotation("known play")
+    if before.is_owed(order):
+        return MoveAnnotation("play by hint" if order in before.hinted else "play by finesse")
     if before.drawn == before.rules.deck_size:
-        return Note("other play")  # nothing to lose
-    return Note("other play", ("not promised" if order in before.hinted else "blind play",))
+        return MoveAnnotation("other play")  # nothing to lose
+    return MoveAnnotation("other play", ("not promised" if order in before.hinted else "blind play",))
 
 
-def _discard(before: Scene, order: int) -> Note:
-    breaks: list[Break] = []
+def _discard(before: ConventionState, order: int) -> MoveAnnotation:
+    breaks: list[Violation] = []
     kind: Kind = "other discard"
-    if before.is_trash(order):
+    if before.is_known_useless(order):
         kind = "known trash"
     elif order == before.chop(before.player):
         kind = "chop"
     else:
         breaks.append("touched discard" if order in before.hinted else "off chop")
-    if before.due(before.player):
+    if before.has_play(before.player):
         breaks.append("play left")
-    return Note(kind, tuple(breaks))
+    return MoveAnnotation(kind, tuple(breaks))
 
 
-def _endangered(scene: Scene) -> int | None:
+def _endangered(scene: ConventionState) -> int | None:
     """The card on the next player's chop where a hint can save it, which that player, who has
     nothing to play and no useless card, else may discard."""
     seat = (scene.player + 1) % scene.rules.num_players
     chop = scene.chop(seat)
-    busy = scene.due(seat) or any(map(scene.is_trash, scene.hands[seat]))
+    busy = scene.has_play(seat) or any(map(scene.is_known_useless, scene.hands[seat]))
     if chop is None or busy or not scene.tokens or not scene.needs_saving(chop):
         return None
     return chop

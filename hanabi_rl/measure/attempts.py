@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from hanabi_rl.env.actions import Move, decode_action
-from hanabi_rl.env.table import Table
-from hanabi_rl.measure import scripts
+from hanabi_rl.env.table import PythonGame
+from hanabi_rl.measure import scripted_players
 from hanabi_rl.measure.scripts import Script
 from hanabi_rl.measure.situations import Build, Situation
 
@@ -17,10 +17,10 @@ Category = Literal["SR", "AR", "A+MR"]
 CATEGORIES: tuple[Category, ...] = ("SR", "AR", "A+MR")
 
 
-class Own(NamedTuple):
+class AgentMove(NamedTuple):
     """A move of the tested agent."""
 
-    before: Table
+    before: PythonGame
     move: Move
     scored: bool
     """A play that did."""
@@ -45,7 +45,7 @@ class Attempt(NamedTuple):
     situation: Situation
     actions: tuple[int, ...]
 
-    def own(self) -> Iterator[Own]:
+    def own(self) -> Iterator[AgentMove]:
         """The agent's own moves after the prefix; each table is as it was before the move."""
         table = self.situation.table()
         for action in self.actions[table.turn :]:
@@ -54,7 +54,7 @@ class Attempt(NamedTuple):
             before = copy.deepcopy(table) if mine else None
             table.apply(action)
             if before is not None:
-                yield Own(before, move, table.points > points)
+                yield AgentMove(before, move, table.points > points)
 
 
 Criterion = Callable[[Attempt], bool]
@@ -67,32 +67,32 @@ class UnitTest(NamedTuple):
     name: str
     category: Category
     title: str
-    means: str
+    failure_meaning: str
     """What a failure says of the agent."""
-    limit: int
+    max_turns: int
     """How many turns of its own the agent has."""
-    right: tuple[Criterion, ...]
+    criteria: tuple[Criterion, ...]
     """What is right, for each situation of an instance."""
-    partner: Script = scripts.discarder
+    partner: Script = scripted_players.discarder
     build: Build | None = None
-    """None where situations are mined with `fits`."""
-    fits: Callable[[Table], bool] | None = None
+    """None where situations are mined with `matches`."""
+    matches: Callable[[PythonGame], bool] | None = None
     histories: tuple[str, ...] = ()
     """Of a pair: what the partners have shown in each."""
 
 
-def plays_the_marked(attempt: Attempt) -> bool:
+def plays_target(attempt: Attempt) -> bool:
     """The agent plays the card that the test is about."""
     return any(
-        own.move.kind == "play" and own.order == attempt.situation.marked for own in attempt.own()
+        own.move.kind == "play" and own.order == attempt.situation.target_card for own in attempt.own()
     )
 
 
-def touches_the_marked(attempt: Attempt) -> bool:
+def hints_target(attempt: Attempt) -> bool:
     """A hint of the agent touches it."""
-    return any(attempt.situation.marked in own.touched for own in attempt.own())
+    return any(attempt.situation.target_card in own.touched for own in attempt.own())
 
 
-def never(criterion: Criterion) -> Criterion:
+def negate(criterion: Criterion) -> Criterion:
     """The opposite."""
     return lambda attempt: not criterion(attempt)

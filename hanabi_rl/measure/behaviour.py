@@ -20,12 +20,12 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import State
 from hanabi_rl.measure.chunks import in_chunks, join_chunks
-from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.counted import counted_turn_mask
 from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 _CHUNK = 1024  # games read at once
 
@@ -47,28 +47,28 @@ class Turns(NamedTuple):
         return self.counted & (self.tokens > 0)
 
 
-def information_per_play(record: Record) -> Ratio:
+def information_per_play(record: GameAnalysis) -> Ratio:
     """By the hints that named a card's colour or rank."""
-    return Ratio.over(record.turns.named, record.turns.plays, share=True)
+    return Ratio.masked_mean(record.turns.named, record.turns.plays, share=True)
 
 
-def deduced_information_per_play(record: Record) -> Ratio:
+def deduced_information_per_play(record: GameAnalysis) -> Ratio:
     """The same, counting also what hints about other cards left as the only colour or rank
     possible."""
-    return Ratio.over(record.turns.deduced, record.turns.plays, share=True)
+    return Ratio.masked_mean(record.turns.deduced, record.turns.plays, share=True)
 
 
-def communicativeness(record: Record) -> Ratio:
+def communicativeness(record: GameAnalysis) -> Ratio:
     """Hints given per turn on which there was an information token."""
-    return Ratio.over(record.turns.hints, record.turns.could_hint, share=True)
+    return Ratio.masked_mean(record.turns.hints, record.turns.could_hint, share=True)
 
 
-def hint_share(record: Record) -> Ratio:
+def hint_share(record: GameAnalysis) -> Ratio:
     """Hints given per turn."""
-    return Ratio.over(record.turns.hints, record.turns.counted, share=True)
+    return Ratio.masked_mean(record.turns.hints, record.turns.counted, share=True)
 
 
-def length(record: Record) -> Ratio:
+def length(record: GameAnalysis) -> Ratio:
     """Turns a game, of those that were not left before their end."""
     games, finished = record.games, ~record.games.unfinished
     return Ratio(np.where(finished, games.num_actions, 0), finished.astype(np.int64))
@@ -82,7 +82,7 @@ def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
     named, deduced, tokens = join_chunks(
         [_read_chunk(rules, *chunk) for chunk in chunks], num_games
     )
-    counted = counted_turns(games)
+    counted = counted_turn_mask(games)
     moves: Moves = decode(rules, games.actions)
     return Turns(
         counted=counted,
@@ -106,8 +106,8 @@ def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax
         named: list[jax.Array] = []
         left: list[jax.Array] = []
         for words, groups in (
-            (state.maybe_colors, rules.num_colors),
-            (state.maybe_ranks, rules.num_ranks),
+            (state.possible_colors, rules.num_colors),
+            (state.possible_ranks, rules.num_ranks),
         ):
             mover = jnp.take_along_axis(words, state.player[:, None], axis=1)[:, 0]
             bits = [(mover >> (group * rules.hand_size + slot)) & 1 for group in range(groups + 1)]

@@ -19,7 +19,7 @@ KL_GAMES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class HDRReport:
+class CloneComparison:
     """An HDR-IPPO policy measured against the clone it was regularised towards, on decks never used
     for selection."""
 
@@ -29,8 +29,8 @@ class HDRReport:
     kl: Divergence
 
 
-def make_report(bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0) -> HDRReport:
-    """Plays every game behind an `HDRReport`: greedy self-play of both and their cross-play on the
+def compare_with_clone(bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0) -> CloneComparison:
+    """Plays every game behind an `CloneComparison`: greedy self-play of both and their cross-play on the
     same `num_games` decks, and KL(bc || policy) on sampled games of `policy`.
 
     Raises ValueError for fewer than 1,000 games.
@@ -40,7 +40,7 @@ def make_report(bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0
             f"expected at least {MIN_GAMES} games behind a reported score, got "
             f"num_games={num_games}"
         )
-    return HDRReport(
+    return CloneComparison(
         bc=evaluate_selfplay(bc, num_games, seed),
         policy=evaluate_selfplay(policy, num_games, seed),
         crossplay=evaluate_pair(policy, bc, num_games, seed),
@@ -49,7 +49,7 @@ def make_report(bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class Likeness:
+class PredictionComparison:
     """How a policy and its clone predict the same recorded games (AH2AC2's Tables 3, 5, 6 and
     13)."""
 
@@ -69,6 +69,6 @@ class Likeness:
         return Ratio(more, self.policy.seat_timesteps, least=-float("inf"))
 
 
-def likeness(policy: Policy, clone: Policy, games: Games) -> Likeness:
+def compare_predictions(policy: Policy, clone: Policy, games: Games) -> PredictionComparison:
     """Both read the games. Raises ValueError for games of other rules."""
-    return Likeness(predict(policy, games), predict(clone, games), len(games))
+    return PredictionComparison(predict(policy, games), predict(clone, games), len(games))

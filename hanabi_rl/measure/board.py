@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.agents.hub import parse_hub_name
-from hanabi_rl.agents.names import BOT, HUB, SHIPPED, STORED, parse_name
+from hanabi_rl.agents.names import BOT, HUB, LOADERS, SHIPPED, parse_name
 from hanabi_rl.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.records import from_dict, to_dict
@@ -23,7 +23,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclasses.dataclass(frozen=True)
-class Player:
+class LeaderboardAgent:
     """An agent that anybody can load."""
 
     agent: str = ""
@@ -33,7 +33,7 @@ class Player:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row(Player):
+class LeaderboardRow(LeaderboardAgent):
     """A candidate: its games with the proxies, a deck each, in every mixed line-up."""
 
     by: str = ""
@@ -49,7 +49,7 @@ class Row(Player):
 
 
 @dataclasses.dataclass(frozen=True)
-class Board:
+class LeaderboardFile:
     """What all rows share, and the rows, best first."""
 
     format_version: int = 0
@@ -59,11 +59,11 @@ class Board:
     """Of each candidate."""
     seed: int = 0
     """Of their decks."""
-    proxies: tuple[Player, ...] = ()
-    rows: tuple[Row, ...] = ()
+    proxies: tuple[LeaderboardAgent, ...] = ()
+    rows: tuple[LeaderboardRow, ...] = ()
 
 
-def read_board(path: Path) -> Board:
+def read_board(path: Path) -> LeaderboardFile:
     """The board in `path`, every field and row checked; nothing is played and no agent loaded.
 
     Raises:
@@ -74,18 +74,18 @@ def read_board(path: Path) -> Board:
         raise ValueError(f"{path}: expected an object, got {type(data).__name__}")
     data = {
         **data,
-        "proxies": tuple(_record(Player, p, f"{path}: proxies") for p in data.get("proxies", ())),
-        "rows": tuple(_record(Row, row, f"{path}: rows") for row in data.get("rows", ())),
+        "proxies": tuple(_record(LeaderboardAgent, p, f"{path}: proxies") for p in data.get("proxies", ())),
+        "rows": tuple(_record(LeaderboardRow, row, f"{path}: rows") for row in data.get("rows", ())),
     }
-    if missing := {field.name for field in dataclasses.fields(Board)} - set(data):
+    if missing := {field.name for field in dataclasses.fields(LeaderboardFile)} - set(data):
         raise ValueError(f"{path}: expected a field {min(missing)}, got none")
     players = {"proxies": data.pop("proxies"), "rows": data.pop("rows")}
-    board = dataclasses.replace(from_dict(Board, data, where=str(path)), **players)
+    board = dataclasses.replace(from_dict(LeaderboardFile, data, where=str(path)), **players)
     _check(board, str(path))
     return board
 
 
-def write_board(path: Path, board: Board) -> None:
+def write_board(path: Path, board: LeaderboardFile) -> None:
     """Writes `board` to `path`, atomically; raises ValueError as `read_board` would."""
     _check(board, str(path))
     record = to_dict(board)
@@ -94,17 +94,17 @@ def write_board(path: Path, board: Board) -> None:
     write_json(path, record)
 
 
-def with_row(board: Board, row: Row) -> Board:
+def with_row(board: LeaderboardFile, row: LeaderboardRow) -> LeaderboardFile:
     """`board` with a row in its place; of the same agent (by what it is), the new one stays."""
     others = [other for other in board.rows if other.hash != row.hash]
     rows = tuple(sorted([*others, row], key=lambda row: (-row.mean, row.agent)))
     return dataclasses.replace(board, rows=rows)
 
 
-def row_of(entry: LeaderboardEntry, agent: str, identity: str, by: str, version: str) -> Row:
+def row_of(entry: LeaderboardEntry, agent: str, identity: str, by: str, version: str) -> LeaderboardRow:
     """A candidate's games as a row of a board."""
     summary = entry.summary
-    return Row(
+    return LeaderboardRow(
         agent=agent,
         hash=identity,
         by=by,
@@ -126,7 +126,7 @@ def _record(cls: type[Any], data: Any, where: str) -> Any:
     return from_dict(cls, data, where=where)
 
 
-def _check(board: Board, where: str) -> None:
+def _check(board: LeaderboardFile, where: str) -> None:
     def expect(holds: bool, expected: str, got: Any) -> None:
         if not holds:
             raise ValueError(f"{where}: expected {expected}, got {got}")
@@ -166,16 +166,16 @@ def check_public(name: str, where: str) -> None:
     """Raises ValueError, beginning with `where`, for an agent that others could not load, or not
     the same one tomorrow: a path, or `hf:` without a commit."""
     parsed = parse_name(name)
-    local = parsed.source not in (BOT, *STORED) or (
-        parsed.source not in (BOT, SHIPPED, HUB) and Path(parsed.place).exists()
+    local = parsed.scheme not in (BOT, *LOADERS) or (
+        parsed.scheme not in (BOT, SHIPPED, HUB) and Path(parsed.path).exists()
     )
     if local:
         raise ValueError(
             f"{where}: expected an agent that anybody can load (bot:, agent:, ah2ac2:, obl: or "
             f"hf:OWNER/NAME@COMMIT), got {name}"
         )
-    if parsed.source == HUB:
-        revision = parse_hub_name(parsed.plain).revision
+    if parsed.scheme == HUB:
+        revision = parse_hub_name(parsed.without_options).revision
         if revision is None or not _COMMIT.fullmatch(revision):
             raise ValueError(
                 f"{where}: expected a commit of 40 hexadecimal digits behind {name.split('@')[0]}@,"

@@ -112,10 +112,10 @@ Part = Literal["all", "moderate", "expert"]
 def by_strength(
     returns: np.ndarray, best: np.ndarray, selfplay: np.ndarray, seed: int = 0
 ) -> dict[Part, BRProx]:
-    """BR-Prox with all partners, with the moderate and with the expert ones (`experts`); without
+    """BR-Prox with all partners, with the moderate and with the expert ones (`is_expert`); without
     the last where all are alike. `returns` float[R, M, S, N] of R runs with M partners at S seats
     on N decks, `best` float[M, S], `selfplay` float[M]."""
-    strong = experts(selfplay)
+    strong = is_expert(selfplay)
     parts: dict[Part, np.ndarray] = {
         "all": np.ones_like(strong),
         "moderate": ~strong,
@@ -129,7 +129,7 @@ def by_strength(
     }
 
 
-def experts(selfplay: np.ndarray) -> np.ndarray:
+def is_expert(selfplay: np.ndarray) -> np.ndarray:
     """bool[M]: the partners that with copies of themselves return more than the median of them; the
     others are moderate (section 5.2: J(pi) of the partner alone, whatever its best response gets).
     `selfplay` float[M], each partner's mean return in self-play."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TEMPERATURES = np.linspace(0.8, 3.0, 45)
 
 
-def nearest_temperature(
+def calibrate_temperature(
     reference: Policy, policy: Policy, num_games: int = 128, seed: int = 0
 ) -> float:
     """The one of `TEMPERATURES` at which KL(reference || policy) is least, along games that

@@ -15,7 +15,7 @@ from hanabi_rl.env.state import State
 FEW, MANY = 256, 1024
 
 
-def few_or_many(count: int) -> int:
+def chunk_size(count: int) -> int:
     """How many of `count` games to read at once: two compiled shapes serve files of any size."""
     return FEW if count <= FEW else MANY
 
@@ -41,7 +41,7 @@ def join_chunks(parts: Sequence[tuple[jax.Array, ...]], total: int) -> tuple[np.
     )
 
 
-def states_in_a_row(rules: Rules, decks: jax.Array, actions: jax.Array) -> State:
+def flatten_states(rules: Rules, decks: jax.Array, actions: jax.Array) -> State:
     """The states before every move of n recorded games as one batch [T * n, ...], turn by turn."""
 
     def joined(leaf: jax.Array) -> jax.Array:

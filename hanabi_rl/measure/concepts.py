@@ -28,22 +28,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.board import Counts, count_cards, one_group
-from hanabi_rl.agents.structured.sight import Sight, from_state
+from hanabi_rl.agents.structured.board import CardCounts, count_cards, one_group
+from hanabi_rl.agents.structured.sight import SeatObservation, from_state
 from hanabi_rl.env.actions import action_slices
-from hanabi_rl.env.bits import any_of
-from hanabi_rl.env.cards import next_cards, one_above
+from hanabi_rl.env.bits import union
+from hanabi_rl.env.cards import next_cards, successors
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import deal, points
 from hanabi_rl.env.state import State
-from hanabi_rl.measure.chunks import few_or_many, in_chunks, join_chunks, states_in_a_row
-from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.chunks import chunk_size, flatten_states, in_chunks, join_chunks
+from hanabi_rl.measure.counted import counted_turn_mask
 from hanabi_rl.measure.formulas import Formulas, formula_pools, truth
 from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 MESSAGES = ("discard", "play", "color", "rank")
 _WORD = 32  # turns a word
@@ -58,7 +58,7 @@ class Concepts(NamedTuple):
     messages: np.ndarray  # uint32[N, 4, W]: the counted turns with each kind of move
 
 
-class Independence(NamedTuple):
+class ContextIndependence(NamedTuple):
     """CI over each pool of formulas, by both readings of the message."""
 
     likeliest: tuple[Ratio, ...]
@@ -67,7 +67,7 @@ class Independence(NamedTuple):
     """m the argmax of p(c | m)."""
 
 
-def context_independence(record: Record, bogin: bool = False) -> Ratio:
+def context_independence(record: GameAnalysis, bogin: bool = False) -> Ratio:
     """CI, the mean over the pools. The interval resamples games at the shares and messages found,
     which makes it too wide, by a fifth or so, where two messages are about as likely."""
     found = record.independence.bogin if bogin else record.independence.likeliest
@@ -76,23 +76,23 @@ def context_independence(record: Record, bogin: bool = False) -> Ratio:
     )
 
 
-def pool_spread(record: Record) -> float:
+def pool_spread(record: GameAnalysis) -> float:
     """The standard deviation of CI over the pools. Raises ValueError where nothing is counted."""
     return float(np.std([ratio.mean for ratio in record.independence.likeliest], ddof=1))
 
 
-def read_independence(rules: Rules, concepts: Concepts) -> Independence:
+def read_ci(rules: Rules, concepts: Concepts) -> ContextIndependence:
     """CI over every pool of formulas."""
     kinds = _sent(concepts)
     likeliest, bogin = [], []
     for pool in formula_pools(len(atom_names(rules))):
         counts = formula_counts(concepts, pool)
-        likeliest.append(independence_ratio(counts, kinds))
-        bogin.append(independence_ratio(counts, kinds, bogin=True))
-    return Independence(tuple(likeliest), tuple(bogin))
+        likeliest.append(ci_ratio(counts, kinds))
+        bogin.append(ci_ratio(counts, kinds, bogin=True))
+    return ContextIndependence(tuple(likeliest), tuple(bogin))
 
 
-def independence_ratio(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = False) -> Ratio:
+def ci_ratio(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = False) -> Ratio:
     """CI over one pool. Of the N games' sums the ratio is exactly CI, and each game's share in them
     is the linear part of what that game changes.
 
@@ -102,7 +102,7 @@ def independence_ratio(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = F
         bogin: whether m is the argmax of p(c | m).
     """
     both, sent = counts.sum(axis=2, dtype=np.int64), kinds.sum(axis=1)
-    value, message = independence(both, sent, bogin=bogin)
+    value, message = ci_per_concept(both, sent, bogin=bogin)
     true, rows, events = both.sum(axis=1), np.arange(len(both)), kinds.sum(axis=0)
     each = value * events.sum() / len(value)
     weight = np.repeat(-(each / np.maximum(true, 1))[:, None], len(kinds), axis=1)
@@ -112,7 +112,7 @@ def independence_ratio(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = F
     return Ratio(value.mean() * events + linear - of_message @ kinds, events)
 
 
-def independence(
+def ci_per_concept(
     both: np.ndarray, sent: np.ndarray, *, bogin: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """p(m | c) p(c | m) float[C] of each concept, 0 where it is never true, and m int[C], from the
@@ -127,7 +127,7 @@ def independence(
 def formula_counts(concepts: Concepts, formulas: Formulas) -> np.ndarray:
     """uint16[F, 4, N]: for each game and formula, the events of each message at which it is
     true."""
-    size = few_or_many(len(concepts.atoms))
+    size = chunk_size(len(concepts.atoms))
     chunks = in_chunks(size, concepts.atoms, concepts.messages, fill=True)
     parts = [np.asarray(_count_chunk(formulas, *chunk)) for chunk in chunks]
     return np.concatenate(parts, axis=2)[..., : len(concepts.atoms)]
@@ -152,8 +152,8 @@ def _count_chunk(formulas: Formulas, atoms: jax.Array, messages: jax.Array) -> j
 
 def read_concepts(games: Games) -> Concepts:
     """The atoms and messages of recorded games."""
-    fields = games.decks, games.actions, counted_turns(games)
-    chunks = in_chunks(few_or_many(len(games)), *fields, fill=True)
+    fields = games.decks, games.actions, counted_turn_mask(games)
+    chunks = in_chunks(chunk_size(len(games)), *fields, fill=True)
     parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
     return Concepts(*join_chunks(parts, len(games)))
 
@@ -163,7 +163,7 @@ def _read_chunk(
     rules: Rules, decks: jax.Array, actions: jax.Array, counted: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """`Concepts` of n games."""
-    states = states_in_a_row(rules, decks, actions)
+    states = flatten_states(rules, decks, actions)
     atoms = jnp.stack([values for _, values in _atoms(rules, states)])
     kinds = [action_slices(rules)[kind] for kind in MESSAGES]  # type: ignore[index]
     sent = [(actions >= kind.start) & (actions < kind.stop) & counted for kind in kinds]
@@ -226,7 +226,7 @@ def _table_atoms(rules: Rules, state: State) -> Named:
             yield f"firework {color} = {rank}", height == rank
 
 
-def _own_atoms(rules: Rules, state: State, sight: Sight, counts: Counts, slot: int) -> Named:
+def _own_atoms(rules: Rules, state: State, sight: SeatObservation, counts: CardCounts, slot: int) -> Named:
     """What the mover can tell of its card in `slot`, by its hints."""
     seen = sight.seen
     mine = jnp.arange(rules.num_players) == state.player[:, None]
@@ -238,7 +238,7 @@ def _own_atoms(rules: Rules, state: State, sight: Sight, counts: Counts, slot: i
     touched = seen.last.target[0] & seen.last.touched[slot]
     yield f"own {slot}: touched by the last move", there & touched
     playable = next_cards(rules, state.fireworks)
-    useless = seen.played | one_above(rules, counts.useless & ~seen.played)
+    useless = seen.played | successors(rules, counts.useless & ~seen.played)
     yield f"own {slot}: playable", there & (left & ~playable == 0)
     yield f"own {slot}: useless", there & (left & ~useless == 0)
     for rank, cards in enumerate(rules.rank_cards):
@@ -247,7 +247,7 @@ def _own_atoms(rules: Rules, state: State, sight: Sight, counts: Counts, slot: i
         yield f"own {slot}: colour {color}", there & one_group(left, [cards])
 
 
-def _next_atoms(rules: Rules, sight: Sight, counts: Counts, slot: int) -> Named:
+def _next_atoms(rules: Rules, sight: SeatObservation, counts: CardCounts, slot: int) -> Named:
     """What the mover sees of the next player's card in `slot`."""
     seen, card = sight.seen, sight.seen.hands[1, slot]
     newest = (card != 0) & ~_later(seen.hands[1], slot)
@@ -266,4 +266,4 @@ def _next_atoms(rules: Rules, sight: Sight, counts: Counts, slot: int) -> Named:
 def _later(hand: jax.Array, slot: int) -> jax.Array:
     """bool[N]: whether a hand uint32[H, N] has a card younger than that in `slot`."""
     younger = list(hand[slot + 1 :])
-    return any_of(younger) != 0 if younger else jnp.zeros(hand.shape[1], jnp.bool_)
+    return union(younger) != 0 if younger else jnp.zeros(hand.shape[1], jnp.bool_)

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hanabi_rl.data.games import Games
-from hanabi_rl.measure.annotate import BREAKS, KINDS, Break, Kind, annotate
-from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.annotate import KINDS, VIOLATIONS, Kind, Violation, annotate
+from hanabi_rl.measure.counted import counted_turn_mask
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.runs.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Conventions:
-    """The moves of N games, of counted seats alone (`counted_turns`); [N, T]. Its shares are of
+    """The moves of N games, of counted seats alone (`counted_turn_mask`); [N, T]. Its shares are of
     each game."""
 
     counted: np.ndarray  # bool
     kind: np.ndarray  # int8, place in KINDS
     breaks: np.ndarray  # uint16, bit i: BREAKS[i]
-    decks: np.ndarray  # int64[N], see `Games.deck_numbers`
+    decks: np.ndarray  # int64[N], see `Games.deck_ids`
 
     def adherence(self) -> Ratio:
         """The share of moves that break nothing."""
@@ -35,15 +35,15 @@ class Conventions:
         """The share of moves that are of a kind."""
         return self._share(self.kind == KINDS.index(kind))
 
-    def breaking(self, name: Break) -> Ratio:
+    def breaking(self, name: Violation) -> Ratio:
         """The share of moves that break something."""
-        return self._share(self.breaks >> BREAKS.index(name) & 1 != 0)
+        return self._share(self.breaks >> VIOLATIONS.index(name) & 1 != 0)
 
     def _share(self, which: np.ndarray) -> Ratio:
-        return Ratio.over(which, self.counted, share=True)
+        return Ratio.masked_mean(which, self.counted, share=True)
 
 
-def adherence(record: Record) -> Ratio:
+def adherence(record: GameAnalysis) -> Ratio:
     """The share of moves that break no convention."""
     return record.conventions.adherence()
 
@@ -56,9 +56,9 @@ def read_conventions(games: Games) -> Conventions:
         for game, deck in enumerate(games.decks):
             for turn, note in enumerate(annotate(games.rules, deck, games.actions[game].tolist())):
                 kind[game, turn] = KINDS.index(note.kind)
-                breaks[game, turn] = sum(1 << BREAKS.index(name) for name in note.breaks)
+                breaks[game, turn] = sum(1 << VIOLATIONS.index(name) for name in note.breaks)
             progress.update(game + 1)
-    return Conventions(counted_turns(games), kind, breaks, games.deck_numbers)
+    return Conventions(counted_turn_mask(games), kind, breaks, games.deck_ids)
 
 
 def convention_figures(found: Conventions) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def convention_figures(found: Conventions) -> dict[str, Any]:
     interval (`_ci95`) and None where nothing was counted."""
     ratios = {"adherence": found.adherence()}
     ratios |= {f"kind/{kind}": found.of_kind(kind) for kind in KINDS}
-    ratios |= {f"break/{name}": found.breaking(name) for name in BREAKS}
-    ratios = {name: ratio.summed(found.decks) for name, ratio in ratios.items()}
+    ratios |= {f"break/{name}": found.breaking(name) for name in VIOLATIONS}
+    ratios = {name: ratio.group_by(found.decks) for name, ratio in ratios.items()}
     figures: dict[str, Any] = {"games": len(found.kind), "moves": int(found.counted.sum())}
     for (name, ratio), interval in zip(
         ratios.items(), intervals_of([*ratios.values()]), strict=True

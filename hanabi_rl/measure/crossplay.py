@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hanabi_rl.agents.policy import thinks
+from hanabi_rl.agents.policy import runs_search
 from hanabi_rl.data.games import Games
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, group_identical, play_games
-from hanabi_rl.play.lanes import lanes_of
+from hanabi_rl.play.lanes import make_multi_policy
 from hanabi_rl.runs.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 
-_AT_ONCE = 2 * DEFAULT_CHUNK  # games that `evaluate_beside` plays at once
+_AT_ONCE = 2 * DEFAULT_CHUNK  # games that `evaluate_with_partners` plays at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ def evaluate_lineup(
     )
 
 
-def evaluate_beside(
+def evaluate_with_partners(
     agent: Policy,
     partners: Sequence[Policy],
     num_games: int = 5000,
@@ -115,10 +115,10 @@ def evaluate_beside(
     rules, players, others = agent.rules, agent.rules.num_players, len(partners)
     decks = evaluation_decks(rules, num_games, seed, purpose)
     # series of one partner at once: as many games as other evaluations play, and no more than asked
-    slow = any(map(thinks, (agent, *partners)))
+    slow = any(map(runs_search, (agent, *partners)))
     most = 1 if slow else _AT_ONCE // (players * others)
     at_once = max(1, min(num_games // series, most))
-    beside = lanes_of(partners, each=players * at_once)
+    beside = make_multi_policy(partners, each=players * at_once)
 
     def part(first: int) -> np.ndarray:
         """int32[2, M, P, n]: scores and points of the decks from `first` on."""

@@ -7,7 +7,7 @@ games in which it had a turn. (The printed Eq. 7 lacks the division by the games
 Table 3 are averages.) An agent at several seats counts once for each.
 
 The paper does not say what *known* means. Here it is by the identities left to the mover: known
-playable when all of them are playable, known unplayable when none is. `LEVELS` say which are left:
+playable when all of them are playable, known unplayable when none is. `KNOWLEDGE_LEVELS` say which are left:
 
 - `named`: the one card, where hints named both its colour and its rank; else every card;
 - `hints`: those that all hints on the card allow, also by what they did not touch;
@@ -30,80 +30,80 @@ from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import next_cards
 from hanabi_rl.env.state import State
-from hanabi_rl.measure.chunks import few_or_many, in_chunks, join_chunks, states_in_a_row
-from hanabi_rl.measure.counted import counted_turns, movers
+from hanabi_rl.measure.chunks import chunk_size, flatten_states, in_chunks, join_chunks
+from hanabi_rl.measure.counted import counted_turn_mask, current_players
 from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
-Level = Literal["named", "hints", "public", "view"]
-LEVELS: tuple[Level, ...] = ("named", "hints", "public", "view")
+KnowledgeLevel = Literal["named", "hints", "public", "view"]
+KNOWLEDGE_LEVELS: tuple[KnowledgeLevel, ...] = ("named", "hints", "public", "view")
 Kind = Literal["G1", "G2", "G3"]
 KINDS: tuple[Kind, ...] = ("G1", "G2", "G3")
 
 
-class Known(NamedTuple):
-    """What the mover knew of the card that its move took, at each of the `LEVELS`: bool[L, N, T];
+class CardKnowledge(NamedTuple):
+    """What the mover knew of the card that its move took, at each of the `KNOWLEDGE_LEVELS`: bool[L, N, T];
     false on other moves."""
 
     playable: np.ndarray
     unplayable: np.ndarray
 
 
-def frequency(record: Record, kind: Kind, level: Level = "hints") -> Ratio:
+def frequency(record: GameAnalysis, kind: Kind, level: KnowledgeLevel = "hints") -> Ratio:
     """The share of the agent's turns of a game that were such moves; the denominator counts seats
     of games."""
-    games, found = record.games, moves(record, kind, level)
-    counted, seats = counted_turns(games), movers(games)
+    games, found = record.games, dominated_moves(record, kind, level)
+    counted, seats = counted_turn_mask(games), current_players(games)
     share, present = np.zeros(len(games)), np.zeros(len(games))
     for seat in range(games.rules.num_players):
         turns = counted[:, seats == seat].sum(axis=1)
         share += found[:, seats == seat].sum(axis=1) / np.maximum(turns, 1)
         present += turns > 0
-    return Ratio(share, present, share=True)
+    return Ratio(share, present, is_proportion=True)
 
 
-def pooled_frequency(record: Record, kind: Kind, level: Level = "hints") -> Ratio:
+def pooled_frequency(record: GameAnalysis, kind: Kind, level: KnowledgeLevel = "hints") -> Ratio:
     """The share of all the agent's turns together."""
-    return Ratio.over(moves(record, kind, level), counted_turns(record.games), share=True)
+    return Ratio.masked_mean(dominated_moves(record, kind, level), counted_turn_mask(record.games), share=True)
 
 
-def moves(record: Record, kind: Kind, level: Level = "hints") -> np.ndarray:
+def dominated_moves(record: GameAnalysis, kind: Kind, level: KnowledgeLevel = "hints") -> np.ndarray:
     """bool[N, T]: the counted turns with a move of this kind."""
-    games, place = record.games, LEVELS.index(level)
+    games, place = record.games, KNOWLEDGE_LEVELS.index(level)
     known = record.known.unplayable if kind == "G2" else record.known.playable
     done = decode(games.rules, games.actions)
     taken: np.ndarray = done.is_discard if kind == "G1" else done.is_play
-    return known[place] & taken & counted_turns(games)
+    return known[place] & taken & counted_turn_mask(games)
 
 
-def read_known(games: Games) -> Known:
+def read_known(games: Games) -> CardKnowledge:
     """What was known of every card played or discarded in recorded games."""
-    size = few_or_many(len(games))
+    size = chunk_size(len(games))
     chunks = in_chunks(size, games.decks, games.actions, fill=True)
     parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
     playable, unplayable = join_chunks(parts, len(games))
-    return Known(np.moveaxis(playable, 1, 0), np.moveaxis(unplayable, 1, 0))
+    return CardKnowledge(np.moveaxis(playable, 1, 0), np.moveaxis(unplayable, 1, 0))
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`Known` of n games, games first: bool[n, L, T]."""
-    states = states_in_a_row(rules, decks, actions)
+    """`CardKnowledge` of n games, games first: bool[n, L, T]."""
+    states = flatten_states(rules, decks, actions)
     done = decode(rules, jnp.asarray(actions).T.reshape(-1))
     left = _identities_left(rules, states, done.slot)
     fits, takes = next_cards(rules, states.fireworks), done.is_play | done.is_discard
     known = takes & (left & ~fits == 0), takes & (left & fits == 0)
-    shape = (len(LEVELS), actions.shape[1], actions.shape[0])
+    shape = (len(KNOWLEDGE_LEVELS), actions.shape[1], actions.shape[0])
     playable, unplayable = (jnp.transpose(of.reshape(shape), (2, 0, 1)) for of in known)
     return playable, unplayable
 
 
 def _identities_left(rules: Rules, state: State, slot: jax.Array) -> jax.Array:
     """uint32[L, N]: the cards that the mover's card in `slot` [N] can be, at each of the
-    `LEVELS`."""
+    `KNOWLEDGE_LEVELS`."""
     sight = from_state(rules, state)
     own = jnp.arange(rules.num_players)[None, :, None] == state.player[:, None, None]
     hints = jnp.sum(jnp.where(own, state.knowledge, 0), axis=1, dtype=jnp.uint32).T  # [H, N]

@@ -24,20 +24,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env import rules as core
+from hanabi_rl.env import dynamics as core
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.bits import count
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
-from hanabi_rl.measure.chunks import few_or_many, in_chunks, join_chunks
+from hanabi_rl.measure.chunks import chunk_size, in_chunks, join_chunks
 from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 
-def efficiency(record: Record) -> Ratio:
+def efficiency(record: GameAnalysis) -> Ratio:
     """Cards per clue, the mean over games; without the games that were left before their end, and
     those without a clue given or lost."""
     gotten, clues = read_clues(record.games)
@@ -62,7 +62,7 @@ def required_efficiency(rules: Rules) -> float:
 
 def read_clues(games: Games) -> tuple[np.ndarray, np.ndarray]:
     """(cards gotten, clues given or lost) int64[N] each; all seats count, human or not."""
-    chunks = in_chunks(few_or_many(len(games)), games.decks, games.actions, fill=True)
+    chunks = in_chunks(chunk_size(len(games)), games.decks, games.actions, fill=True)
     read = [_read_chunk(games.rules, *chunk) for chunk in chunks]
     gotten, lost = join_chunks(read, len(games))
     hints = np.asarray(decode(games.rules, games.actions).is_hint).sum(axis=1)

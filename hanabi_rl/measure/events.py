@@ -9,21 +9,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env.events import find_events
+from hanabi_rl.env.events import detect_events
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.chunks import few_or_many, in_chunks, join_chunks, states_in_a_row
-from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.chunks import chunk_size, flatten_states, in_chunks, join_chunks
+from hanabi_rl.measure.counted import counted_turn_mask
 from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 
-def event_rate(record: Record, place: int) -> Ratio:
+def event_rate(record: GameAnalysis, place: int) -> Ratio:
     """The share of the counted seats' turns on which the move is `EVENTS[place]`."""
-    turns = counted_turns(record.games).sum(axis=1)
-    return Ratio(record.events[:, place], turns, share=True)
+    turns = counted_turn_mask(record.games).sum(axis=1)
+    return Ratio(record.events[:, place], turns, is_proportion=True)
 
 
 def counted_events(games: Games) -> np.ndarray:
@@ -37,7 +37,7 @@ def counted_events(games: Games) -> np.ndarray:
 def event_counts(games: Games) -> np.ndarray:
     """int32[N, P, E]: how often in recorded games a move of each seat was each of the `EVENTS`
     (`env/events.py`); every seat counts, people or not."""
-    chunks = in_chunks(few_or_many(len(games)), games.decks, games.actions, fill=True)
+    chunks = in_chunks(chunk_size(len(games)), games.decks, games.actions, fill=True)
     (counts,) = join_chunks([(_read_chunk(games.rules, *chunk),) for chunk in chunks], len(games))
     return counts
 
@@ -45,8 +45,8 @@ def event_counts(games: Games) -> np.ndarray:
 @functools.partial(jax.jit, static_argnums=0)
 def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> jax.Array:
     """`event_counts` of n games."""
-    states = states_in_a_row(rules, decks, actions)
-    found = find_events(rules, states, jnp.asarray(actions, jnp.int32).T.reshape(-1))
+    states = flatten_states(rules, decks, actions)
+    found = detect_events(rules, states, jnp.asarray(actions, jnp.int32).T.reshape(-1))
     by_turn = found.reshape(actions.shape[1], actions.shape[0], -1)  # [T, n, E]
     players = rules.num_players
     seats = [by_turn[seat::players].sum(axis=0, dtype=jnp.int32) for seat in range(players)]

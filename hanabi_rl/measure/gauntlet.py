@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy, parse_name, shipped_for, unwrapped
-from hanabi_rl.measure.crossplay import evaluate_beside
+from hanabi_rl.agents.names import is_bundled_for, load_policy, parse_name, strip_options
+from hanabi_rl.measure.crossplay import evaluate_with_partners
 from hanabi_rl.measure.intervals import Interval, mean_interval
 from hanabi_rl.storage.files import read_json
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the list of partners: results of two versions are not compared."""
 
-BEST_WITH = Path(__file__).with_name("best_with.json")
+BEST_RESPONSE_FILE = Path(__file__).with_name("best_with.json")
 """What a best response of a stated budget scores with each partner (benchmarks/best_with.py)."""
 
-SCORES = Path(__file__).with_name("gauntlet_scores.json")
+SCORES_FILE = Path(__file__).with_name("gauntlet_scores.json")
 """What agents score in the gauntlet, by number of players (benchmarks/default_partners.py)."""
 
-ITSELF = "itself"
+SELF_PLAY = "itself"
 """What the agent's own kind is called among the families; it is no stranger."""
 
-PEOPLE = "people"
+HUMAN_PROXIES = "people"
 """The family of partners that are given by hand: clones or proxies of people."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -60,14 +60,14 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 
 def family_of(name: str) -> str | None:
     """The family of a partner, whatever its settings; None where it is in none of the list."""
-    plain = parse_name(name).plain
+    plain = parse_name(name).without_options
     for family, names in FAMILIES.items():
-        if plain in {parse_name(other).plain for other in names}:
+        if plain in {parse_name(other).without_options for other in names}:
             return family
     return None
 
 
-class Partner(NamedTuple):
+class GauntletPartner(NamedTuple):
     """Somebody to play with."""
 
     name: str
@@ -78,11 +78,11 @@ class Partner(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Beside:
+class PartnerResult:
     """Games of one agent with one partner."""
 
-    partner: Partner
-    met: bool
+    partner: GauntletPartner
+    seen_in_training: bool
     """Whether the agent met it in training, or it wrapped in options."""
     scores: np.ndarray
     """int32[P, S, K]: the agent at every seat of S series of K games; all seats share the decks,
@@ -110,19 +110,19 @@ class Beside:
         return float((self.scores == 0).mean())
 
     @property
-    def of_best(self) -> float | None:
+    def fraction_of_best_response(self) -> float | None:
         """The mean as a share of a best response's; above 1 the agent is the better response."""
         best = self.partner.best
         return None if best is None else float(self.scores.mean()) / best
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class GauntletResult:
     """One agent with everybody, and with itself."""
 
     agent: str
-    itself: Beside
-    beside: Sequence[Beside]
+    self_play: PartnerResult
+    partner_results: Sequence[PartnerResult]
 
     def family(self, name: str, met: bool | None = None) -> Interval | None:
         """The mean over the partners of a family, or over those of them that were `met` in training
@@ -130,15 +130,15 @@ class Result:
         over series."""
         found = [
             b.scores.mean(axis=(0, 2))
-            for b in self.beside
-            if b.partner.family == name and met in (None, b.met)
+            for b in self.partner_results
+            if b.partner.family == name and met in (None, b.seen_in_training)
         ]
-        most = self.itself.max_score
+        most = self.self_play.max_score
         return mean_interval(np.mean(found, axis=0), least=0, most=most) if found else None
 
     def families(self, met: bool | None = None) -> dict[str, Interval]:
         """`family` of each that has such partners, in the order of the list."""
-        names = dict.fromkeys(b.partner.family for b in self.beside)
+        names = dict.fromkeys(b.partner.family for b in self.partner_results)
         found = {name: self.family(name, met) for name in names}
         return {name: mean for name, mean in found.items() if mean is not None}
 
@@ -147,11 +147,11 @@ class Result:
         means = [interval.mean for interval in self.families(met).values()]
         return (float(np.mean(means)), min(means)) if means else None
 
-    def best(self) -> dict[str, float]:
+    def best_response_means(self) -> dict[str, float]:
         """The mean over the partners of each family of what best responses to them score; only
         families all of whose partners' are known."""
         found: dict[str, list[float | None]] = {}
-        for each in self.beside:
+        for each in self.partner_results:
             found.setdefault(each.partner.family, []).append(each.partner.best)
         return {
             name: float(np.mean(known))
@@ -159,52 +159,52 @@ class Result:
             if len(known := [best for best in every if best is not None]) == len(every)
         }
 
-    def shares(self) -> dict[str, float]:
-        """The mean with each family of `best` as a share of it."""
+    def fractions_of_best_response(self) -> dict[str, float]:
+        """The mean with each family of `best_response_means` as a share of it."""
         means = self.families()
-        return {name: means[name].mean / best for name, best in self.best().items()}
+        return {name: means[name].mean / best for name, best in self.best_response_means().items()}
 
-    def of_best(self) -> float | None:
-        """The mean over the families of `best` as a share of the mean of `best`; None without
+    def fraction_of_best_response(self) -> float | None:
+        """The mean over the families of `best_response_means` as a share of the mean of `best_response_means`; None without
         one."""
-        best, means = self.best(), self.families()
+        best, means = self.best_response_means(), self.families()
         total = sum(best.values())
         return sum(means[name].mean for name in best) / total if best else None
 
     def gain(self) -> Interval | None:
         """From the first to the last game of a series, over all partners alike."""
-        first_last = [b.scores.mean(axis=0)[:, [0, -1]] for b in self.beside]
-        if not first_last or self.beside[0].scores.shape[2] == 1:
+        first_last = [b.scores.mean(axis=0)[:, [0, -1]] for b in self.partner_results]
+        if not first_last or self.partner_results[0].scores.shape[2] == 1:
             return None
         first, last = np.mean(first_last, axis=0).T
-        most = self.itself.max_score
+        most = self.self_play.max_score
         return mean_interval(last - first, least=-most, most=most)
 
     def zero_share(self) -> float:
         """Games of score 0, over all partners alike."""
-        return float(np.mean([b.zero_share for b in self.beside]))
+        return float(np.mean([b.zero_share for b in self.partner_results]))
 
 
-def best_with(rules: Rules) -> dict[str, float]:
+def best_response_scores(rules: Rules) -> dict[str, float]:
     """Partner -> the mean score of a best response to it; nobody where no figures ship for the
     game, or they are of another version of the list."""
-    if not BEST_WITH.is_file() or not rules.is_standard:
+    if not BEST_RESPONSE_FILE.is_file() or not rules.is_standard:
         return {}
-    kept = read_json(BEST_WITH)
+    kept = read_json(BEST_RESPONSE_FILE)
     if kept["gauntlet_version"] != VERSION:
         return {}
     of_game = kept["players"].get(str(rules.num_players), {})
     return {name: float(figures["mean"]) for name, figures in of_game.items()}
 
 
-def best_partner(num_players: int) -> str:
+def default_partner(num_players: int) -> str:
     """Of the agents that ship and bots, who scores most with strangers in the standard game: the
     mean over families. Whom a person meets where no partner is named."""
-    scores = read_json(SCORES)["players"].get(str(num_players), {"bot:convention": {"mean": 0.0}})
+    scores = read_json(SCORES_FILE)["players"].get(str(num_players), {"bot:convention": {"mean": 0.0}})
     return max(scores, key=lambda name: float(scores[name]["mean"]))
 
 
-def strangers(agent: Policy, people: Sequence[str] = ()) -> list[Partner]:
+def gauntlet_partners(agent: Policy, people: Sequence[str] = ()) -> list[GauntletPartner]:
     """Everybody in the gauntlet of the agent's game; nobody who is the agent itself, and nobody
     twice.
 
@@ -215,31 +215,31 @@ def strangers(agent: Policy, people: Sequence[str] = ()) -> list[Partner]:
         ValueError: one of `people` cannot be read, plays another game, or is there already.
     """
     rules, itself = agent.rules, agent.identity()
-    best, found = best_with(rules), dict[str, Partner]()
-    for family, names in {**FAMILIES, PEOPLE: tuple(people)}.items():
+    best, found = best_response_scores(rules), dict[str, GauntletPartner]()
+    for family, names in {**FAMILIES, HUMAN_PROXIES: tuple(people)}.items():
         for name in names:
-            if family != PEOPLE and not shipped_for(name, rules):
+            if family != HUMAN_PROXIES and not is_bundled_for(name, rules):
                 continue
             policy = load_policy(name, rules)
-            if family == PEOPLE and (known := found.get(policy.identity())):
+            if family == HUMAN_PROXIES and (known := found.get(policy.identity())):
                 raise ValueError(
                     "people: expected who is not in the gauntlet yet, got "
                     f"{name}: {known.name} of the family {known.family}"
                 )
             if policy.identity() != itself:
-                found.setdefault(policy.identity(), Partner(name, family, policy, best.get(name)))
+                found.setdefault(policy.identity(), GauntletPartner(name, family, policy, best.get(name)))
     return list(found.values())
 
 
 def run_gauntlet(
     name: str,
     agent: Policy,
-    partners: Sequence[Partner],
+    partners: Sequence[GauntletPartner],
     met: Sequence[str],
     series: int,
     length: int,
     seed: int = 0,
-) -> Result:
+) -> GauntletResult:
     """One agent with everybody and with itself.
 
     Args:
@@ -248,12 +248,12 @@ def run_gauntlet(
         series, length: how many series of how many games, with the agent at each seat in the
             first one.
     """
-    known = {unwrapped(one) for one in met}
-    everybody = [Partner(name, ITSELF, agent), *partners]
+    known = {strip_options(one) for one in met}
+    everybody = [GauntletPartner(name, SELF_PLAY, agent), *partners]
     policies = [partner.policy for partner in everybody]
-    scores, _ = evaluate_beside(agent, policies, series * length, seed, series=length)
+    scores, _ = evaluate_with_partners(agent, policies, series * length, seed, series=length)
     beside = [
-        Beside(partner, unwrapped(partner.name) in known, own.reshape(len(own), series, length))
+        PartnerResult(partner, strip_options(partner.name) in known, own.reshape(len(own), series, length))
         for partner, own in zip(everybody, scores, strict=True)
     ]
-    return Result(name, beside[0], beside[1:])
+    return GauntletResult(name, beside[0], beside[1:])

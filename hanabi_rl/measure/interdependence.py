@@ -14,9 +14,9 @@ import numpy as np
 
 from hanabi_rl.measure.links import (
     OUTCOMES,
-    Pairs,
-    Read,
-    Touches,
+    HintedCards,
+    LinkInputs,
+    LinkPairs,
     firework_links,
     read_games,
     read_touches,
@@ -26,7 +26,7 @@ from hanabi_rl.measure.ratio import Ratio
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 
 class Links(NamedTuple):
@@ -89,7 +89,7 @@ def read_links(games: Games) -> Links:
     )
 
 
-def _count_hints(read: Read, touches: Touches) -> dict[str, np.ndarray]:
+def _count_hints(read: LinkInputs, touches: HintedCards) -> dict[str, np.ndarray]:
     """The hints of each pair of seats and those accepted in each sense, int64[N, P, P]."""
     every, constructive = touches.links(), touches.links("constructive")
     soon = every.receiver - every.giver < read.rules.num_players
@@ -104,7 +104,7 @@ def _count_hints(read: Read, touches: Touches) -> dict[str, np.ndarray]:
     for name, which in given.items():
         game, turn = np.nonzero(which)
         target = turn + read.moves.offset[game, turn].astype(np.int64)
-        counts[name] = _by_pair(read, Pairs(game, turn, target))
+        counts[name] = _by_pair(read, LinkPairs(game, turn, target))
     return counts
 
 
@@ -115,23 +115,23 @@ def _turns(shape: tuple[int, ...], game: np.ndarray, turn: np.ndarray) -> np.nda
     return marked
 
 
-def _first_hints(read: Read, touches: Touches) -> Pairs:
+def _first_hints(read: LinkInputs, touches: HintedCards) -> LinkPairs:
     """The first hint on every card that scored, with the turn on which it did."""
     kept = touches.fresh & (touches.used >= 0)
     game, giver, receiver = (field[kept] for field in (touches.game, touches.turn, touches.used))
     scored = read.scored[game, receiver]
-    return Pairs(game[scored], giver[scored], receiver[scored])
+    return LinkPairs(game[scored], giver[scored], receiver[scored])
 
 
-def _outcome_pairs(read: Read, touches: Touches, name: str) -> np.ndarray:
+def _outcome_pairs(read: LinkInputs, touches: HintedCards, name: str) -> np.ndarray:
     """int64[N, P, P]: the cards that came to `name`, by who hinted and who held them."""
     of_it = touches.outcome == OUTCOMES.index(name)
     game, turn = touches.game[of_it], touches.turn[of_it]
     holder = turn + read.moves.offset[game, turn].astype(np.int64)
-    return _by_pair(read, Pairs(game, turn, holder))
+    return _by_pair(read, LinkPairs(game, turn, holder))
 
 
-def _by_pair(read: Read, pairs: Pairs) -> np.ndarray:
+def _by_pair(read: LinkInputs, pairs: LinkPairs) -> np.ndarray:
     """int64[N, P, P]: how many of the pairs of turns are of each ordered pair of seats."""
     num_games, players = len(read.order), read.rules.num_players
     place = (pairs.game * players + pairs.giver % players) * players + pairs.receiver % players
@@ -139,119 +139,119 @@ def _by_pair(read: Read, pairs: Pairs) -> np.ndarray:
     return counts.reshape(num_games, players, players)
 
 
-def _by_seat(read: Read, which: np.ndarray) -> np.ndarray:
+def _by_seat(read: LinkInputs, which: np.ndarray) -> np.ndarray:
     """int64[N, P]: on how many of its turns each seat is `which` bool[N, T]."""
     players = read.rules.num_players
     return np.stack([which[:, seat::players].sum(axis=1) for seat in range(players)], axis=1)
 
 
-def constructive(record: Record) -> Ratio:
+def constructive(record: GameAnalysis) -> Ratio:
     """Int_cons: information links whose card scored and whose hint told something about it."""
     return _a_game(record, record.links.outcome("constructive"))
 
 
-def constructive_kept(record: Record) -> Ratio:
+def constructive_kept(record: GameAnalysis) -> Ratio:
     """The same, 0 in games that lost every life."""
     kept = record.links.outcome("constructive") * (record.games.lives > 0)[:, None, None]
     return _a_game(record, kept)
 
 
-def constructive_per_point(record: Record) -> Ratio:
+def constructive_per_point(record: GameAnalysis) -> Ratio:
     """Constructive links for each point of the receivers: what does not grow with the score."""
     return Ratio(_sums(record.links.outcome("constructive")), _sums(record.links.points))
 
 
-def nonconstructive(record: Record) -> Ratio:
+def nonconstructive(record: GameAnalysis) -> Ratio:
     """Int_non-cons: the information links that are not constructive, whatever the card came to."""
     kept = [name != "constructive" and name != "unused" for name in OUTCOMES]
     return _a_game(record, record.links.outcomes[..., kept])
 
 
-def misplays(record: Record) -> Ratio:
+def misplays(record: GameAnalysis) -> Ratio:
     """Information links whose card was played and did not fit."""
     return _a_game(record, record.links.outcome("misplay"))
 
 
-def useful_discards(record: Record) -> Ratio:
+def useful_discards(record: GameAnalysis) -> Ratio:
     """Information links whose card was discarded though it could still have scored."""
     return _a_game(record, record.links.outcome("useful_discard"))
 
 
-def useless_discards(record: Record) -> Ratio:
+def useless_discards(record: GameAnalysis) -> Ratio:
     """Information links whose card was discarded when it could score no more: tidying up."""
     return _a_game(record, record.links.outcome("useless_discard"))
 
 
-def loops(record: Record) -> Ratio:
+def loops(record: GameAnalysis) -> Ratio:
     """Information links whose card scored, of a hint that repeated what was known of it."""
     return _a_game(record, record.links.outcome("loop"))
 
 
-def firework(record: Record) -> Ratio:
+def firework(record: GameAnalysis) -> Ratio:
     """Cards that scored on top of another seat's."""
     return _a_game(record, record.links.firework)
 
 
-def token(record: Record) -> Ratio:
+def token(record: GameAnalysis) -> Ratio:
     """Hints that spent a token which another seat gained."""
     return _a_game(record, record.links.token)
 
 
-def triggers(record: Record) -> Ratio:
+def triggers(record: GameAnalysis) -> Ratio:
     """%trig: hints on the givers' turns."""
     return _share(record.links.hints, record.links.turns)
 
 
-def triggers_with_token(record: Record) -> Ratio:
+def triggers_with_token(record: GameAnalysis) -> Ratio:
     """Hints on the givers' turns that had a token to spend."""
     return _share(record.links.hints, record.links.token_turns)
 
 
-def not_accepted(record: Record) -> Ratio:
+def not_accepted(record: GameAnalysis) -> Ratio:
     """A0: hints of whose cards none was played or discarded afterwards."""
     return _share(record.links.hints - record.links.accepted, record.links.hints)
 
 
-def not_prompt(record: Record) -> Ratio:
+def not_prompt(record: GameAnalysis) -> Ratio:
     """A1: hints of whose cards none was played or discarded on the receiver's next turn."""
     return _share(record.links.hints - record.links.prompt, record.links.hints)
 
 
-def not_helpful(record: Record) -> Ratio:
+def not_helpful(record: GameAnalysis) -> Ratio:
     """A2: hints that gave no constructive link."""
     return _share(record.links.hints - record.links.helpful, record.links.hints)
 
 
-def hinted_points(record: Record) -> Ratio:
+def hinted_points(record: GameAnalysis) -> Ratio:
     """Of the receivers' points, those from cards on which a giver gave the first hint."""
     return _share(record.links.hinted_points, record.links.points)
 
 
-def crossing(record: Record) -> Ratio:
+def crossing(record: GameAnalysis) -> Ratio:
     """Of the receivers' cards that scored on top of another card, those on top of a giver's."""
     return _share(record.links.firework, record.links.steps)
 
 
-def linked_turns(record: Record) -> Ratio:
+def linked_turns(record: GameAnalysis) -> Ratio:
     """Turns that give or receive in any link."""
     return _share(record.links.linked_turns, record.links.turns)
 
 
-def reciprocal(record: Record) -> Ratio:
+def reciprocal(record: GameAnalysis) -> Ratio:
     """Games in which two seats helped each other: constructive links in both directions."""
     given = record.links.outcome("constructive") > 0
     both = given & given.swapaxes(1, 2)
     return _a_game(record, _sums(both).clip(max=1), share=True)
 
 
-def _a_game(record: Record, counts: np.ndarray, share: bool = False) -> Ratio:
+def _a_game(record: GameAnalysis, counts: np.ndarray, share: bool = False) -> Ratio:
     """`counts` [N, ...] of the games that were not left before their end."""
     finished = ~record.games.unfinished
     return Ratio(_sums(counts) * finished, _sums(record.links.games) * finished, share)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> Ratio:
-    return Ratio(_sums(part), _sums(whole), share=True)
+    return Ratio(_sums(part), _sums(whole), is_proportion=True)
 
 
 def _sums(counts: np.ndarray) -> np.ndarray:

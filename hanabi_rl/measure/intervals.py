@@ -1,7 +1,7 @@
 """Confidence intervals over games (or over decks, or over training seeds). NumPy on the host.
 
 Percentiles of resamples are too narrow where there are few games: over five, 87% of the "95%"
-intervals cover what they are of, over three 80%. Below `FEW` the interval is a jackknife's with
+intervals cover what they are of, over three 80%. Below `MIN_BOOTSTRAP_GAMES` the interval is a jackknife's with
 Student's t, which for a mean is the classical one; of one game it has no bounds.
 `benchmarks/coverage.py` prints how often each covers.
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-FEW = 30
+MIN_BOOTSTRAP_GAMES = 30
 """Games with which a bootstrap begins; `--games 5` is no mistake, so fewer have a way of their
 own."""
 _RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of one count per game
@@ -85,10 +85,10 @@ def mean_interval(
     if count == 1:
         return _unbounded(mean)
     error = float(values.std(ddof=1) / np.sqrt(count))
-    return student_interval(mean, error, count - 1, level).within(least, most)
+    return t_interval(mean, error, count - 1, level).within(least, most)
 
 
-def student_interval(
+def t_interval(
     estimate: float, std_error: float, freedom: int, level: float = 0.95
 ) -> Interval:
     """The interval of an estimate with a standard error of `freedom` >= 1 degrees of freedom."""
@@ -98,7 +98,7 @@ def student_interval(
     return Interval(estimate, estimate - reach, estimate + reach, std_error)
 
 
-def exact_share(successes: int, count: int, level: float = 0.95) -> Interval:
+def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) -> Interval:
     """The exact interval of a share of `count` >= 1 independent ones (Clopper and Pearson 1934),
     whose bounds are quantiles of beta distributions; it has no standard error."""
     from scipy.special import betaincinv
@@ -126,17 +126,17 @@ def jackknife_interval(
     samples = [_games(values, "left_out") for values in left_out]
     std_error = float(np.sqrt(sum((len(values) - 1) * values.var() for values in samples)))
     freedom = min(len(values) for values in samples) - 1
-    return student_interval(estimate, std_error, freedom, level)
+    return t_interval(estimate, std_error, freedom, level)
 
 
 def bootstrap_median(
     values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Interval:
     """Percentile bootstrap interval for the median of `values` float[N]; `mean` is the median
-    itself. Of fewer than `FEW` games it is the one between two order statistics, which covers as
+    itself. Of fewer than `MIN_BOOTSTRAP_GAMES` games it is the one between two order statistics, which covers as
     often as it says whatever the values are; of fewer than six it has no bounds at 95%."""
     values = _games(values, "values")
-    if len(values) < FEW:
+    if len(values) < MIN_BOOTSTRAP_GAMES:
         return _between_order_statistics(values, level)
 
     def medians(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -153,7 +153,7 @@ def bootstrap_ratio(
     seed: int = 0,
 ) -> Interval:
     """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`, whole games
-    resampled together; a jackknife where in fewer than `FEW` games there was something to count.
+    resampled together; a jackknife where in fewer than `MIN_BOOTSTRAP_GAMES` games there was something to count.
 
     For figures per decision: the decisions of one game are not independent, the games are.
     `numerators` and
@@ -196,7 +196,7 @@ def bootstrap_ratios(
 
 
 def _resampled(numerators: np.ndarray, denominators: np.ndarray) -> bool:
-    return (denominators > 0).sum() >= FEW and bool(np.isfinite(numerators).all())
+    return (denominators > 0).sum() >= MIN_BOOTSTRAP_GAMES and bool(np.isfinite(numerators).all())
 
 
 def _jackknife_ratio(
@@ -258,7 +258,7 @@ def bootstrap_correlation(
     """Percentile bootstrap interval for Pearson's r of `first` and `second`, float[N], one of each
     a game.
 
-    Resamples in which one of them does not vary are left out. Of fewer than `FEW` games it is a
+    Resamples in which one of them does not vary are left out. Of fewer than `MIN_BOOTSTRAP_GAMES` games it is a
     jackknife of Fisher's z; without bounds where r is not defined without one of them, or is 1.
     `groups` int[N] says which games are resampled together. Raises ValueError when
     lengths differ or one does not vary at all.
@@ -281,7 +281,7 @@ def bootstrap_correlation(
         varied = spread > 1e-12 * first.std() * second.std()
         return (xy - x * y)[varied] / spread[varied]
 
-    if len(products) >= FEW:
+    if len(products) >= MIN_BOOTSTRAP_GAMES:
         return bootstrap_decks(products, correlations, level, num_resamples, seed)
     estimate = float(correlations(products.mean(axis=0)[None])[0])
     left_out = correlations(_leave_one_out(products)) if len(products) > 2 else np.empty(0)
@@ -310,7 +310,7 @@ def bootstrap_decks(
     seed: int = 0,
 ) -> Interval:
     """Percentile bootstrap interval for a statistic of column means; rows resampled whole. Of fewer
-    than `FEW` rows it is a jackknife; without bounds where the statistic has none for some.
+    than `MIN_BOOTSTRAP_GAMES` rows it is a jackknife; without bounds where the statistic has none for some.
 
     Args:
         values: float[N, C], the same N decks (or games) in each of C columns.
@@ -319,7 +319,7 @@ def bootstrap_decks(
     """
     decks = len(values)
     estimate = float(statistic(values.mean(axis=0)[None])[0])
-    if decks < FEW:
+    if decks < MIN_BOOTSTRAP_GAMES:
         left_out = statistic(_leave_one_out(values)) if decks > 1 else np.empty(0)
         return jackknife_interval(estimate, [left_out] if len(left_out) == decks else [], level)
 

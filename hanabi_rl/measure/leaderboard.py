@@ -15,7 +15,7 @@ from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise, summary_dict
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
-from hanabi_rl.play.line_ups import CANDIDATE, LineUp, alone_line_ups, line_ups, seat_names
+from hanabi_rl.play.line_ups import CANDIDATE, Lineup, mixed_lineups, seat_names, self_play_lineups
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -31,8 +31,8 @@ class LeaderboardEntry:
     points: np.ndarray
     """int32[N]."""
     line_up: np.ndarray
-    """int[N]: the index in `line_ups` of what each game was played by."""
-    line_ups: tuple[LineUp, ...]
+    """int[N]: the index in `mixed_lineups` of what each game was played by."""
+    line_ups: tuple[Lineup, ...]
     max_score: int
     prediction: Prediction | None = None
 
@@ -92,13 +92,13 @@ def play_leaderboard(
     """
     if not proxies:
         raise ValueError("expected at least one proxy, got none")
-    every = line_ups(candidate.rules.num_players, len(proxies))
+    every = mixed_lineups(candidate.rules.num_players, len(proxies))
     if num_games < len(every):
         raise ValueError(
             f"expected a game for each of the {len(every)} line-ups at least, got {num_games}"
         )
     check_candidate(candidate, proxies)
-    itself = {CANDIDATE, *(i for i, proxy in enumerate(proxies) if same(proxy, candidate))}
+    itself = {CANDIDATE, *(i for i, proxy in enumerate(proxies) if is_same_policy(proxy, candidate))}
     seats_of = tuple(seats for seats in every if not itself.issuperset(seats))
     policies = {CANDIDATE: candidate, **dict(enumerate(proxies))}
     return _play(policies, seats_of, num_games, seed, prediction)
@@ -106,14 +106,14 @@ def play_leaderboard(
 
 def check_candidate(candidate: Policy, proxies: Sequence[Policy], where: str = "") -> None:
     """Raises ValueError (it begins with `where`) where every proxy is the candidate."""
-    if all(same(proxy, candidate) for proxy in proxies):
+    if all(is_same_policy(proxy, candidate) for proxy in proxies):
         raise ValueError(
             f"{where}expected a proxy that is not the candidate itself: their games are its "
             "self-play, which `hanabi-rl evaluate` measures"
         )
 
 
-def play_proxies(
+def play_proxy_self_play(
     proxies: Sequence[Policy],
     num_games: int = 1000,
     seed: int = 0,
@@ -132,7 +132,7 @@ def play_proxies(
     pooled = None
     if predictions:  # of the same games, so that this is the mean
         pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*predictions, strict=True)))
-    seats_of = alone_line_ups(proxies[0].rules.num_players, len(proxies))
+    seats_of = self_play_lineups(proxies[0].rules.num_players, len(proxies))
     return _play(dict(enumerate(proxies)), seats_of, num_games, seed, pooled)
 
 
@@ -147,14 +147,14 @@ def best_seed(predictions: Sequence[Prediction]) -> int:
     return int(np.argmin(losses))
 
 
-def same(first: Policy, second: Policy) -> bool:
+def is_same_policy(first: Policy, second: Policy) -> bool:
     """Whether two policies are one, by what they are."""
     return first is second or first.identity() == second.identity()
 
 
 def _play(
     policies: Mapping[int, Policy],
-    seats_of: tuple[LineUp, ...],
+    seats_of: tuple[Lineup, ...],
     num_games: int,
     seed: int,
     prediction: Prediction | None,

@@ -21,7 +21,7 @@ from hanabi_rl.env.events import EVENTS
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.prediction import Prediction, predict
 from hanabi_rl.measure.ratio import Ratio
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import MEASURES, Measure, measures_of
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 
@@ -34,7 +34,7 @@ SPLITS = 1000
 LEVEL = 0.95
 DISTANCE = "event_distance"
 """The sum over the fourteen events of how far two shares of turns are apart."""
-HABITS: tuple[Measure, ...] = (
+COMPARED_MEASURES: tuple[Measure, ...] = (
     *measures_of("behaviour"),
     *(MEASURES[name] for name in ("score", "zero_share", "perfect_share", "adherence")),
     *measures_of("events"),
@@ -42,26 +42,26 @@ HABITS: tuple[Measure, ...] = (
 """What is compared of how people and agents play."""
 _ROUNDING = 1e-9
 
-Habits = Mapping[str, Ratio]
-"""`HABITS` of somebody's games by name: a ratio over decks each."""
+MeasureValues = Mapping[str, Ratio]
+"""`COMPARED_MEASURES` of somebody's games by name: a ratio over decks each."""
 
 
-class Spread(NamedTuple):
+class HumanVariation(NamedTuple):
     """How much people differ among themselves."""
 
     of: Mapping[str, float | None]
-    """`HABITS` and `DISTANCE` -> what `LEVEL` of the differences of halves stay within; None where
+    """`COMPARED_MEASURES` and `DISTANCE` -> what `LEVEL` of the differences of halves stay within; None where
     nothing was counted in one of the halves of every split."""
     decks: int
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Likeness:
+class HumanLikeness:
     """Agents, by label, beside the people of a file."""
 
-    people: Habits
-    spread: Spread
-    agents: Mapping[str, Habits]
+    people: MeasureValues
+    spread: HumanVariation
+    agents: Mapping[str, MeasureValues]
     predictions: Mapping[str, Prediction] = dataclasses.field(default_factory=dict)
     """Of people's moves."""
     with_clone: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
@@ -90,7 +90,7 @@ class Likeness:
         return sum(map(bool, told)), sum(one is not None for one in told)
 
 
-def compare(
+def compare_with_humans(
     games: Games,
     agents: Mapping[str, Policy],
     *,
@@ -100,50 +100,50 @@ def compare(
     seed: int = 0,
     sample: bool = False,
     on_agent: Callable[[int], None] = lambda done: None,
-) -> Likeness:
+) -> HumanLikeness:
     """Agents, by label, beside the people of `games`: `num_games` of each with itself, its
     prediction of `predicted` (default: `games`), and its score as one among copies of `clone`.
     After each of them `on_agent(agents done)` is called.
 
     Raises ValueError for agents of another game, and for games on fewer than two decks.
     """
-    people = read_habits(Record(games))
-    spread = spread_among(people)
-    habits: dict[str, Habits] = {}
+    people = read_measures(GameAnalysis(games))
+    spread = human_variation(people)
+    habits: dict[str, MeasureValues] = {}
     predictions: dict[str, Prediction] = {}
     with_clone: dict[str, Interval] = {}
     for label, policy in agents.items():
         predictions[label] = predict(policy, games if predicted is None else predicted)
         played = evaluate_selfplay(policy, num_games, seed, sample=sample).records
-        habits[label] = read_habits(Record(played))
+        habits[label] = read_measures(GameAnalysis(played))
         if clone is not None:
             beside = evaluate_pair(policy, clone, num_games, seed, sample=sample)
             with_clone[label] = beside.summary.mean
         on_agent(len(habits))
-    return Likeness(people, spread, habits, predictions, with_clone)
+    return HumanLikeness(people, spread, habits, predictions, with_clone)
 
 
-def read_habits(record: Record) -> Habits:
-    """`HABITS` of recorded games."""
-    decks = record.games.deck_numbers
-    return {measure.name: measure.of(record).summed(decks) for measure in HABITS}
+def read_measures(record: GameAnalysis) -> MeasureValues:
+    """`COMPARED_MEASURES` of recorded games."""
+    decks = record.games.deck_ids
+    return {measure.name: measure.of(record).group_by(decks) for measure in COMPARED_MEASURES}
 
 
-def spread_among(people: Habits, splits: int = SPLITS, seed: int = 0) -> Spread:
+def human_variation(people: MeasureValues, splits: int = SPLITS, seed: int = 0) -> HumanVariation:
     """How much people differ among themselves, by `splits` random halves of their decks (of an odd
     number one half has one more).
 
     Raises ValueError for fewer than two decks.
     """
-    differences = half_differences(people, splits, seed)
-    return Spread(
+    differences = split_half_differences(people, splits, seed)
+    return HumanVariation(
         {name: _quantile(np.abs(values)) for name, values in differences.items()},
         len(people[EVENTS[0]].numerator),
     )
 
 
-def half_differences(people: Habits, splits: int, seed: int) -> dict[str, np.ndarray]:
-    """float64[splits] of `HABITS` and `DISTANCE`: a figure of one random half of the decks less
+def split_half_differences(people: MeasureValues, splits: int, seed: int) -> dict[str, np.ndarray]:
+    """float64[splits] of `COMPARED_MEASURES` and `DISTANCE`: a figure of one random half of the decks less
     that of the other; NaN where a half has nothing to count."""
     names = list(people)
     sums = np.stack([(people[name].numerator, people[name].denominator) for name in names])

@@ -36,7 +36,7 @@ discarded though it could still score, or when it could not; it scored, but the 
 what its owner had been told of it; or it was never played nor discarded, which is no link."""
 
 
-class Pairs(NamedTuple):
+class LinkPairs(NamedTuple):
     """L links: turns of two seats in one game, in the order of games and giving turns."""
 
     game: np.ndarray  # int64[L]
@@ -44,7 +44,7 @@ class Pairs(NamedTuple):
     receiver: np.ndarray  # int64[L], the later turn that used it
 
 
-class Read(NamedTuple):
+class LinkInputs(NamedTuple):
     """N games of T turns as the links need them."""
 
     rules: Rules
@@ -58,7 +58,7 @@ class Read(NamedTuple):
     tokens: np.ndarray  # int32[N, T], information tokens before the turn
 
 
-def read_games(games: Games) -> Read:
+def read_games(games: Games) -> LinkInputs:
     """What the links of recorded games are found in. Replays the games (`env/replay.py`)."""
     rules = games.rules
     moves: Moves = decode(rules, games.actions)
@@ -70,7 +70,7 @@ def read_games(games: Games) -> Read:
     own = hands[game, turn, turn % rules.num_players, moves.slot.astype(np.int64)]
     order = np.where(moves.is_play | moves.is_discard, own, -1).astype(np.int64)
     card = games.decks[game, order].astype(np.int64)
-    return Read(
+    return LinkInputs(
         rules=rules,
         decks=games.decks,
         moves=moves,
@@ -112,7 +112,7 @@ def _positions(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.
     return fits.T, useless_cards(rules, state).T, state.info_tokens.T
 
 
-class Touches(NamedTuple):
+class HintedCards(NamedTuple):
     """M cards touched by hints, in the order of games and turns."""
 
     game: np.ndarray  # int64[M]
@@ -121,14 +121,14 @@ class Touches(NamedTuple):
     outcome: np.ndarray  # int64[M], into OUTCOMES
     fresh: np.ndarray  # bool[M], no hint had touched the card before
 
-    def links(self, *outcomes: str) -> Pairs:
+    def links(self, *outcomes: str) -> LinkPairs:
         """The information links of these outcomes, by default of every one."""
         chosen = [OUTCOMES.index(outcome) for outcome in outcomes or OUTCOMES]
         kept = (self.used >= 0) & np.isin(self.outcome, chosen)
-        return Pairs(self.game[kept], self.turn[kept], self.used[kept])
+        return LinkPairs(self.game[kept], self.turn[kept], self.used[kept])
 
 
-def read_touches(read: Read) -> Touches:
+def read_touches(read: LinkInputs) -> HintedCards:
     """Every card that a hint touched, and what its owner did with it."""
     rules, moves = read.rules, read.moves
     game, turn = np.indices(moves.slot.shape)
@@ -141,10 +141,10 @@ def read_touches(read: Read) -> Touches:
     card = game * rules.deck_size + order
     used = _turn_of(read.order, rules.deck_size)[game, order]
     new = _is_first(2 * card + moves.is_color_hint[game, turn])  # the other kind tells of it, too
-    return Touches(game, turn, used, _outcomes(read, game, used, new), _is_first(card))
+    return HintedCards(game, turn, used, _outcomes(read, game, used, new), _is_first(card))
 
 
-def _outcomes(read: Read, game: np.ndarray, used: np.ndarray, new: np.ndarray) -> np.ndarray:
+def _outcomes(read: LinkInputs, game: np.ndarray, used: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Into `OUTCOMES`, of cards used on turns `used` int64[M]; `new` bool[M]: the hint told
     something about its card."""
     scored, played, useless = (
@@ -172,7 +172,7 @@ def _turn_of(keys: np.ndarray, size: int) -> np.ndarray:
     return turns
 
 
-def firework_links(read: Read) -> Pairs:
+def firework_links(read: LinkInputs) -> LinkPairs:
     """Every card that scored on top of one that another seat had played."""
     rules = read.rules
     played = _turn_of(np.where(read.scored, read.card, -1), rules.num_cards)
@@ -181,7 +181,7 @@ def firework_links(read: Read) -> Pairs:
     return _between_seats(rules, game, giver, receiver)
 
 
-def token_links(read: Read) -> Pairs:
+def token_links(read: LinkInputs) -> LinkPairs:
     """Every hint that spent a token which another seat had gained.
 
     The token that lies at one height of the stack is gained and spent in turn, so a hint spends
@@ -202,9 +202,9 @@ def token_links(read: Read) -> Pairs:
 
 def _between_seats(
     rules: Rules, game: np.ndarray, giver: np.ndarray, receiver: np.ndarray
-) -> Pairs:
+) -> LinkPairs:
     """Those of the pairs of turns int64[L] that are of two seats."""
     apart = (receiver - giver) % rules.num_players != 0
     game, giver, receiver = game[apart], giver[apart], receiver[apart]
     order = np.lexsort((giver, game))
-    return Pairs(game[order], giver[order], receiver[order])
+    return LinkPairs(game[order], giver[order], receiver[order])

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from hanabi_rl.agents.identity import distinct_identities
-from hanabi_rl.data.games import Ends, Games
+from hanabi_rl.agents.identity import check_distinct
+from hanabi_rl.data.games import FinalStates, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.cells import Cell, CellCache, CellKey
-from hanabi_rl.measure.counted import of_seats
+from hanabi_rl.measure.counted import with_counted_seats
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.play.decks import evaluation_decks, seed_decks
@@ -29,7 +29,7 @@ _MAPS = Path("/proc/self/maps")
 _MOST_MAPS = 30_000
 
 
-class Agent(NamedTuple):
+class MatrixAgent(NamedTuple):
     """One row and column of a matrix."""
 
     label: str
@@ -41,7 +41,7 @@ class Agent(NamedTuple):
     """See `Policy.identity`."""
 
 
-class Setting(NamedTuple):
+class EvalSetting(NamedTuple):
     """How every cell is played: `games` decks, each with every distinct seating."""
 
     games: int = 5000
@@ -66,8 +66,8 @@ class CrossPlayMatrix:
     """Row i is the single agent, column j fills the other seats; with two players cell (i, j) is
     cell (j, i)."""
 
-    agents: tuple[Agent, ...]
-    setting: Setting
+    agents: tuple[MatrixAgent, ...]
+    setting: EvalSetting
     cells: tuple[tuple[ScoreSummary, ...], ...]  # [A][A]
 
     @property
@@ -83,7 +83,7 @@ class CrossPlayMatrix:
 
 def make_agents(
     policies: Sequence[Policy], labels: Sequence[str], groups: Sequence[str]
-) -> tuple[Agent, ...]:
+) -> tuple[MatrixAgent, ...]:
     """The agents of a matrix.
 
     Raises:
@@ -93,17 +93,17 @@ def make_agents(
     if not policies:
         raise ValueError("expected at least one agent, got none")
     agents = tuple(
-        Agent(label=label, group=group, policy=policy, hash=identity)
+        MatrixAgent(label=label, group=group, policy=policy, hash=identity)
         for policy, label, group, identity in zip(
-            policies, labels, groups, distinct_identities(policies, labels), strict=True
+            policies, labels, groups, check_distinct(policies, labels), strict=True
         )
     )
     for index, agent in enumerate(agents):
         rules, mine = agents[0].policy.rules, agent.policy.rules
         if mine != rules:
             raise ValueError(
-                f"expected agents of one game, got {agents[0].label} for {rules.apart_from(mine)} "
-                f"and {agent.label} for {mine.apart_from(rules)}"
+                f"expected agents of one game, got {agents[0].label} for {rules.difference_from(mine)} "
+                f"and {agent.label} for {mine.difference_from(rules)}"
             )
         if agent.label in labels[:index]:
             raise ValueError(f"expected labels that differ, got {agent.label!r} twice")
@@ -111,8 +111,8 @@ def make_agents(
 
 
 def play_matrix(
-    agents: tuple[Agent, ...],
-    setting: Setting,
+    agents: tuple[MatrixAgent, ...],
+    setting: EvalSetting,
     *,
     cache: CellCache | None = None,
     on_cell: Callable[[int, int, bool], None] = lambda done, total, played: None,
@@ -127,7 +127,7 @@ def play_matrix(
     pairs = cell_pairs(agents)
     summaries: dict[tuple[int, int], ScoreSummary] = {}
     for done, (i, j) in enumerate(pairs, start=1):
-        cell, played = find_cell(agents[i], agents[j], setting, cache)
+        cell, played = get_or_play_cell(agents[i], agents[j], setting, cache)
         summaries[i, j] = summarise(cell.scores, cell.points, rules.max_score)
         if rules.num_players == 2:
             summaries[j, i] = summaries[i, j]
@@ -138,7 +138,7 @@ def play_matrix(
     )
 
 
-def cell_pairs(agents: tuple[Agent, ...]) -> list[tuple[int, int]]:
+def cell_pairs(agents: tuple[MatrixAgent, ...]) -> list[tuple[int, int]]:
     """The (row, column) of every cell to play: of two players only one of (i, j) and (j, i).
 
     Of these it is the one whose policies come in the order of their kinds, so that each pair of
@@ -157,7 +157,7 @@ def cell_pairs(agents: tuple[Agent, ...]) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if (kind_of[i], i) <= (kind_of[j], j)]
 
 
-def cell_key(single: Agent, others: Agent, setting: Setting) -> CellKey:
+def cell_key(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> CellKey:
     """What the games of a cell depend on."""
     rules = single.policy.rules
     named = setting.named_decks(rules)
@@ -172,8 +172,8 @@ def cell_key(single: Agent, others: Agent, setting: Setting) -> CellKey:
     )
 
 
-def find_cell(
-    single: Agent, others: Agent, setting: Setting, cache: CellCache | None = None
+def get_or_play_cell(
+    single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, cache: CellCache | None = None
 ) -> tuple[Cell, bool]:
     """The games of one cell, and whether they were played: where `cache` does not have them they
     are, and saved there."""
@@ -196,7 +196,7 @@ def _make_room() -> None:
         jax.clear_caches()
 
 
-def play_cell(single: Agent, others: Agent, setting: Setting) -> Cell:
+def play_cell(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> Cell:
     """The games of one cell, as `evaluate_pair` plays them."""
     result = evaluate_pair(
         single.policy,
@@ -216,7 +216,7 @@ def play_cell(single: Agent, others: Agent, setting: Setting) -> Cell:
     )
 
 
-def cell_games(single: Agent, others: Agent, setting: Setting, cell: Cell) -> Games:
+def cell_games(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, cell: Cell) -> Games:
     """The games of a cell, S times N of them, with the seat of `single` the one that measures count
     (every seat where both are one policy)."""
     rules, seatings = single.policy.rules, len(cell.seats)
@@ -234,11 +234,11 @@ def cell_games(single: Agent, others: Agent, setting: Setting, cell: Cell) -> Ga
         scores=cell.scores.reshape(-1).astype(np.int32),
         game_ids=np.arange(len(actions), dtype=np.int32),
         unfinished=np.zeros(len(actions), bool),
-        ends=Ends(cell.points.reshape(-1).astype(np.int32), cell.lives.reshape(-1)),
+        ends=FinalStates(cell.points.reshape(-1).astype(np.int32), cell.lives.reshape(-1)),
     )
     if single.hash == others.hash:
         return games
-    return of_seats(games, seats[:, None] == np.arange(rules.num_players))
+    return with_counted_seats(games, seats[:, None] == np.arange(rules.num_players))
 
 
 def _structure(policy: Policy) -> Any:

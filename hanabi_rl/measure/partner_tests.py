@@ -33,12 +33,12 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.attempts import (
     Category,
     UnitTest,
-    never,
-    plays_the_marked,
-    touches_the_marked,
+    hints_target,
+    negate,
+    plays_target,
 )
-from hanabi_rl.measure.scripts import is_hinted, is_last_copy
-from hanabi_rl.measure.situations import HAND, Deal, Situation, Unfit, all_colors
+from hanabi_rl.measure.scripts import is_critical, is_hinted
+from hanabi_rl.measure.situations import HAND, Rejected, Situation, SituationBuilder, all_colors
 
 AGENT, NEXT = 0, 1
 NEWEST, FIVE = HAND - 1, 4  # a slot, and the rank that can never be played in these situations
@@ -59,7 +59,7 @@ def save(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
         given = five | {(NEXT, place): card for place, card in enumerate(held) if card}
         for seat in partners[1:]:
             given |= {(seat, begin): (x, rank), (seat, begin + 1): (z, 5 - rank)}
-        deal = Deal(
+        deal = SituationBuilder(
             np.random.default_rng(chance),
             rules,
             given,
@@ -94,7 +94,7 @@ def trust(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) -
         given = {(AGENT, slot): card for slot, card in zip(slots, mine, strict=False)}
         given |= {(NEXT, 2): (w, 3), (last, 2): (w, 3), (last, 3): (y, 0), (last, 4): (x, 0)}
         given |= {(last, 0): (y, 1), (last, 1): (y, 1)} if shown else {}
-        deal = Deal(
+        deal = SituationBuilder(
             np.random.default_rng(chance),
             rules,
             given,
@@ -126,7 +126,7 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
     given |= {(NEXT, theirs[0]): (x, 0), (NEXT, theirs[1]): (x, 1), (last, theirs[2]): (y, 3)}
 
     def came_to_be(throws: bool) -> Situation:
-        deal = Deal(
+        deal = SituationBuilder(
             np.random.default_rng(chance),
             rules,
             given,
@@ -169,7 +169,7 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
     return came_to_be(throws=False), came_to_be(throws=True)
 
 
-def _point(deal: Deal, color: int, *, dead: bool) -> None:
+def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
     """Every partner hints the colour, which touches the agent's 1; it is played where it can be and
     thrown where it is dead, and the other way round its twin, which the last partner holds."""
     partners = range(1, deal.table.rules.num_players)
@@ -195,7 +195,7 @@ def _point(deal: Deal, color: int, *, dead: bool) -> None:
         deal.hint(NEXT, rank=3)
 
 
-def _point_twice(deal: Deal, first: int, second: int, *, dead: bool) -> None:
+def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool) -> None:
     """The last partner throws both 2s of the first colour. Then, in between playing its 1, it hints
     both colours: the first while the agent's 1 of it can still be played, and last the second; or
     the second, and last the first."""
@@ -219,13 +219,13 @@ def _point_twice(deal: Deal, first: int, second: int, *, dead: bool) -> None:
     deal.hint(AGENT, color=first if dead else second)
 
 
-def _plain(deal: Deal, marked: int, other: int = -1) -> Situation:
+def _plain(deal: SituationBuilder, marked: int, other: int = -1) -> Situation:
     """Where the next player would throw no last copy but these cards, whichever end it throws."""
     table, hand = deal.table, deal.table.hands[NEXT]
     free = [order for slot, order in enumerate(hand) if not is_hinted(table, NEXT, slot)]
     ends = {free[0], free[-1]} if free else set()
-    if not ends or any(is_last_copy(table, table.deck[o]) for o in ends - {marked, other}):
-        raise Unfit
+    if not ends or any(is_critical(table, table.deck[o]) for o in ends - {marked, other}):
+        raise Rejected
     return deal.situation(marked)
 
 
@@ -241,21 +241,21 @@ def _pairs() -> tuple[UnitTest, ...]:
             save,
             "save the next discard",
             _SAVE,
-            (touches_the_marked, touches_the_marked),
+            (hints_target, hints_target),
             ("they throw their oldest", "they throw their newest"),
         ),
         (
             trust,
             "trust the hint",
             _TRUST,
-            (plays_the_marked, never(plays_the_marked)),
+            (plays_target, negate(plays_target)),
             ("hints were true", "hints were of dead cards"),
         ),
         (
             tell,
             "tell of the playable",
             _TELL,
-            (touches_the_marked, never(touches_the_marked)),
+            (hints_target, negate(hints_target)),
             ("they play what they hear of", "they throw what they hear of"),
         ),
     )

@@ -25,18 +25,18 @@ from hanabi_rl.storage.records import from_dict, to_dict
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.measure.matrix import Setting
+    from hanabi_rl.measure.matrix import EvalSetting
     from hanabi_rl.play.decks import Purpose
 
 By = Literal["br-div", "p-div"]
 FORMAT_VERSION = 1
-LEAST_SHARE = 0.05  # of the greatest score: pairs that do not do better cannot do the task
+MIN_SCORE_FRACTION = 0.05  # of the greatest score: pairs that do not do better cannot do the task
 
 Means = tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Partner:
+class EvalPartner:
     """One partner. Names are as every command takes them; by seat means by the seat of the best
     response."""
 
@@ -83,7 +83,7 @@ class PartnerSet:
     """The same by their own events."""
     candidates: int | None = None
     """How many they were chosen from."""
-    partners: tuple[Partner, ...] = ()
+    partners: tuple[EvalPartner, ...] = ()
 
 
 def write_partners(path: Path, partners: PartnerSet) -> None:
@@ -117,10 +117,10 @@ def read_partners(path: Path) -> PartnerSet:
     return dataclasses.replace(found, partners=tuple(partners))
 
 
-def _read_partner(record: Any, where: str) -> Partner:
+def _read_partner(record: Any, where: str) -> EvalPartner:
     if not isinstance(record, dict):
         raise ValueError(f"{where}: expected an object, got {record!r}")
-    partner = from_dict(Partner, record, where=where)
+    partner = from_dict(EvalPartner, record, where=where)
     if not partner.agent or not (partner.best_response or partner.score):
         raise ValueError(f"{where}: expected an agent and its best_response (or its score)")
     for name in ("score", "points"):
@@ -129,7 +129,7 @@ def _read_partner(record: Any, where: str) -> Partner:
     return partner
 
 
-class Pairing(NamedTuple):
+class PairGames(NamedTuple):
     """One agent with copies of a partner, at each of S = P seats, on the same N decks."""
 
     scores: np.ndarray  # int32[S, N]
@@ -141,11 +141,11 @@ class Pairing(NamedTuple):
 def play_pair(
     agent: Policy,
     partner: Policy,
-    setting: Setting,
+    setting: EvalSetting,
     *,
     with_events: bool = False,
     purpose: Purpose = "report",
-) -> Pairing:
+) -> PairGames:
     """Plays every deck of a purpose with `agent` at every seat and copies of `partner` at the
     others. Raises ValueError where they play different games."""
     result = evaluate_pair(
@@ -166,7 +166,7 @@ def play_pair(
         counts = event_counts(games).mean(axis=0)  # [P, E]
         own.append(counts[seat])
         others.append(np.delete(counts, seat, axis=0).mean(axis=0))
-    return Pairing(
+    return PairGames(
         scores=np.stack([games.scores for games in records]),
         points=np.stack([games.points for games in records]),
         agent_events=np.array(own),
@@ -174,7 +174,7 @@ def play_pair(
     )
 
 
-def measured(partner: Partner, pairing: Pairing) -> Partner:
+def measured(partner: EvalPartner, pairing: PairGames) -> EvalPartner:
     """The partner with what its best response (the pairing's agent) got and did with it."""
     events: dict[str, Any] = {}
     if len(pairing.agent_events):
@@ -193,12 +193,12 @@ def _rows(values: np.ndarray) -> tuple[Means, ...]:
 
 
 def measure_pairs(
-    partners: Sequence[Partner],
+    partners: Sequence[EvalPartner],
     policies: Mapping[str, Policy],
-    setting: Setting,
+    setting: EvalSetting,
     purpose: Purpose,
     on_pair: Callable[[int], None] = lambda done: None,
-) -> list[Partner]:
+) -> list[EvalPartner]:
     """The partners with what their best responses get and do with them on the decks of a purpose;
     after each pair `on_pair(pairs done)` is called.
 
@@ -214,13 +214,13 @@ def measure_pairs(
     return found
 
 
-def able(partners: Sequence[Partner], max_score: int) -> list[Partner]:
-    """Those of the measured partners that score more with their best responses than `LEAST_SHARE`
+def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]:
+    """Those of the measured partners that score more with their best responses than `MIN_SCORE_FRACTION`
     of `max_score`."""
-    return [p for p in partners if np.mean(p.score or 0.0) > LEAST_SHARE * max_score]
+    return [p for p in partners if np.mean(p.score or 0.0) > MIN_SCORE_FRACTION * max_score]
 
 
-def behaviour_features(partners: Sequence[Partner], by: By) -> np.ndarray:
+def behaviour_features(partners: Sequence[EvalPartner], by: By) -> np.ndarray:
     """float64[n, S * (E + 1)]: normalised events of the best responses (`br-div`) or of the
     partners (`p-div`), and the scores, seat by seat. Raises ValueError for partners that were not
     measured."""
@@ -233,8 +233,8 @@ def behaviour_features(partners: Sequence[Partner], by: By) -> np.ndarray:
     return normalise(np.array(rows))
 
 
-def choose(
-    partners: Sequence[Partner], size: int, by: By, samples: int | None, seed: int
+def select_partners(
+    partners: Sequence[EvalPartner], size: int, by: By, samples: int | None, seed: int
 ) -> tuple[Selection, dict[By, float]]:
     """`diversity.select` among measured partners, and the determinant of the chosen by each of
     `By`."""
@@ -245,21 +245,21 @@ def choose(
     return chosen, {kind: diversity(of, chosen.members) for kind, of in features.items()}
 
 
-def chosen_set(
-    measured_ones: Sequence[Partner],
+def selected_set(
+    measured_ones: Sequence[EvalPartner],
     size: int,
     by: By,
-    setting: Setting,
+    setting: EvalSetting,
     rules: Rules,
     samples: int | None = None,
 ) -> PartnerSet:
     """The `size` of the able among candidates, measured on selection decks, that differ most
-    (`choose`), with how they were measured. Raises ValueError where none is able, or as
+    (`select_partners`), with how they were measured. Raises ValueError where none is able, or as
     `diversity.select` does."""
-    kept = able(measured_ones, rules.max_score)
+    kept = viable(measured_ones, rules.max_score)
     if not kept:
         raise ValueError(f"expected pairs that score, got none of {len(measured_ones)}")
-    chosen, determinants = choose(kept, size, by, samples, setting.seed)
+    chosen, determinants = select_partners(kept, size, by, samples, setting.seed)
     return PartnerSet(
         players=rules.num_players,
         games=setting.games,
@@ -275,14 +275,14 @@ def chosen_set(
     )
 
 
-class Alone(NamedTuple):
+class SelfPlayReturns(NamedTuple):
     """M partners, each with copies of itself, on N decks."""
 
     scores: np.ndarray  # int32[M, N]
     points: np.ndarray  # int32[M, N]
 
 
-def play_alone(partners: Sequence[Policy], setting: Setting) -> Alone:
+def play_partner_self_play(partners: Sequence[Policy], setting: EvalSetting) -> SelfPlayReturns:
     """Every partner's self-play on the decks that agents meet it on: how strong it is by itself."""
     played = [
         evaluate_selfplay(
@@ -294,12 +294,12 @@ def play_alone(partners: Sequence[Policy], setting: Setting) -> Alone:
         ).records
         for policy in partners
     ]
-    return Alone(
+    return SelfPlayReturns(
         np.stack([games.scores for games in played]), np.stack([games.points for games in played])
     )
 
 
-class Returns(NamedTuple):
+class PartnerReturns(NamedTuple):
     """R agents with M partners at S seats on N decks."""
 
     scores: np.ndarray  # int32[R, M, S, N]
@@ -309,12 +309,12 @@ class Returns(NamedTuple):
 def play_partners(
     agents: Sequence[Policy],
     partners: Sequence[Policy],
-    setting: Setting,
+    setting: EvalSetting,
     on_pair: Callable[[int], None] = lambda done: None,
-) -> Returns:
+) -> PartnerReturns:
     """Every agent with copies of every partner, on the same decks; after each pair
     `on_pair(pairs done)` is called."""
-    played: list[Pairing] = []
+    played: list[PairGames] = []
     for agent, partner in itertools.product(agents, partners):
         played.append(play_pair(agent, partner, setting))
         on_pair(len(played))
@@ -322,6 +322,6 @@ def play_partners(
     scores, points = (
         np.stack([getattr(pairing, name) for pairing in played]) for name in ("scores", "points")
     )
-    return Returns(
+    return PartnerReturns(
         scores.reshape(*shape, *scores.shape[1:]), points.reshape(*shape, *points.shape[1:])
     )

@@ -26,7 +26,7 @@ from hanabi_rl.runs.progress import SOON_S, Progress
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 _CHUNK = 256  # games read at once
 _RULED_OUT = -ILLEGAL_LOGIT / 2
@@ -50,7 +50,7 @@ class Prediction(NamedTuple):
 
     def accuracy(self) -> Ratio:
         """Share of decisions guessed right."""
-        return Ratio(self.correct, self.decisions, share=True)
+        return Ratio(self.correct, self.decisions, is_proportion=True)
 
     def cross_entropy(self) -> Ratio:
         """Nats per decision."""
@@ -70,7 +70,7 @@ class Prediction(NamedTuple):
         """Share of seat-timesteps guessed right: on an idle turn the no-op is the only legal
         action, a sure guess."""
         right = self.correct + self.seat_timesteps - self.decisions
-        return Ratio(right, self.seat_timesteps, share=True)
+        return Ratio(right, self.seat_timesteps, is_proportion=True)
 
     def cross_entropy_per_timestep(self) -> Ratio:
         """Nats per seat and timestep, as AH2AC2 prints it: idle turns add 0 to the sum and 1 to the
@@ -122,22 +122,22 @@ class Divergence(NamedTuple):
         return Ratio(self.kl, self.seat_timesteps)
 
 
-def accuracy(record: Record) -> Ratio:
+def accuracy(record: GameAnalysis) -> Ratio:
     """Share of decisions guessed right."""
     return record.prediction.accuracy()
 
 
-def cross_entropy(record: Record) -> Ratio:
+def cross_entropy(record: GameAnalysis) -> Ratio:
     """Nats per decision."""
     return record.prediction.cross_entropy()
 
 
-def accuracy_per_timestep(record: Record) -> Ratio:
+def accuracy_per_timestep(record: GameAnalysis) -> Ratio:
     """Share of seat-timesteps guessed right, idle ones included."""
     return record.prediction.accuracy_per_timestep()
 
 
-def cross_entropy_per_timestep(record: Record) -> Ratio:
+def cross_entropy_per_timestep(record: GameAnalysis) -> Ratio:
     """Nats per seat and timestep."""
     return record.prediction.cross_entropy_per_timestep()
 
@@ -149,7 +149,7 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
     Raises ValueError when the games are of other rules than the policy's, or the policy answers
     with NaN.
     """
-    of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_numbers
+    of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_ids
     return Prediction(*(group_sums(column, decks) for column in of_games))
 
 
@@ -240,8 +240,8 @@ def _kl(
     rules = policy.rules
     if reference.rules != rules:
         raise ValueError(
-            f"expected a reference for {rules.apart_from(reference.rules)}, got one for "
-            f"{reference.rules.apart_from(rules)}"
+            f"expected a reference for {rules.difference_from(reference.rules)}, got one for "
+            f"{reference.rules.difference_from(rules)}"
         )
     at = jnp.asarray(temperatures, jnp.float32)
     parts = []

@@ -16,16 +16,16 @@ import numpy as np
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.measure.cells import CellCache
-from hanabi_rl.measure.counted import counted_turns, of_seats
-from hanabi_rl.measure.matrix import Agent, Setting, cell_games, find_cell
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.counted import counted_turn_mask, with_counted_seats
+from hanabi_rl.measure.matrix import EvalSetting, MatrixAgent, cell_games, get_or_play_cell
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import MEASURES, Measure, measures_of, objective_figures
 from hanabi_rl.measure.teamwork import POOLS, Pool, RatingChange, predict_rating
 
 Figures = Mapping[str, Any]
 """As `objective_figures` has them."""
 SHOWN: tuple[Measure, ...] = (MEASURES["points"], *measures_of("objective"))
-ENOUGH = {  # figure -> (what it is counted from, how many of them it wants)
+MIN_SAMPLES = {  # figure -> (what it is counted from, how many of them it wants)
     "coordination": ("pairs", 20_000),
     "response_entropy": ("pairs", 20_000),
     "context_independence": ("turns", 2_000),
@@ -37,11 +37,11 @@ pairs of moves, is 0.15 of 550 though it is corrected, and its ARD-entropy 5.95 
 
 
 @dataclasses.dataclass(frozen=True)
-class ObjectiveProfile:
+class ObjectiveMetrics:
     """One row of the tables."""
 
     label: str
-    alone: Figures
+    self_play: Figures
     """In self-play; of recorded games, of the seats measured."""
     pairs: Mapping[str, Figures] = dataclasses.field(default_factory=dict)
     """With each partner, by its label."""
@@ -53,20 +53,20 @@ class ObjectiveProfile:
         return partner_means(list(self.pairs.values())) if self.pairs else {}
 
     @property
-    def shown(self) -> Figures:
+    def reported(self) -> Figures:
         """With partners where there are any, as in Table 3, else alone."""
-        return self.with_partners or self.alone
+        return self.with_partners or self.self_play
 
     @property
     def small(self) -> list[str]:
-        """Which of `shown` are of small samples, with any partner."""
-        counted = list(self.pairs.values()) or [self.alone]
-        return [name for name in ENOUGH if any(name in small_sample(of) for of in counted)]
+        """Which of `reported` are of small samples, with any partner."""
+        counted = list(self.pairs.values()) or [self.self_play]
+        return [name for name in MIN_SAMPLES if any(name in small_sample(of) for of in counted)]
 
 
 def small_sample(figures: Figures) -> list[str]:
-    """The figures that are of too few moves (`ENOUGH`)."""
-    return [name for name, (counted, enough) in ENOUGH.items() if figures[counted] < enough]
+    """The figures that are of too few moves (`MIN_SAMPLES`)."""
+    return [name for name, (counted, enough) in MIN_SAMPLES.items() if figures[counted] < enough]
 
 
 class Rating(NamedTuple):
@@ -79,22 +79,22 @@ class Rating(NamedTuple):
     by_pool: dict[Pool, RatingChange]
 
 
-def agent_profile(
-    agent: Agent, partners: Sequence[Agent], setting: Setting, cache: CellCache | None = None
-) -> ObjectiveProfile:
+def agent_metrics(
+    agent: MatrixAgent, partners: Sequence[MatrixAgent], setting: EvalSetting, cache: CellCache | None = None
+) -> ObjectiveMetrics:
     """The metrics of an agent, alone and with each partner that is another policy."""
 
-    def figures(partner: Agent) -> Figures:
-        cell, _ = find_cell(agent, partner, setting, cache)
-        return objective_figures(Record(cell_games(agent, partner, setting, cell)))
+    def figures(partner: MatrixAgent) -> Figures:
+        cell, _ = get_or_play_cell(agent, partner, setting, cache)
+        return objective_figures(GameAnalysis(cell_games(agent, partner, setting, cell)))
 
     others = [partner for partner in partners if partner.hash != agent.hash]
-    return ObjectiveProfile(
+    return ObjectiveMetrics(
         agent.label, figures(agent), {other.label: figures(other) for other in others}
     )
 
 
-def recorded_profiles(games: Games, label: str) -> list[ObjectiveProfile]:
+def recorded_metrics(games: Games, label: str) -> list[ObjectiveMetrics]:
     """The metrics of recorded games: of the human seats and of the others where the games name
     them, else of every seat. Seats that have no turn are left out.
 
@@ -103,13 +103,13 @@ def recorded_profiles(games: Games, label: str) -> list[ObjectiveProfile]:
     if games.human_seats is None:
         parts = [("every seat", games)]
     else:
-        human, other = games, of_seats(games, ~games.human_seats)
+        human, other = games, with_counted_seats(games, ~games.human_seats)
         parts = [("human seats", human), ("other seats", other)]
-    moved = [(name, part) for name, part in parts if counted_turns(part).any()]
+    moved = [(name, part) for name, part in parts if counted_turn_mask(part).any()]
     if not moved:
         raise ValueError(f"{label}: expected games with a move, got none")
     return [
-        ObjectiveProfile(f"{label}, {name}", objective_figures(Record(part)))
+        ObjectiveMetrics(f"{label}, {name}", objective_figures(GameAnalysis(part)))
         for name, part in moved
     ]
 
@@ -135,13 +135,13 @@ _RATED = {  # line of Table 5 -> our figures for it
 }
 
 
-def ratings(profile: ObjectiveProfile) -> list[Rating]:
+def predicted_ratings(profile: ObjectiveMetrics) -> list[Rating]:
     """What each regression of Table 5 predicts for an agent, where it says anything."""
-    values = [("selfplay", "points", profile.alone["points"])]
+    values = [("selfplay", "points", profile.self_play["points"])]
     if profile.pairs:
         values.append(("inter", "points", profile.with_partners["points"]))
     values += [
-        (metric, name, profile.shown[name]) for metric, names in _RATED.items() for name in names
+        (metric, name, profile.reported[name]) for metric, names in _RATED.items() for name in names
     ]
     found = []
     for metric, name, value in values:

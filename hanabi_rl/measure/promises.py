@@ -1,4 +1,4 @@
-"""A position of a game with what everybody knows, and takes their cards for by convention: `Scene`,
+"""A position of a game with what everybody knows, and takes their cards for by convention: `ConventionState`,
 in plain Python. Sets of cards as in `env.cards`; a card is named by its order, its index in the
 deck."""
 
@@ -9,13 +9,13 @@ import functools
 import operator
 from collections.abc import Iterable
 
-from hanabi_rl.env.cards import is_single, next_cards, single, used_up, useless_cards
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.cards import exhausted_cards, is_single, last_copies, next_cards, useless_cards
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.scripts import unseen_cards
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class HintMemory:
     """What hints have said so far beyond what they name."""
 
     promised: dict[int, int] = dataclasses.field(default_factory=dict)
@@ -24,28 +24,28 @@ class Told:
     chopped: bool = False
     """Somebody has discarded from the chop: the early game is over."""
 
-    def and_promised(self, order: int, cards: int) -> Told:
+    def and_promised(self, order: int, cards: int) -> HintMemory:
         """With one promise more."""
         return dataclasses.replace(self, promised=self.promised | {order: cards})
 
-    def without(self, order: int, chop: bool) -> Told:
+    def without(self, order: int, chop: bool) -> HintMemory:
         """The card has left its hand, from the chop or not."""
         promised = {o: cards for o, cards in self.promised.items() if o != order}
-        return Told(promised, self.chopped or chop)
+        return HintMemory(promised, self.chopped or chop)
 
 
-class Scene:
+class ConventionState:
     """A position."""
 
-    def __init__(self, table: Table, told: Told) -> None:
+    def __init__(self, table: PythonGame, told: HintMemory) -> None:
         rules, planes = table.rules, table.discard_planes
         self.rules, self.told, self.player, self.deck = rules, told, table.player, table.deck
         self.hands = [list(hand) for hand in table.hands]
         self.tokens, self.drawn = table.info_tokens, table.drawn
-        self.dead = useless_cards(rules, table.played, used_up(rules, planes))
+        self.dead = useless_cards(rules, table.played, exhausted_cards(rules, planes))
         self.played = table.played
         self.playable = next_cards(rules, table.played) & ~self.dead
-        self.critical = single(rules, planes) & ~self.dead
+        self.critical = last_copies(rules, planes) & ~self.dead
         self.holder = {order: seat for seat, hand in enumerate(self.hands) for order in hand}
         self.hinted = {order for order in self.holder if table.knowledge[order].hinted}
         unseen = [
@@ -101,20 +101,20 @@ class Scene:
         """The oldest card without a hint."""
         return next((order for order in self.hands[seat] if order not in self.hinted), None)
 
-    def is_due(self, order: int) -> bool:
+    def is_owed(self, order: int) -> bool:
         """Its owner takes it for one that fits now and that nobody else is to play."""
-        return self.meant[order] & ~self.playable == 0 and not self.is_trash(order)
+        return self.meant[order] & ~self.playable == 0 and not self.is_known_useless(order)
 
-    def is_trash(self, order: int) -> bool:
+    def is_known_useless(self, order: int) -> bool:
         """Its owner can tell that it is useless, or a copy of a hinted card."""
         copied = self._hinted_first(order) | self._hinted_beside(order)
         return self.known[order] & ~(self.dead | copied) == 0
 
-    def due(self, seat: int) -> bool:
+    def has_play(self, seat: int) -> bool:
         """The player has something to play."""
-        return any(map(self.is_due, self.hands[seat]))
+        return any(map(self.is_owed, self.hands[seat]))
 
-    def coming(self, seat: int, possibly: bool = False) -> int:
+    def soon_playable(self, seat: int, possibly: bool = False) -> int:
         """The cards that fit now or once hinted ones are played, as `seat` sees it: those whose
         owner has no doubt that they will fit, others' by what they are; its own where it knows
         which they are, with `possibly` also what those may be that it would play now."""
@@ -144,7 +144,7 @@ class Scene:
         return bool(card & self.critical) or (by_rank and lone_two)
 
 
-def _named(table: Table, order: int) -> int:
+def _named(table: PythonGame, order: int) -> int:
     """What hints leave possible."""
     known, rules = table.knowledge[order], table.rules
     colors = union(rules.color_cards[color] for color in known.colors)

@@ -12,7 +12,7 @@ from hanabi_rl.measure.intervals import (
     Interval,
     bootstrap_ratio,
     bootstrap_ratios,
-    exact_share,
+    clopper_pearson_interval,
     group_sums,
 )
 
@@ -24,7 +24,7 @@ class Ratio:
 
     numerator: np.ndarray  # float[N]
     denominator: np.ndarray  # float[N], what is counted: decisions, turns, games
-    share: bool = False
+    is_proportion: bool = False
     """Of what is counted: in every game from 0 to the denominator."""
     least: float = 0.0
     """The lowest value that the ratio can have; of a difference -inf."""
@@ -32,12 +32,12 @@ class Ratio:
     """The highest value that the ratio can have; of a share 1."""
 
     @classmethod
-    def over(cls, values: np.ndarray, counted: np.ndarray, share: bool = False) -> Ratio:
+    def masked_mean(cls, values: np.ndarray, counted: np.ndarray, share: bool = False) -> Ratio:
         """The mean of `values` [N, T] where `counted` bool[N, T]."""
         total = np.where(counted, values, 0).sum(axis=1, dtype=np.float64)
         return cls(total, counted.sum(axis=1), share)
 
-    def summed(self, groups: np.ndarray) -> Ratio:
+    def group_by(self, groups: np.ndarray) -> Ratio:
         """The same ratio of whole groups of games, as `Games.deck_numbers` int[N] tells them apart:
         its interval resamples groups."""
         if len(groups) == len(set(groups.tolist())):
@@ -67,11 +67,11 @@ class Ratio:
         exact one of as many tries as there are games (or groups) with something to count. Of
         shares of moves that is conservative: a game of thirty counts as one."""
         share = interval.mean
-        if self.share and share in (0, 1) and np.isfinite(interval.low):  # of one game: no bounds
+        if self.is_proportion and share in (0, 1) and np.isfinite(interval.low):  # of one game: no bounds
             count = int((self.denominator > 0).sum())
-            low, high = exact_share(round(share * count), count).bounds
+            low, high = clopper_pearson_interval(round(share * count), count).bounds
             interval = Interval(share, low, high, interval.std_error)
-        return interval.within(self.least, 1.0 if self.share else self.most)
+        return interval.within(self.least, 1.0 if self.is_proportion else self.most)
 
     @property
     def bounds(self) -> list[float]:

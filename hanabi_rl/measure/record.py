@@ -1,4 +1,4 @@
-"""What every measure reads: `Record` of games -> `Ratio`."""
+"""What every measure reads: `GameAnalysis` of games -> `Ratio`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hanabi_rl.measure.behaviour import Turns, read_turns
-from hanabi_rl.measure.concepts import Concepts, Independence, read_concepts, read_independence
+from hanabi_rl.measure.concepts import Concepts, ContextIndependence, read_ci, read_concepts
 from hanabi_rl.measure.conventions import Conventions, read_conventions
-from hanabi_rl.measure.dominance import Known, read_known
+from hanabi_rl.measure.dominance import CardKnowledge, read_known
 from hanabi_rl.measure.events import counted_events
 from hanabi_rl.measure.interdependence import Links, read_links
 from hanabi_rl.measure.prediction import Decisions, Prediction, predict_decisions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Record:
+class GameAnalysis:
     """Games, and what measures read of them: read once, when a measure first asks.
 
     `policy` is whose guesses the prediction measures judge; the games may be anyone's.
@@ -48,7 +48,7 @@ class Record:
         return counted_events(self.games)
 
     @cached_property
-    def known(self) -> Known:
+    def known(self) -> CardKnowledge:
         """What the mover knew of every card played or discarded."""
         return read_known(self.games)
 
@@ -58,9 +58,9 @@ class Record:
         return read_concepts(self.games)
 
     @cached_property
-    def independence(self) -> Independence:
+    def independence(self) -> ContextIndependence:
         """How the kinds of moves go with formulas over these."""
-        return read_independence(self.games.rules, self.concepts)
+        return read_ci(self.games.rules, self.concepts)
 
     @cached_property
     def decisions(self) -> Decisions:
@@ -79,7 +79,7 @@ class Record:
         """Who gave what to whom."""
         return read_links(self.games) if self.counted_links is None else self.counted_links
 
-    def between(self, givers: np.ndarray, receivers: np.ndarray) -> Record:
+    def between(self, givers: np.ndarray, receivers: np.ndarray) -> GameAnalysis:
         """The same games, of whose links only those from the seats `givers` to the seats
         `receivers` count, bool[N, P] each."""
-        return Record(self.games, self.policy, self.links.between(givers, receivers))
+        return GameAnalysis(self.games, self.policy, self.links.between(givers, receivers))

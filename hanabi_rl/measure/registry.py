@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hanabi_rl.env.events import EVENTS
 from hanabi_rl.measure import (
-    actions,
+    action_information,
     behaviour,
-    concepts,
+    context_independence,
     conventions,
     dominance,
     efficiency,
@@ -21,12 +21,12 @@ from hanabi_rl.measure import (
     prediction,
     selfplay,
 )
-from hanabi_rl.measure.counted import counted_turns
+from hanabi_rl.measure.counted import counted_turn_mask
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.papers import ah2ac2, siu2025
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 Group = Literal[
     "behaviour",
@@ -52,7 +52,7 @@ class Measure:
     group: Group  # which of them are shown together
     label: str  # its line in a table; indented where it refines the line above
     unit: str
-    of: Callable[[Record], Ratio]
+    of: Callable[[GameAnalysis], Ratio]
     source: str = "ours"
     published: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     """players -> who -> the figure, in the standard game."""
@@ -78,7 +78,7 @@ _TAKES = {
 _SHOWN = {("G1", "hints"), ("G2", "hints"), ("G2", "named"), ("G3", "hints")}
 
 
-def _dominance(kind: dominance.Kind, level: dominance.Level) -> Measure:
+def _dominance(kind: dominance.Kind, level: dominance.KnowledgeLevel) -> Measure:
     """G1, G2 or G3 at one level of knowledge."""
     shown, (takes, known) = (kind, level) in _SHOWN, _TAKES[kind]
     return Measure(
@@ -331,7 +331,7 @@ _ALL = (
         "objective",
         "CI: context independence",
         "probability squared",
-        concepts.context_independence,
+        context_independence.context_independence,
         siu2025.SOURCE,
         _table_3("context_independence"),
     ),
@@ -340,7 +340,7 @@ _ALL = (
         "objective",
         "IC: instantaneous coordination",
         "nats",
-        actions.coordination,
+        action_information.instantaneous_coordination,
         siu2025.SOURCE,
         _table_3("coordination"),
     ),
@@ -349,7 +349,7 @@ _ALL = (
         "objective",
         "AD-entropy: of actions",
         "nats",
-        actions.action_entropy,
+        action_information.action_entropy,
         siu2025.SOURCE,
         _table_3("action_entropy"),
     ),
@@ -358,18 +358,18 @@ _ALL = (
         "objective",
         "ARD-entropy: of (previous action, own)",
         "nats",
-        actions.response_entropy,
+        action_information.response_entropy,
         siu2025.SOURCE,
         _table_3("response_entropy"),
     ),
-    *(_dominance(kind, level) for kind in dominance.KINDS for level in dominance.LEVELS),
+    *(_dominance(kind, level) for kind in dominance.KINDS for level in dominance.KNOWLEDGE_LEVELS),
     *(_pooled(kind) for kind in dominance.KINDS),
     Measure(
         "context_independence_bogin",
         "objective detail",
         "CI with the message by p(c | m)",
         "probability squared",
-        functools.partial(concepts.context_independence, bogin=True),
+        functools.partial(context_independence.context_independence, bogin=True),
         "Bogin et al. 2018",
     ),
     Measure(
@@ -377,21 +377,21 @@ _ALL = (
         "objective detail",
         "IC, not corrected",
         "nats",
-        actions.coordination_plugin,
+        action_information.coordination_plugin,
     ),
     Measure(
         "coordination_of_partner",
         "objective detail",
         "IC of the partner's answers",
         "nats",
-        actions.coordination_of_partner,
+        action_information.coordination_of_partner,
     ),
     Measure(
         "action_entropy_corrected",
         "objective detail",
         "AD-entropy, corrected",
         "nats",
-        actions.action_entropy_corrected,
+        action_information.action_entropy_corrected,
         "Miller and Madow",
     ),
     Measure(
@@ -411,12 +411,12 @@ def measures_of(group: Group) -> tuple[Measure, ...]:
     return tuple(measure for measure in MEASURES.values() if measure.group == group)
 
 
-def measure_figures(record: Record, measures: Iterable[Measure]) -> dict[str, Any]:
+def measure_figures(record: GameAnalysis, measures: Iterable[Measure]) -> dict[str, Any]:
     """JSON-ready figures: `name` and `name_ci95` (over decks) of each measure, None where nothing
     was counted."""
     measures = tuple(measures)
-    decks = record.games.deck_numbers
-    intervals = intervals_of([measure.of(record).summed(decks) for measure in measures])
+    decks = record.games.deck_ids
+    intervals = intervals_of([measure.of(record).group_by(decks) for measure in measures])
     figures: dict[str, Any] = {}
     for measure, interval in zip(measures, intervals, strict=True):
         figures[measure.name] = None if interval is None else interval.mean
@@ -424,7 +424,7 @@ def measure_figures(record: Record, measures: Iterable[Measure]) -> dict[str, An
     return figures
 
 
-def behaviour_figures(record: Record) -> dict[str, Any]:
+def behaviour_figures(record: GameAnalysis) -> dict[str, Any]:
     """JSON-ready: what was counted, and every measure of behaviour."""
     turns = record.turns
     return {
@@ -438,20 +438,20 @@ def behaviour_figures(record: Record) -> dict[str, Any]:
     }
 
 
-def efficiency_figures(record: Record) -> dict[str, Any]:
+def efficiency_figures(record: GameAnalysis) -> dict[str, Any]:
     """JSON-ready: `efficiency` with its interval, and `required_efficiency` of a perfect game."""
     required = efficiency.required_efficiency(record.games.rules)
     return {**measure_figures(record, [MEASURES["efficiency"]]), "required_efficiency": required}
 
 
-def objective_figures(record: Record) -> dict[str, Any]:
+def objective_figures(record: GameAnalysis) -> dict[str, Any]:
     """JSON-ready: what was counted, points and score (of the games that were not left before their
     end), the objective metrics and their other readings, and the spreads of points over games and
     of CI over its pools of formulas.
 
     Raises ValueError where no seat that is measured had a turn.
     """
-    turns = int(counted_turns(record.games).sum())
+    turns = int(counted_turn_mask(record.games).sum())
     if not turns:
         raise ValueError("expected games with a turn of the seats that are measured, got none")
     shown = [MEASURES["points"], MEASURES["score"]]
@@ -460,9 +460,9 @@ def objective_figures(record: Record) -> dict[str, Any]:
         "games": len(record.games),
         "unfinished": int(record.games.unfinished.sum()),
         "turns": turns,
-        "pairs": int(actions.responses(record.games).counted.sum()),
+        "pairs": int(action_information.responses(record.games).counted.sum()),
         "points_sd": float(finished.std()) if len(finished) else None,
-        "context_independence_pool_sd": concepts.pool_spread(record),
+        "context_independence_pool_sd": context_independence.pool_spread(record),
         **measure_figures(
             record, [*shown, *measures_of("objective"), *measures_of("objective detail")]
         ),

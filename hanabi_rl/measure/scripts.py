@@ -1,4 +1,4 @@
-"""What a seat can know on a `Table`, in plain Python, and the partners' scripts of the unit tests.
+"""What a seat can know on a `PythonGame`, in plain Python, and the partners' scripts of the unit tests.
 
 Each looks at no more than the mover may: its own cards only through what it was told and what it
 can count. After Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.
@@ -11,14 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from hanabi_rl.env.actions import Move, decode_action, encode_action
-from hanabi_rl.env.cards import next_cards, single, used_up, useless_cards
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.cards import exhausted_cards, last_copies, next_cards, useless_cards
+from hanabi_rl.env.table import PythonGame, full_deck
 
-Script = Callable[[Table, np.random.Generator], int]
+Script = Callable[[PythonGame, np.random.Generator], int]
 """(the table, chance) -> the mover's action."""
 
 
-def possible_cards(table: Table, seat: int, slot: int) -> set[int]:
+def possible_cards(table: PythonGame, seat: int, slot: int) -> set[int]:
     """The card ids that a card in the hand of `seat` can be, by its hints and by every copy that
     `seat` can see."""
     ranks = table.rules.num_ranks
@@ -30,7 +30,7 @@ def possible_cards(table: Table, seat: int, slot: int) -> set[int]:
     }
 
 
-def unseen_cards(table: Table, seat: int) -> set[int]:
+def unseen_cards(table: PythonGame, seat: int) -> set[int]:
     """The card ids of which a copy is in the deck or in the hand of `seat`."""
     others = [order for player, hand in enumerate(table.hands) if player != seat for order in hand]
     left = full_deck(table.rules)
@@ -39,66 +39,66 @@ def unseen_cards(table: Table, seat: int) -> set[int]:
     return set(left)
 
 
-def is_playable(table: Table, card: int) -> bool:
+def is_playable(table: PythonGame, card: int) -> bool:
     """The card would score now."""
     return bool(next_cards(table.rules, table.played) >> card & 1)
 
 
-def is_dead(table: Table, card: int) -> bool:
+def is_useless(table: PythonGame, card: int) -> bool:
     """The card can score no more: played already, or above one of which no copy is left."""
-    gone = used_up(table.rules, table.discard_planes)
+    gone = exhausted_cards(table.rules, table.discard_planes)
     return bool(useless_cards(table.rules, table.played, gone) >> card & 1)
 
 
-def is_last_copy(table: Table, card: int) -> bool:
+def is_critical(table: PythonGame, card: int) -> bool:
     """The card can still score, and no other copy of it is left."""
-    return bool(single(table.rules, table.discard_planes) >> card & 1) and not is_dead(table, card)
+    return bool(last_copies(table.rules, table.discard_planes) >> card & 1) and not is_useless(table, card)
 
 
-def certain_slots(table: Table, seat: int) -> list[int]:
+def certain_slots(table: PythonGame, seat: int) -> list[int]:
     """The slots of `seat` whose every possible card is playable now."""
     return _slots(table, seat, lambda card: is_playable(table, card))
 
 
-def dead_slots(table: Table, seat: int) -> list[int]:
+def useless_slots(table: PythonGame, seat: int) -> list[int]:
     """The slots whose every possible card is dead."""
-    return _slots(table, seat, lambda card: is_dead(table, card))
+    return _slots(table, seat, lambda card: is_useless(table, card))
 
 
-def last_copy_slots(table: Table, seat: int) -> list[int]:
+def critical_slots(table: PythonGame, seat: int) -> list[int]:
     """The slots whose every possible card is a last copy."""
-    return _slots(table, seat, lambda card: is_last_copy(table, card))
+    return _slots(table, seat, lambda card: is_critical(table, card))
 
 
-def impossible_slots(table: Table, seat: int) -> list[int]:
+def impossible_slots(table: PythonGame, seat: int) -> list[int]:
     """The slots no possible card of which is playable now."""
     return _slots(table, seat, lambda card: not is_playable(table, card))
 
 
-def is_hinted(table: Table, seat: int, slot: int) -> bool:
+def is_hinted(table: PythonGame, seat: int, slot: int) -> bool:
     """A hint has touched the card."""
     return table.knowledge[table.hands[seat][slot]].hinted
 
 
-def chop(table: Table, seat: int) -> int:
+def chop(table: PythonGame, seat: int) -> int:
     """The oldest slot that no hint has touched; slot 0 where every one was."""
     size = len(table.hands[seat])
     return next((slot for slot in range(size) if not is_hinted(table, seat, slot)), 0)
 
 
-def legal_actions(table: Table) -> list[int]:
+def legal_actions(table: PythonGame) -> list[int]:
     """What the mover may do."""
     return [a for a in range(table.rules.num_moves) if table.illegal_reason(a) is None]
 
 
-def legal_hints(table: Table) -> list[int]:
+def legal_hints(table: PythonGame) -> list[int]:
     """The hints that the mover may give."""
     rules = table.rules
     kinds = {action: decode_action(rules, action).kind for action in legal_actions(table)}
     return [action for action, kind in kinds.items() if kind in ("color", "rank")]
 
 
-def discarder(table: Table, rng: np.random.Generator) -> int:
+def discarder(table: PythonGame, rng: np.random.Generator) -> int:
     """Discards its chop; with every token there, gives its first legal hint."""
     del rng
     if table.info_tokens == table.rules.max_info_tokens:
@@ -106,7 +106,7 @@ def discarder(table: Table, rng: np.random.Generator) -> int:
     return encode_action(table.rules, Move("discard", slot=chop(table, table.player)))
 
 
-def player(table: Table, rng: np.random.Generator) -> int:
+def player(table: PythonGame, rng: np.random.Generator) -> int:
     """Plays a card that is certain, else as `discarder`."""
     certain = certain_slots(table, table.player)
     if certain:
@@ -114,12 +114,12 @@ def player(table: Table, rng: np.random.Generator) -> int:
     return discarder(table, rng)
 
 
-def at_random(table: Table, rng: np.random.Generator) -> int:
+def random_move(table: PythonGame, rng: np.random.Generator) -> int:
     """Any legal move, evenly."""
     return int(rng.choice(legal_actions(table)))
 
 
-def _slots(table: Table, seat: int, holds: Callable[[int], bool]) -> list[int]:
+def _slots(table: PythonGame, seat: int, holds: Callable[[int], bool]) -> list[int]:
     return [
         slot
         for slot in range(len(table.hands[seat]))
@@ -127,7 +127,7 @@ def _slots(table: Table, seat: int, holds: Callable[[int], bool]) -> list[int]:
     ]
 
 
-def _on_fireworks(table: Table) -> list[int]:
+def _on_fireworks(table: PythonGame) -> list[int]:
     ranks = table.rules.num_ranks
     return [
         color * ranks + rank

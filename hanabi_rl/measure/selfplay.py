@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hanabi_rl.data.formats.hanab_live import share_link
+from hanabi_rl.data.formats.hanab_live import replay_link
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import Interval, mean_interval
@@ -17,7 +17,7 @@ from hanabi_rl.play.episodes import play_games
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.measure.record import Record
+    from hanabi_rl.measure.record import GameAnalysis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,28 +96,28 @@ class SelfPlayResult:
         return {**summary_dict(self.summary), "links": self.links()}
 
 
-def score(record: Record) -> Ratio:
+def score(record: GameAnalysis) -> Ratio:
     """Points a game, 0 where every life was lost."""
     return _a_game(record, record.games.scores)
 
 
-def points(record: Record) -> Ratio:
+def points(record: GameAnalysis) -> Ratio:
     """Cards on the fireworks a game, whether or not the lives were lost."""
     return _a_game(record, record.games.points)
 
 
-def zero_share(record: Record) -> Ratio:
+def zero_share(record: GameAnalysis) -> Ratio:
     """Games of score 0."""
     return _a_game(record, record.games.scores == 0, share=True)
 
 
-def perfect_share(record: Record) -> Ratio:
+def perfect_share(record: GameAnalysis) -> Ratio:
     """Games of the highest score."""
     perfect = record.games.scores == record.games.rules.max_score
     return _a_game(record, perfect, share=True)
 
 
-def _a_game(record: Record, values: np.ndarray, share: bool = False) -> Ratio:
+def _a_game(record: GameAnalysis, values: np.ndarray, share: bool = False) -> Ratio:
     """`values` [N] of the games that were not left before their end, which have no score."""
     finished = ~record.games.unfinished
     counted = np.where(finished, values, 0).astype(np.float64)
@@ -151,7 +151,7 @@ def evaluate_selfplay(
 
 def game_link(rules: Rules, records: Games, index: int) -> str:
     """hanab.live replay link of one recorded game."""
-    return share_link(rules, records.decks[index], records.moves(index))
+    return replay_link(rules, records.decks[index], records.moves(index))
 
 
 def summary_dict(summary: ScoreSummary) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Situations of the unit tests: a deck and moves that every seat is made to take, from the first
 turn, so that whoever remembers has really seen them.
 
-Crafted ones (`Deal`) fix some cards and leave the rest to chance; mined ones are positions of
+Crafted ones (`SituationBuilder`) fix some cards and leave the rest to chance; mined ones are positions of
 recorded games. Colours are renamed and slots vary from instance to instance. The standard game of
 two or three players. After Knott et al. 2021 (arXiv 2101.05507), section 4; the situations are
 ours. Ranks count from 0, slots from the oldest, 0. *Plain* is a 2, 3 or 4.
@@ -17,7 +17,7 @@ import numpy as np
 
 from hanabi_rl.env.actions import Kind, Move, decode, decode_action, encode, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.measure.scripts import chop, legal_hints
 
 if TYPE_CHECKING:
@@ -39,23 +39,23 @@ class Situation(NamedTuple):
     """Actions of the seats in turn, from the first; the tested seat moves next."""
     seat: int
     """Of the tested agent."""
-    marked: int = -1
+    target_card: int = -1
     """The place in the deck of the card that the test is about; -1: of none."""
 
-    def table(self) -> Table:
+    def table(self) -> PythonGame:
         """The position."""
-        table = Table(self.rules, self.deck)
+        table = PythonGame(self.rules, self.deck)
         for action in self.prefix:
             table.apply(action)
         return table
 
 
 Build = Callable[[np.random.Generator, int, Rules], tuple[Situation, ...]]
-"""(chance, the number of the instance, the game) -> one situation, or a pair. Raises `Unfit` where
+"""(chance, the number of the instance, the game) -> one situation, or a pair. Raises `Rejected` where
 chance was against it."""
 
 
-class Unfit(Exception):  # noqa: N818 - no error: another draw is tried
+class Rejected(Exception):  # noqa: N818 - no error: another draw is tried
     """What was drawn does not make the situation."""
 
 
@@ -67,19 +67,19 @@ def instances(
     return [_drawn(purpose, build, seed, number, rules) for number in range(count)]
 
 
-def stream(purpose: str, *numbers: int) -> np.random.Generator:
+def purpose_rng(purpose: str, *numbers: int) -> np.random.Generator:
     """Chance for one purpose alone: no two purposes share their numbers."""
     return np.random.default_rng([zlib.crc32(purpose.encode()), len(numbers), *numbers])
 
 
-def mined(
-    games: Games, fits: Callable[[Table], bool], count: int, seed: int
+def mine(
+    games: Games, fits: Callable[[PythonGame], bool], count: int, seed: int
 ) -> list[tuple[Situation]]:
     """Positions of recorded games that fit the mover, one a game at most, with the colours renamed.
     Fewer than `count` where the games have no more."""
     found: list[tuple[Situation]] = []
     for game in range(len(games)):
-        rng = stream("mined", seed, game)
+        rng = purpose_rng("mined", seed, game)
         position = _position(games, game, fits)
         if position is not None:
             found.append((renamed(position, rng.permutation(games.rules.num_colors)),))
@@ -100,10 +100,10 @@ def renamed(situation: Situation, colors: np.ndarray) -> Situation:
     )
 
 
-class Deal:
+class SituationBuilder:
     """A deal of which some cards are given, and the moves that are made on it.
 
-    Raises `Unfit` where the cards do not suffice, or a move is not legal.
+    Raises `Rejected` where the cards do not suffice, or a move is not legal.
 
     Args:
         rng: what is not given.
@@ -135,7 +135,7 @@ class Deal:
                 if place not in cards:
                     cards[place] = next((card for card in left if _allowed(card, *banned)), -1)
                     if cards[place] < 0:
-                        raise Unfit
+                        raise Rejected
                     left.remove(cards[place])
         self._draws = [
             [cards[seat, number] for number in range(HAND, plain)]
@@ -143,7 +143,7 @@ class Deal:
         ]
         hands = [cards[seat, n] for seat in range(rules.num_players) for n in range(HAND)]
         self.rng = rng
-        self.table = Table(
+        self.table = PythonGame(
             rules, [*hands, *left, *(card for draws in self._draws for card in draws)]
         )
 
@@ -152,29 +152,29 @@ class Deal:
         hand = [self.table.deck[order] for order in self.table.hands[self.table.player]]
         card = color * self.table.rules.num_ranks + rank
         if card not in hand:
-            raise Unfit
+            raise Rejected
         return hand.index(card)
 
-    def play(self, slot: int) -> Deal:
+    def play(self, slot: int) -> SituationBuilder:
         """The mover plays a card."""
         return self._do(Move("play", slot=slot))
 
-    def discard(self, slot: int) -> Deal:
+    def discard(self, slot: int) -> SituationBuilder:
         """The mover discards a card."""
         return self._do(Move("discard", slot=slot))
 
-    def discard_chop(self) -> Deal:
+    def discard_chop(self) -> SituationBuilder:
         """The mover discards its oldest card that no hint has touched."""
         return self.discard(chop(self.table, self.table.player))
 
-    def hint(self, seat: int, *, color: int = -1, rank: int = -1) -> Deal:
+    def hint(self, seat: int, *, color: int = -1, rank: int = -1) -> SituationBuilder:
         """The mover tells a seat a colour or a rank."""
         offset = (seat - self.table.player) % self.table.rules.num_players
         if rank >= 0:
             return self._do(Move("rank", offset=offset, value=rank))
         return self._do(Move("color", offset=offset, value=color))
 
-    def any_hint(self, *kinds: Kind, after: int = 1, but: tuple[int, int] = (-1, -1)) -> Deal:
+    def uninformative_hint(self, *kinds: Kind, after: int = 1, but: tuple[int, int] = (-1, -1)) -> SituationBuilder:
         """... the seat so many after it anything (of these kinds), but this colour and rank."""
         values = dict(zip(("color", "rank"), but, strict=True))
         moves = [decode_action(self.table.rules, hint) for hint in legal_hints(self.table)]
@@ -186,15 +186,15 @@ class Deal:
             and move.value != values[move.kind]
         ]
         if not fit:
-            raise Unfit
+            raise Rejected
         return self._do(fit[int(self.rng.integers(len(fit)))])
 
-    def idle(self, until: int) -> Deal:
+    def pass_turns(self, until: int) -> SituationBuilder:
         """Every seat before `until` does what tells the tested seat nothing: it discards its oldest
         card or, with every token there, hints the next seat a rank."""
         while self.table.player != until:
             full = self.table.info_tokens == self.table.rules.max_info_tokens
-            self.any_hint("rank") if full else self.discard(0)
+            self.uninformative_hint("rank") if full else self.discard(0)
         return self
 
     def situation(self, marked: int = -1) -> Situation:
@@ -202,10 +202,10 @@ class Deal:
         table = self.table
         return Situation(table.rules, tuple(table.deck), tuple(table.actions), table.player, marked)
 
-    def _do(self, move: Move) -> Deal:
+    def _do(self, move: Move) -> SituationBuilder:
         table, action = self.table, encode_action(self.table.rules, move)
         if table.illegal_reason(action) is not None:
-            raise Unfit
+            raise Rejected
         draws = self._draws[table.player]
         if move.kind in ("play", "discard") and draws:
             place = len(table.deck) - 1 - table.deck[::-1].index(draws.pop(0))
@@ -224,15 +224,15 @@ def _drawn(
 ) -> tuple[Situation, ...]:
     for attempt in range(_TRIES):
         try:
-            return build(stream(purpose, seed, number, attempt), number, rules)
-        except Unfit:
+            return build(purpose_rng(purpose, seed, number, attempt), number, rules)
+        except Rejected:
             continue
     raise AssertionError(f"{purpose} does not fit in {_TRIES} draws")
 
 
-def _position(games: Games, game: int, fits: Callable[[Table], bool]) -> Situation | None:
+def _position(games: Games, game: int, fits: Callable[[PythonGame], bool]) -> Situation | None:
     """The first position of a recorded game that fits."""
-    table = Table(games.rules, games.decks[game])
+    table = PythonGame(games.rules, games.decks[game])
     for action in games.actions[game, : games.num_actions[game]].tolist():
         if fits(table):
             return Situation(games.rules, tuple(table.deck), tuple(table.actions), table.player)

@@ -1,8 +1,8 @@
 """What people did and said with each partner of a study: figures by agent, over people.
 
 The games and answers of one person are not independent, nor are those of people who played with
-each other: whatever has an interval here resamples groups of people (`groups_of`), each with all
-that is theirs. Most are of one person. Below `ENOUGH` groups there is none, and no figure either.
+each other: whatever has an interval here resamples groups of people (`person_groups`), each with all
+that is theirs. Most are of one person. Below `MIN_GROUPS` groups there is none, and no figure either.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from hanabi_rl.measure.intervals import Interval
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 
-ENOUGH = 6
+MIN_GROUPS = 6
 """Groups of people for a figure or a test. Of five that all say the same the sign test's p is
 2 / 2^5 = 0.06; of six it is 0.03."""
 
 
-class Shared(NamedTuple):
+class SharedGame(NamedTuple):
     """A game of two people."""
 
     game: int  # its number in the study
@@ -29,26 +29,26 @@ class Shared(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class PersonAgentData:
     """What one person did with one agent, and said of it. Warm-up games are not in it."""
 
     person: int
     agent: str
     scores: tuple[int, ...] = ()
     """Of the games that were finished."""
-    left: int = 0
+    abandoned: int = 0
     """Games that were not."""
-    shared: tuple[Shared, ...] = ()
+    shared: tuple[SharedGame, ...] = ()
     """Of both the games that another person's block has too: a half of each is here."""
     rating: float | None = None
     """The mean of the statements that make it up, 1 to 7."""
-    place: int | None = None
+    rank: int | None = None
     """In the person's ranking of two partners or more, 1 for the best."""
-    rather: float | None = None
+    preference: float | None = None
     """Where two partners were compared directly: how much rather this one, -3 to 3."""
     partner_moves: int = 0
     """Of the agent in finished games, where they could be marked ..."""
-    questioned: int = 0
+    flagged_moves: int = 0
     """... and how many of them the person marked."""
 
     @property
@@ -62,7 +62,7 @@ RATINGS = (1, 7)  # `serve.study.SCALE` points
 
 
 class Figure(NamedTuple):
-    """One figure of an agent; `interval` is None where fewer than `ENOUGH` groups say."""
+    """One figure of an agent; `interval` is None where fewer than `MIN_GROUPS` groups say."""
 
     people: int
     groups: int  # of them
@@ -86,17 +86,17 @@ class AgentFigures:
     questioned: Figure  # share of its moves
 
 
-def groups_of(blocks: Sequence[Block]) -> dict[int, int]:
+def person_groups(blocks: Sequence[PersonAgentData]) -> dict[int, int]:
     """Person -> the group: who played with each other in one of these blocks, directly or through
     others, are of one."""
     tables: dict[int, set[int]] = {}
     for each in blocks:
         for game, _ in each.shared:
             tables.setdefault(game, set()).add(each.person)
-    return tied([*({each.person} for each in blocks), *tables.values()])
+    return connected_components([*({each.person} for each in blocks), *tables.values()])
 
 
-def tied(tables: Iterable[Collection[int]]) -> dict[int, int]:
+def connected_components(tables: Iterable[Collection[int]]) -> dict[int, int]:
     """Person -> the least number of those whom `tables` tie to them, directly or through others."""
     group: dict[int, int] = {}
     for table in tables:
@@ -107,7 +107,7 @@ def tied(tables: Iterable[Collection[int]]) -> dict[int, int]:
 
 
 def agent_figures(
-    blocks: Sequence[Block], agents: Sequence[str], max_score: float = np.inf
+    blocks: Sequence[PersonAgentData], agents: Sequence[str], max_score: float = np.inf
 ) -> list[AgentFigures]:
     """The figures of each of `agents`; `max_score` of the game that was played."""
     of = [[each for each in blocks if each.agent == agent] for agent in agents]
@@ -116,21 +116,21 @@ def agent_figures(
     ]
 
 
-def _figures(agent: str, blocks: Sequence[Block], max_score: float, agents: int) -> AgentFigures:
-    blocks = [each for each in blocks if each.scores or each.left or each.rating is not None]
+def _figures(agent: str, blocks: Sequence[PersonAgentData], max_score: float, agents: int) -> AgentFigures:
+    blocks = [each for each in blocks if each.scores or each.abandoned or each.rating is not None]
     games = _of_games(blocks, len)
     rated = [each.rating is not None for each in blocks]
-    ranked = [each.place is not None for each in blocks]
-    marks = [each.questioned for each in blocks]  # of one partner's moves: none is in two blocks
+    ranked = [each.rank is not None for each in blocks]
+    marks = [each.flagged_moves for each in blocks]  # of one partner's moves: none is in two blocks
     ratios = {
         "score": _ratio(_of_games(blocks, sum), games, 0, max_score),
         "zero_share": _share(_of_games(blocks, lambda scores: scores.count(0)), games),
         "rating": _ratio([each.rating or 0.0 for each in blocks], rated, *RATINGS),
-        "place": _ratio([each.place or 0 for each in blocks], ranked, 1, agents),
-        "first_share": _share([each.place == 1 for each in blocks], ranked),
+        "place": _ratio([each.rank or 0 for each in blocks], ranked, 1, agents),
+        "first_share": _share([each.rank == 1 for each in blocks], ranked),
         "questioned": _share(marks, [each.partner_moves for each in blocks]),
     }
-    group = groups_of(blocks)
+    group = person_groups(blocks)
     groups = np.array([group[each.person] for each in blocks])
     found = figures_over(ratios, [[each.person] for each in blocks], groups)
     return AgentFigures(
@@ -138,18 +138,18 @@ def _figures(agent: str, blocks: Sequence[Block], max_score: float, agents: int)
         people=len(blocks),
         groups=len(np.unique(groups)),
         games=int(sum(games)),
-        left=int(sum(each.left - _of_two(each).count(None) / 2 for each in blocks)),
+        left=int(sum(each.abandoned - _of_two(each).count(None) / 2 for each in blocks)),
         **found,
     )
 
 
-def _of_games(blocks: Sequence[Block], of: Callable[[Sequence[int]], float]) -> list[float]:
+def _of_games(blocks: Sequence[PersonAgentData], of: Callable[[Sequence[int]], float]) -> list[float]:
     """A sum over the finished games of each block, those of two blocks half in each."""
     halves = [[score for score in _of_two(each) if score is not None] for each in blocks]
     return [of(each.scores) - of(half) / 2 for each, half in zip(blocks, halves, strict=True)]
 
 
-def _of_two(block: Block) -> list[int | None]:
+def _of_two(block: PersonAgentData) -> list[int | None]:
     return [score for _, score in block.shared]
 
 
@@ -161,7 +161,7 @@ def _ratio(
 
 
 def _share(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
-    return dataclasses.replace(_ratio(numerators, denominators, 0, 1), share=True)
+    return dataclasses.replace(_ratio(numerators, denominators, 0, 1), is_proportion=True)
 
 
 def figures_over(
@@ -179,8 +179,8 @@ def figures_over(
         said = np.flatnonzero(ratio.denominator > 0)
         who = {person for row in said.tolist() for person in people[row]}
         found[name] = Figure(len(who), len(np.unique(groups[said])), None)
-    enough = [name for name, figure in found.items() if figure.groups >= ENOUGH]
-    intervals = intervals_of([ratios[name].summed(groups) for name in enough])
+    enough = [name for name, figure in found.items() if figure.groups >= MIN_GROUPS]
+    intervals = intervals_of([ratios[name].group_by(groups) for name in enough])
     for name, interval in zip(enough, intervals, strict=True):
         found[name] = found[name]._replace(interval=interval)
     return found

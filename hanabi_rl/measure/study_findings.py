@@ -3,7 +3,7 @@ measurements of them; every p corrected together with all others (Holm 1979).
 
 Siu et al. 2025 (arXiv 2503.15516, appendix D) regress ratings as if each were a person's only one.
 Here a person is left out whole, and with them whoever they played with: what is counted everywhere
-are groups of people (`groups_of`).
+are groups of people (`person_groups`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from scipy import stats
 from scipy.special import stdtr
 
 from hanabi_rl.measure.intervals import (
-    FEW,
+    MIN_BOOTSTRAP_GAMES,
     Interval,
     bootstrap_decks,
-    exact_share,
+    clopper_pearson_interval,
     group_sums,
     jackknife_interval,
     mean_interval,
 )
 from hanabi_rl.measure.ratio import Ratio
-from hanabi_rl.measure.study import ENOUGH, Block, groups_of
+from hanabi_rl.measure.study import MIN_GROUPS, PersonAgentData, person_groups
 
 ALPHA = 0.05
 ENOUGH_FOR_A_PARABOLA = 12
@@ -38,7 +38,7 @@ Kind = Literal["score", "rating", "preference", "rather", "line", "parabola", "a
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class TestResult:
     """One question that was asked of the data, and what they say."""
 
     kind: Kind
@@ -48,18 +48,18 @@ class Finding:
     """People who say something of it; of kind `agents`, agents."""
     groups: int
     """Of people, what the test counts; of kind `agents`, agents."""
-    enough: int
+    min_groups: int
     """Groups for a test."""
     estimate: Interval | None = None
     p: float | None = None
     """Two-sided, of this question alone; None where there were not enough, or nothing varies."""
-    adjusted: float | None = None
+    p_adjusted: float | None = None
     """By Holm's method, over every p of the report."""
 
     @property
-    def found(self) -> bool:
+    def significant(self) -> bool:
         """Whether it holds after the correction."""
-        return self.adjusted is not None and self.adjusted < ALPHA
+        return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
 
 class Curves(NamedTuple):
@@ -68,8 +68,8 @@ class Curves(NamedTuple):
 
     scores: np.ndarray  # float[n]
     ratings: np.ndarray  # float[n]
-    line: Finding  # of the slope, points of rating a point of score
-    parabola: Finding  # of a
+    line: TestResult  # of the slope, points of rating a point of score
+    parabola: TestResult  # of a
     slope: float
     intercept: float
     r: float  # Pearson's
@@ -97,16 +97,16 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def corrected(findings: Sequence[Finding]) -> list[Finding]:
+def corrected(findings: Sequence[TestResult]) -> list[TestResult]:
     """The same, all of their p corrected together."""
     adjusted = iter(holm([each.p for each in findings if each.p is not None]))
     return [
-        each if each.p is None else dataclasses.replace(each, adjusted=next(adjusted))
+        each if each.p is None else dataclasses.replace(each, p_adjusted=next(adjusted))
         for each in findings
     ]
 
 
-def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Finding]:
+def compare_agents(blocks: Sequence[PersonAgentData], agents: Sequence[str]) -> list[TestResult]:
     """Every pair of agents, within the people who met both: mean score and rating (paired t test),
     and which of them more people put before the other (exact binomial test); where people compared
     two of them directly, which they would rather have (t test). Each group says one thing: the mean
@@ -119,7 +119,7 @@ def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Findi
             for (person, agent), block in of.items()
             if agent == first and (person, second) in of
         ]
-        both, group = (first, second), groups_of([block for pair in pairs for block in pair])
+        both, group = (first, second), person_groups([block for pair in pairs for block in pair])
         who = [group[a.person] for a, _ in pairs]
         scores, ratings, places = (
             [
@@ -131,7 +131,7 @@ def compare_agents(blocks: Sequence[Block], agents: Sequence[str]) -> list[Findi
         found.append(_paired("score", both, scores))
         found.append(_paired("rating", both, ratings))
         found.append(_preference(both, places))
-        if rather := [(group[a.person], a.rather, 0.0) for a, _ in pairs if a.rather is not None]:
+        if rather := [(group[a.person], a.preference, 0.0) for a, _ in pairs if a.preference is not None]:
             found.append(_paired("rather", both, rather))
     return found
 
@@ -140,15 +140,15 @@ _Said = tuple[int, float | None, float | None]
 """A person's group, and what they say of the first and of the second agent."""
 
 
-def _paired(kind: Kind, about: tuple[str, str], said: Sequence[_Said]) -> Finding:
+def _paired(kind: Kind, about: tuple[str, str], said: Sequence[_Said]) -> TestResult:
     """A t test of the groups' means, which stays within its level where these vary unequally, as
     those of groups of different sizes do (Ibragimov and Mueller 2010)."""
     whole = [(group, a - b) for group, a, b in said if a is not None and b is not None]
     groups, differences = np.array(whole, np.float64).reshape(-1, 2).T
-    finding = Finding(kind, about, len(whole), len(np.unique(groups)), ENOUGH)
-    if finding.groups < ENOUGH:
+    finding = TestResult(kind, about, len(whole), len(np.unique(groups)), MIN_GROUPS)
+    if finding.groups < MIN_GROUPS:
         return finding
-    of_groups = Ratio(differences, np.ones(len(differences)), least=-np.inf).summed(groups)
+    of_groups = Ratio(differences, np.ones(len(differences)), least=-np.inf).group_by(groups)
     means = of_groups.numerator / of_groups.denominator
     if np.ptp(means) < 1e-9:
         return finding
@@ -162,7 +162,7 @@ def _student_p(interval: Interval, freedom: int) -> float:
     return float(2 * stdtr(freedom, -abs(interval.mean) / interval.std_error))
 
 
-def _preference(about: tuple[str, str], said: Sequence[_Said]) -> Finding:
+def _preference(about: tuple[str, str], said: Sequence[_Said]) -> TestResult:
     """The share of groups more of whose people put the first one before the second than the other
     way round; ties, of a person or of a group, say nothing."""
     votes: dict[int, list[bool]] = {}
@@ -171,17 +171,17 @@ def _preference(about: tuple[str, str], said: Sequence[_Said]) -> Finding:
             votes.setdefault(group, []).append(a < b)
     decided = [each for each in votes.values() if 2 * sum(each) != len(each)]
     apart = [2 * sum(each) > len(each) for each in decided]
-    finding = Finding("preference", about, sum(map(len, decided)), len(apart), ENOUGH)
-    if len(apart) < ENOUGH:
+    finding = TestResult("preference", about, sum(map(len, decided)), len(apart), MIN_GROUPS)
+    if len(apart) < MIN_GROUPS:
         return finding
     p = stats.binomtest(sum(apart), len(apart)).pvalue
-    interval = exact_share(sum(apart), len(apart))
+    interval = clopper_pearson_interval(sum(apart), len(apart))
     return dataclasses.replace(finding, estimate=interval, p=float(p))
 
 
-def rating_curves(blocks: Sequence[Block]) -> Curves | None:
+def rating_curves(blocks: Sequence[PersonAgentData]) -> Curves | None:
     """Ratings regressed on scores, a point a person and agent; None where nobody gave both."""
-    group = groups_of(blocks)
+    group = person_groups(blocks)
     both = [(each.person, group[each.person], each.score, each.rating) for each in blocks]
     whole = np.array([row for row in both if None not in row], np.float64).reshape(-1, 4)
     people, groups, x, y = whole.T
@@ -195,8 +195,8 @@ def rating_curves(blocks: Sequence[Block]) -> Curves | None:
     lines, parabolas = (_leave_out(groups, x, y, degree) for degree in (1, 2))
     number = len(np.unique(groups))
     about, count = ("rating", "score"), (len(np.unique(people)), number)
-    of_line = Finding("line", about, *count, ENOUGH)
-    of_parabola = Finding("parabola", about, *count, ENOUGH_FOR_A_PARABOLA)
+    of_line = TestResult("line", about, *count, MIN_GROUPS)
+    of_parabola = TestResult("parabola", about, *count, ENOUGH_FOR_A_PARABOLA)
     return Curves(
         scores=x,
         ratings=y,
@@ -228,10 +228,10 @@ def _leave_out(groups: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) ->
     return np.linalg.solve(of_powers, fits)[..., 0]
 
 
-def _coefficient(finding: Finding, estimate: float | None, without: np.ndarray | None) -> Finding:
+def _coefficient(finding: TestResult, estimate: float | None, without: np.ndarray | None) -> TestResult:
     """Whether the leading coefficient is 0: its jackknife interval over groups, and the same t
     test."""
-    if finding.groups < finding.enough or estimate is None or without is None:
+    if finding.groups < finding.min_groups or estimate is None or without is None:
         return finding
     interval = jackknife_interval(float(estimate), [without[:, 0]])
     p = _student_p(interval, finding.groups - 1)
@@ -245,8 +245,8 @@ def _vertex(abc: tuple[float, float, float] | None, without: np.ndarray | None) 
 
 
 def across_agents(
-    blocks: Sequence[Block], figures: Mapping[str, float], name: str
-) -> list[Finding]:
+    blocks: Sequence[PersonAgentData], figures: Mapping[str, float], name: str
+) -> list[TestResult]:
     """Spearman's rho of the agents' mean rating, and of their mean score, with another figure of
     them (`figures`: agent -> value). The test permutes agents; the interval is over groups of
     people, the agents as they are."""
@@ -257,7 +257,7 @@ def across_agents(
         sums = _sums_by_group(blocks, agents, said)
         counted = (sums[:, len(agents) :].sum(axis=0) > 0) if len(sums) else np.zeros(0, bool)
         number = int(counted.sum())
-        finding = Finding("agents", (said, name), number, number, ENOUGH_AGENTS)
+        finding = TestResult("agents", (said, name), number, number, ENOUGH_AGENTS)
         if len(agents) >= ENOUGH_AGENTS and counted.all() and np.ptp(values) > 0:
             found.append(_rank_correlation(finding, sums, values))
         else:
@@ -265,10 +265,10 @@ def across_agents(
     return found
 
 
-def _sums_by_group(blocks: Sequence[Block], agents: Sequence[str], said: str) -> np.ndarray:
+def _sums_by_group(blocks: Sequence[PersonAgentData], agents: Sequence[str], said: str) -> np.ndarray:
     """float[groups, 2 K]: what each gives each agent, then how many of its people gave anything."""
     blocks = [each for each in blocks if each.agent in agents]
-    group = groups_of(blocks)
+    group = person_groups(blocks)
     groups = list(dict.fromkeys(group[each.person] for each in blocks))
     sums = np.zeros((len(groups), 2 * len(agents)))
     for each in blocks:
@@ -279,7 +279,7 @@ def _sums_by_group(blocks: Sequence[Block], agents: Sequence[str], said: str) ->
     return sums
 
 
-def _rank_correlation(finding: Finding, sums: np.ndarray, values: np.ndarray) -> Finding:
+def _rank_correlation(finding: TestResult, sums: np.ndarray, values: np.ndarray) -> TestResult:
     count, ranks = len(values), stats.rankdata(values)
 
     def rho(means: np.ndarray) -> np.ndarray:
@@ -297,6 +297,6 @@ def _rank_correlation(finding: Finding, sums: np.ndarray, values: np.ndarray) ->
     test = stats.pearsonr(ours, ranks, method=permuted)
     estimate = float(test.statistic)
     interval = Interval(estimate, float("nan"), float("nan"), float("nan"))
-    if len(sums) >= FEW:
+    if len(sums) >= MIN_BOOTSTRAP_GAMES:
         interval = bootstrap_decks(sums, rho, num_resamples=2000).within(-1, 1)
     return dataclasses.replace(finding, estimate=interval, p=float(test.pvalue))

@@ -10,12 +10,12 @@ import numpy as np
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.actions import decode
-from hanabi_rl.measure import actions, dominance
-from hanabi_rl.measure.counted import counted_turns, of_seats
+from hanabi_rl.measure import action_information, dominance
+from hanabi_rl.measure.counted import counted_turn_mask, with_counted_seats
 from hanabi_rl.measure.profiles import small_sample
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import measures_of
-from hanabi_rl.measure.study import Figure, figures_over, tied
+from hanabi_rl.measure.study import Figure, connected_components, figures_over
 
 OF_AGENT = measures_of("objective")
 OF_TEAM = (*measures_of("interdependence"), *measures_of("team"))
@@ -68,21 +68,21 @@ def _figures(
         raise ValueError("expected games that say which seats are people's, got none that do")
     seats = ~games.human_seats
     seats = seats | ~seats.any(axis=1, keepdims=True)  # of two people both are the partner
-    of_agent = Record(of_seats(games, seats))
-    of_team = Record(of_seats(games, np.ones(games.rules.num_players, bool)))
+    of_agent = GameAnalysis(with_counted_seats(games, seats))
+    of_team = GameAnalysis(with_counted_seats(games, np.ones(games.rules.num_players, bool)))
     counted = {
-        "turns": int(counted_turns(of_agent.games).sum()),
-        "pairs": int(actions.responses(of_agent.games).counted.sum()),
+        "turns": int(counted_turn_mask(of_agent.games).sum()),
+        "pairs": int(action_information.responses(of_agent.games).counted.sum()),
     }
     ratios = {measure.name: measure.of(of_agent) for measure in OF_AGENT}
     ratios |= {measure.name: measure.of(of_team) for measure in OF_TEAM}
-    group = tied(people)
+    group = connected_components(people)
     measures = figures_over(ratios, people, np.array([group[first] for first, *_ in people]))
     small = small_sample(counted)
     return PlayFigures(agent, len(games), measures, small, _marked(of_agent, marks))
 
 
-def _marked(record: Record, marks: Sequence[Sequence[int]]) -> dict[str, int]:
+def _marked(record: GameAnalysis, marks: Sequence[Sequence[int]]) -> dict[str, int]:
     marked = np.zeros(record.games.actions.shape, bool)
     for row, turns in zip(marked, marks, strict=True):
         row[list(turns)] = True
@@ -91,7 +91,7 @@ def _marked(record: Record, marks: Sequence[Sequence[int]]) -> dict[str, int]:
         "plays": done.is_play,
         "discards": done.is_discard,
         "hints": done.is_hint,
-        "playable_discards": dominance.moves(record, "G1"),
-        "unplayable_plays": dominance.moves(record, "G2"),
+        "playable_discards": dominance.dominated_moves(record, "G1"),
+        "unplayable_plays": dominance.dominated_moves(record, "G2"),
     }
     return {name: int((which & marked).sum()) for name, which in kinds.items()}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from hanabi_rl.measure.study import AgentFigures, Block, agent_figures
+from hanabi_rl.measure.study import AgentFigures, PersonAgentData, agent_figures
 from hanabi_rl.measure.study_findings import (
     Curves,
-    Finding,
+    TestResult,
     across_agents,
     compare_agents,
     corrected,
@@ -21,19 +21,19 @@ class StudyReport:
     """The figures of the agents, and what was asked of them; p values are corrected together."""
 
     agents: list[AgentFigures]
-    comparisons: list[Finding]
+    comparisons: list[TestResult]
     curves: Curves | None
-    across: list[Finding]
+    across: list[TestResult]
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[TestResult]:
         """Every question that was asked."""
         curves = [] if self.curves is None else [self.curves.line, self.curves.parabola]
         return [*self.comparisons, *curves, *self.across]
 
 
 def report_of(
-    blocks: Sequence[Block],
+    blocks: Sequence[PersonAgentData],
     agents: Sequence[str],
     others: Mapping[str, Mapping[str, float]] | None = None,
     max_score: float = float("inf"),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.data.formats.hanab_live import exported_length, share_link
+from hanabi_rl.data.formats.hanab_live import exported_length, replay_link
 from hanabi_rl.env.actions import decode
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.measure.ratio import Ratio
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import measure_figures, measures_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MOVE_KINDS = ("play", "discard", "colour hint", "rank hint")
 TURNS_PER_BIN = 10
 
 
-class Share(NamedTuple):
+class PredictionSlice(NamedTuple):
     """Some of the decisions: how many, the share guessed right, and nats per decision."""
 
     decisions: int
@@ -34,7 +34,7 @@ class Share(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Surprise:
+class SurprisingMove:
     """A move that a policy did not expect. `game` is its place in the file, `turn` counts from 1 as
     replay links do."""
 
@@ -56,13 +56,13 @@ def move_kinds(rules: Rules, actions: np.ndarray) -> np.ndarray:
     return np.select(kinds, range(len(kinds)), len(kinds))
 
 
-def by_move(decisions: Decisions, rules: Rules) -> dict[str, Share]:
+def by_move(decisions: Decisions, rules: Rules) -> dict[str, PredictionSlice]:
     """The recorded moves of each kind that there is."""
     kinds = move_kinds(rules, decisions.action)
     return _shares(decisions, {name: kinds == kind for kind, name in enumerate(MOVE_KINDS)})
 
 
-def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, Share]:
+def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, PredictionSlice]:
     """The turns `1-10`, `11-20` and so on, of the table and not of one seat, in which something was
     decided."""
     turns = np.arange(decisions.action.shape[1])
@@ -75,16 +75,16 @@ def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, Share
     return _shares(decisions, bins)
 
 
-def _shares(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, Share]:
+def _shares(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, PredictionSlice]:
     shares = {}
     for name, mask in masks.items():
         part = decisions.summed(mask)
         if part.decisions.sum() > 0:
-            shares[name] = Share(int(part.decisions.sum()), part.accuracy(), part.cross_entropy())
+            shares[name] = PredictionSlice(int(part.decisions.sum()), part.accuracy(), part.cross_entropy())
     return shares
 
 
-def most_surprising(decisions: Decisions, games: Games, count: int) -> list[Surprise]:
+def most_surprising(decisions: Decisions, games: Games, count: int) -> list[SurprisingMove]:
     """The `count` counted decisions of most nats, the most surprising first; of equal ones the
     first in the file."""
     nats = np.where(decisions.counted, decisions.nll, -np.inf)
@@ -93,14 +93,14 @@ def most_surprising(decisions: Decisions, games: Games, count: int) -> list[Surp
     return [_describe(decisions, games, int(game), int(turn)) for game, turn in places]
 
 
-def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surprise:
+def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> SurprisingMove:
     """The decision of `game` at `turn`, counted from 0."""
     rules, deck, moves = games.rules, games.decks[game], games.moves(game)
-    table = Table(rules, deck)
+    table = PythonGame(rules, deck)
     for action in moves[:turn]:
         table.apply(action)
     on_site = rules.is_standard and turn < exported_length(rules, deck, moves)
-    return Surprise(
+    return SurprisingMove(
         nats=float(decisions.nll[game, turn]),
         game=game,
         game_id=int(games.game_ids[game]),
@@ -108,11 +108,11 @@ def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surpr
         seat=table.player,
         move=table.describe(moves[turn]),
         expected=table.describe(decisions.guess[game, turn]),
-        link=share_link(rules, deck, moves, turn + 1) if on_site else None,
+        link=replay_link(rules, deck, moves, turn + 1) if on_site else None,
     )
 
 
-def prediction_figures(record: Record, count: int) -> dict[str, Any]:
+def prediction_figures(record: GameAnalysis, count: int) -> dict[str, Any]:
     """JSON-ready figures: all decisions, by move, by turn and the `count` most surprising moves."""
     decisions, games, whole = record.decisions, record.games, record.prediction
     figures: dict[str, Any] = {
@@ -133,13 +133,13 @@ def prediction_figures(record: Record, count: int) -> dict[str, Any]:
     }
 
 
-def _share_dict(share: Share, games: Games) -> dict[str, Any]:
+def _share_dict(share: PredictionSlice, games: Games) -> dict[str, Any]:
     figures: dict[str, Any] = {"decisions": share.decisions}
     for name in ("accuracy", "cross_entropy"):
         ratio: Ratio = getattr(share, name)
         figures |= {
             name: ratio.mean,
-            f"{name}_ci95": ratio.summed(games.deck_numbers).bounds,
+            f"{name}_ci95": ratio.group_by(games.deck_ids).bounds,
         }
     return figures
 

@@ -12,7 +12,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.interdependence import constructive
 from hanabi_rl.measure.intervals import bootstrap_correlation
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import measure_figures, measures_of
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -64,7 +64,7 @@ def play_team(
     return games, Roles(("agent", "partner"), np.where(agents, 0, 1))
 
 
-def interdependence_figures(record: Record, roles: Roles) -> dict[str, Any]:
+def interdependence_figures(record: GameAnalysis, roles: Roles) -> dict[str, Any]:
     """JSON-ready: every measure of interdependence, the correlation of points with constructive
     links over games that were not left before their end (`correlation`, and `correlation_kept` of
     those that kept a life; None where one of them does not vary), and the measures of each ordered
@@ -78,25 +78,25 @@ def interdependence_figures(record: Record, roles: Roles) -> dict[str, Any]:
     return figures | {"pairs": [_pair_figures(record, roles, *pair) for pair in roles.pairs()]}
 
 
-def _counts(record: Record) -> dict[str, int]:
+def _counts(record: GameAnalysis) -> dict[str, int]:
     links = record.links
     counted = {"games": links.games, "turns": links.turns, "hints": links.hints}
     return {name: int(counts.sum()) for name, counts in counted.items()}
 
 
-def _pair_figures(record: Record, roles: Roles, giver: int, receiver: int) -> dict[str, Any]:
+def _pair_figures(record: GameAnalysis, roles: Roles, giver: int, receiver: int) -> dict[str, Any]:
     part = record.between(roles.seats == giver, roles.seats == receiver)
     names = {"giver": roles.names[giver], "receiver": roles.names[receiver]}
     return names | _counts(part) | measure_figures(part, measures_of("interdependence"))
 
 
-def _correlation(record: Record, name: str, which: np.ndarray) -> dict[str, Any]:
+def _correlation(record: GameAnalysis, name: str, which: np.ndarray) -> dict[str, Any]:
     """Pearson's r of points with constructive links over the games `which` bool[N]."""
     points = record.games.points[which]
     links = constructive(record).numerator[which]
     if len(points) == 0 or np.ptp(points) == 0 or np.ptp(links) == 0:
         return {name: None, f"{name}_ci95": None}
-    interval = bootstrap_correlation(points, links, groups=record.games.deck_numbers[which])
+    interval = bootstrap_correlation(points, links, groups=record.games.deck_ids[which])
     return {name: interval.mean, f"{name}_ci95": interval.bounds}
 
 
@@ -113,7 +113,7 @@ def reference_figures(
     found = {}
     for name in REFERENCES:
         team = (load_policy(name, rules),) * rules.num_players
-        record = Record(play_games(team, rules, decks, seed))
+        record = GameAnalysis(play_games(team, rules, decks, seed))
         figures = measure_figures(record, (*measures_of("interdependence"), *measures_of("team")))
         found[name] = {key: value for key, value in figures.items() if not key.endswith("_ci95")}
     return found

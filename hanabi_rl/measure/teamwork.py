@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import stdtr
 
-from hanabi_rl.measure.intervals import Interval, student_interval
+from hanabi_rl.measure.intervals import Interval, t_interval
 from hanabi_rl.papers import siu2025
 
 Pool = Literal["everyone", "without_random"]
@@ -79,8 +79,8 @@ def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None
     of_person = float(error * np.hypot(spread * np.sqrt(ratings + 1), distance))
     low, high = siu2025.RATING_RANGE
     return RatingChange(
-        _held(student_interval(change, of_line, ratings - 2)),
-        _held(student_interval(change, of_person, ratings - 2)),
+        _held(t_interval(change, of_line, ratings - 2)),
+        _held(t_interval(change, of_person, ratings - 2)),
         abs(change) > high - low,
         line.r,
         line.p < siu2025.SIGNIFICANT,

@@ -3,7 +3,7 @@
 Sixteen tests in three categories, after Knott et al. 2021 (arXiv 2101.05507, section 4): *SR*, of
 states, where what is right is the same whoever the partners are (`state_tests`); *AR* and *A+MR*,
 of partners, where it depends on them, and takes a memory of what they did in the latter
-(`partner_tests`). Situations (`situations`), partners (`scripts`) and criteria are ours. Categories
+(`partner_tests`). Situations (`situation_builder`), partners (`scripted_players`) and criteria are ours. Categories
 are never averaged into one number. The standard game of two or three players.
 """
 
@@ -17,17 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env import rules as game
+from hanabi_rl.env import dynamics as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
 from hanabi_rl.env.rules import State
 from hanabi_rl.env.streams import categorical
-from hanabi_rl.env.table import Table
-from hanabi_rl.measure import scripts, situations
+from hanabi_rl.env.table import PythonGame
+from hanabi_rl.measure import scripted_players, situation_builder
 from hanabi_rl.measure.attempts import CATEGORIES, Attempt, UnitTest
 from hanabi_rl.measure.partner_tests import PARTNER_TESTS
 from hanabi_rl.measure.scripts import Script
-from hanabi_rl.measure.situations import PLAYERS, Situation, stream
+from hanabi_rl.measure.situations import PLAYERS, Situation, purpose_rng
 from hanabi_rl.measure.state_tests import STATE_TESTS
 
 if TYPE_CHECKING:
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 TESTS: tuple[UnitTest, ...] = (*STATE_TESTS, *PARTNER_TESTS)
 
 
-class Result(NamedTuple):
+class UnitTestResult(NamedTuple):
     """What came of one test."""
 
     test: UnitTest
     attempts: list[tuple[Attempt, ...]]  # N instances, each of S situations: one, or a pair
-    right: np.ndarray  # bool[N, S], the agent did what is right there
+    outcomes: np.ndarray  # bool[N, S], the agent did what is right there
     chance: float
     """The share that a player passes who moves at random."""
 
     @property
     def passed(self) -> np.ndarray:
         """bool[N]: what is right in every situation of the instance."""
-        return np.asarray(self.right.all(axis=1))
+        return np.asarray(self.outcomes.all(axis=1))
 
     @property
     def share(self) -> float:
@@ -64,21 +64,21 @@ class Result(NamedTuple):
         return (self.share - self.chance) / left if left else float("nan")
 
     @property
-    def by_history(self) -> dict[str, float]:
+    def rate_by_history(self) -> dict[str, float]:
         """Of a test of pairs: how often the agent was right with either kind of partner."""
-        return dict(zip(self.test.histories, self.right.mean(axis=0).tolist(), strict=False))
+        return dict(zip(self.test.histories, self.outcomes.mean(axis=0).tolist(), strict=False))
 
     def failures(self) -> list[Attempt]:
         """Where the agent was not right."""
         return [
             attempt
-            for instance, right in zip(self.attempts, self.right, strict=True)
+            for instance, right in zip(self.attempts, self.outcomes, strict=True)
             for attempt, fine in zip(instance, right, strict=True)
             if not fine
         ]
 
 
-class _Todo(NamedTuple):
+class _PendingSituation(NamedTuple):
     """A situation to be played out. Those of a pair have one number: what is drawn is the same in
     both, so that only what is remembered can make a difference."""
 
@@ -95,7 +95,7 @@ def run_tests(
     *,
     sample: bool = False,
     chances: Mapping[str, float] | None = None,
-) -> list[Result]:
+) -> list[UnitTestResult]:
     """Every test, with `instances` instances each (fewer where `games` have no more to mine).
 
     Args:
@@ -111,10 +111,10 @@ def run_tests(
     """
     check_rules(games.rules)
     made = [(test, _instances(test, games, instances, seed)) for test in TESTS]
-    return play_all(agent, made, games.rules, seed, sample=sample, chances=chances)
+    return play_instances(agent, made, games.rules, seed, sample=sample, chances=chances)
 
 
-def play_all(
+def play_instances(
     agent: Policy | Script,
     made: Sequence[tuple[UnitTest, Sequence[tuple[Situation, ...]]]],
     rules: Rules,
@@ -122,16 +122,16 @@ def play_all(
     *,
     sample: bool = False,
     chances: Mapping[str, float] | None = None,
-) -> list[Result]:
+) -> list[UnitTestResult]:
     """`run_tests` with instances that are there already."""
     flat = [(test, instance) for test, of_test in made for instance in of_test]
-    todo = [_Todo(test, each, i) for i, (test, instance) in enumerate(flat) for each in instance]
+    todo = [_PendingSituation(test, each, i) for i, (test, instance) in enumerate(flat) for each in instance]
     if callable(agent):
         actions = _play_script(agent, todo, seed)
     elif agent.rules != rules:
         raise ValueError(
-            f"expected an agent for {rules.apart_from(agent.rules)}, as the games, got one for "
-            f"{agent.rules.apart_from(rules)}"
+            f"expected an agent for {rules.difference_from(agent.rules)}, as the games, got one for "
+            f"{agent.rules.difference_from(rules)}"
         )
     else:
         actions = _play_policy(agent, todo, seed, sample)
@@ -141,23 +141,23 @@ def play_all(
         attempts = [tuple(Attempt(each, next(done)) for each in one) for one in of_test]
         right = np.array(
             [
-                [is_right(a) for is_right, a in zip(test.right, one, strict=True)]
+                [is_right(a) for is_right, a in zip(test.criteria, one, strict=True)]
                 for one in attempts
             ],
             bool,
         )
-        results.append(Result(test, attempts, right, (chances or {}).get(test.name, 0.0)))
+        results.append(UnitTestResult(test, attempts, right, (chances or {}).get(test.name, 0.0)))
     return results
 
 
 def chance_levels(games: Games, instances: int = 200, seed: int = 0) -> dict[str, float]:
     """What share of each test a player passes who moves at random: of pairs none, since it moves
     alike in both situations."""
-    results = run_tests(scripts.at_random, games, instances, seed)
+    results = run_tests(scripted_players.random_move, games, instances, seed)
     return {result.test.name: result.share for result in results}
 
 
-def category_means(results: Sequence[Result], *, corrected: bool = False) -> dict[str, float]:
+def category_means(results: Sequence[UnitTestResult], *, corrected: bool = False) -> dict[str, float]:
     """The mean over the tests of each category."""
     return {
         category: float(
@@ -176,7 +176,7 @@ def category_means(results: Sequence[Result], *, corrected: bool = False) -> dic
 def check_rules(rules: Rules) -> None:
     """Raises ValueError for a game that has no unit tests."""
     if rules not in [Rules(num_players=players) for players in PLAYERS]:
-        got = rules.apart_from(Rules())
+        got = rules.difference_from(Rules())
         raise ValueError(f"expected the standard game of 2 or 3 players, got {got}")
 
 
@@ -184,15 +184,15 @@ def _instances(
     test: UnitTest, games: Games, count: int, seed: int
 ) -> Sequence[tuple[Situation, ...]]:
     if test.build is not None:
-        return situations.instances(test.name, test.build, count, seed, games.rules)
-    assert test.fits is not None, "every test is built or mined"
-    found = situations.mined(games, test.fits, count, seed)
+        return situation_builder.instances(test.name, test.build, count, seed, games.rules)
+    assert test.matches is not None, "every test is built or mined"
+    found = situation_builder.mine(games, test.matches, count, seed)
     if not found:
         raise ValueError(f"{test.name}: none of the {len(games)} games has such a position")
     return found
 
 
-def _play_script(agent: Script, todo: Sequence[_Todo], seed: int) -> list[tuple[int, ...]]:
+def _play_script(agent: Script, todo: Sequence[_PendingSituation], seed: int) -> list[tuple[int, ...]]:
     plays = [_Play(one, one.situation.table(), seed) for one in todo]
     for play in plays:
         while (mine := play.waits_for_agent()) is not None:
@@ -201,11 +201,11 @@ def _play_script(agent: Script, todo: Sequence[_Todo], seed: int) -> list[tuple[
 
 
 def _play_policy(
-    policy: Policy, todo: Sequence[_Todo], seed: int, sample: bool
+    policy: Policy, todo: Sequence[_PendingSituation], seed: int, sample: bool
 ) -> list[tuple[int, ...]]:
     """All at once: the policy sees every turn of each from the first, the prefix included."""
     rules, found = policy.rules, [one.situation for one in todo]
-    plays = [_Play(one, Table(rules, one.situation.deck), seed) for one in todo]
+    plays = [_Play(one, PythonGame(rules, one.situation.deck), seed) for one in todo]
     state = game.deal(rules, jnp.array([situation.deck for situation in found], jnp.uint8))
     seats = jnp.array([situation.seat for situation in found])
     numbers = jnp.array([one.number for one in todo])
@@ -214,7 +214,7 @@ def _play_policy(
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(
             jax.random.fold_in(key, turn), numbers
         )
-        carry, chosen = _consult(policy, carry, state, seats, turn == 0, keys, sample=sample)
+        carry, chosen = _policy_actions(policy, carry, state, seats, turn == 0, keys, sample=sample)
         actions = [
             play.next_action(int(own)) for play, own in zip(plays, np.asarray(chosen), strict=True)
         ]
@@ -224,7 +224,7 @@ def _play_policy(
 
 
 @functools.partial(jax.jit, static_argnames="sample")
-def _consult(
+def _policy_actions(
     policy: Policy,
     carry: Any,
     state: State,
@@ -254,14 +254,14 @@ def _advance(rules: Rules, state: State, action: jax.Array) -> State:
 class _Play:
     """A situation being played, to the limit of the agent's turns or the end of the game."""
 
-    def __init__(self, todo: _Todo, table: Table, seed: int) -> None:
+    def __init__(self, todo: _PendingSituation, table: PythonGame, seed: int) -> None:
         self._test, self._situation, self.table = todo.test, todo.situation, table
-        self.rng = stream("partner", seed, todo.number)
+        self.rng = purpose_rng("partner", seed, todo.number)
         self._own = 0
 
     def waits_for_agent(self) -> bool | None:
         """Whether the agent moves next; None where nobody does any more."""
-        if self.table.over or self._own == self._test.limit:
+        if self.table.over or self._own == self._test.max_turns:
             return None
         return self.table.player == self._situation.seat
 

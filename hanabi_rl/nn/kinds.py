@@ -7,6 +7,6 @@ import tyro
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 
-Network = NetworkConfig | StructuredConfig
-NetworkField = Annotated[Network, tyro.conf.AvoidSubcommands]
+AnyNetworkConfig = NetworkConfig | StructuredConfig
+NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
 """On a command line, the fields of the kind that the preset chose."""

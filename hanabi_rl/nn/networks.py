@@ -20,9 +20,9 @@ from hanabi_rl.nn.precision import (
     Precision,
     dot,
     dot_transposed,
-    factor_dtype,
     kernel_gradient,
-    product,
+    matmul,
+    matmul_dtype,
 )
 
 ILLEGAL_LOGIT = -1e10  # finite, so that 0 * log(0) terms stay 0 and gradients stay finite
@@ -188,9 +188,9 @@ def _gatewise_orthogonal(
 
 def _dense(width: int, precision: Precision, name: str | None = None) -> nn.Dense:
     """A fully connected layer whose product has that precision."""
-    dtype = factor_dtype(precision)
+    dtype = matmul_dtype(precision)
     return nn.Dense(
-        width, name=name, dot_general=lambda x, kernel, *_, **__: product(x, kernel, dtype)
+        width, name=name, dot_general=lambda x, kernel, *_, **__: matmul(x, kernel, dtype)
     )
 
 
@@ -211,11 +211,11 @@ class LSTMLayer(nn.Module):
             "recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features)
         )
         return lstm_scan(
-            inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype), factor_dtype(self.precision)
+            inputs, kernel, carry, 1.0 - reset.astype(inputs.dtype), matmul_dtype(self.precision)
         )
 
 
-class RowDropout(nn.Module):
+class PerRowDropout(nn.Module):
     """Dropout whose noise in a row depends on the `dropout` key and the row's number alone, not on
     which rows are beside it: on however many devices the rows are spread, it is the same."""
 
@@ -248,7 +248,7 @@ class Actor(nn.Module):
         self.norms = [nn.LayerNorm() for _ in self.config.embedding if self.config.layer_norm]
         self.lstm = [LSTMLayer(w, self.precision) for w in self.config.lstm]
         self.decoder = [_dense(w, self.precision) for w in self.config.decoder]
-        self.dropout = RowDropout(self.config.dropout)
+        self.dropout = PerRowDropout(self.config.dropout)
         self.logits = _dense(self.num_actions, self.precision)
         self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
 

@@ -20,7 +20,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 CPU_FLAGS = {"amx_bf16", "avx512_bf16"}  # there: instructions that multiply bfloat16 numbers
 
 
-def factor_dtype(precision: Precision) -> Any:
+def matmul_dtype(precision: Precision) -> Any:
     """What the factors of a product are rounded to; `auto` is bfloat16 on a GPU, on a TPU, and on a
     CPU that has instructions for it."""
     if precision == "auto":
@@ -37,7 +37,7 @@ def _multiplies_bfloat16() -> bool:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def product(x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
+def matmul(x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
     """x [..., D] times kernel [D, F] as float32 [..., F], both factors rounded to `dtype`, in the
     gradients too."""
     return dot(x.astype(dtype), kernel.astype(dtype))
@@ -54,7 +54,7 @@ def _product_bwd(dtype: Any, factors: Any, d_out: jax.Array) -> tuple[jax.Array,
     return dot_transposed(d_out, kernel), kernel_gradient(x, d_out)
 
 
-product.defvjp(_product_fwd, _product_bwd)
+matmul.defvjp(_product_fwd, _product_bwd)
 
 
 def dot(x: jax.Array, kernel: jax.Array) -> jax.Array:

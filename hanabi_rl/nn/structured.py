@@ -21,9 +21,9 @@ import jax.numpy as jnp
 
 from hanabi_rl.env.streams import random_words
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
-from hanabi_rl.nn.precision import Precision, factor_dtype, product
+from hanabi_rl.nn.precision import Precision, matmul, matmul_dtype
 
-Level = Literal["facts", "learnt", "reading"]
+FeatureSet = Literal["facts", "learnt", "reading"]
 """How much a network is shown: see `agents/structured/features.py`."""
 
 
@@ -32,7 +32,7 @@ class StructuredConfig:
     """What a structured network is shown, and its widths; the defaults have about 250,000
     parameters at `facts`, 390,000 and 430,000 at `learnt` and `reading` (three players)."""
 
-    level: Level = "facts"
+    level: FeatureSet = "facts"
     """How much it is shown."""
     profile: bool = False
     """Whether it is told what each player has done so far with these partners."""
@@ -54,8 +54,8 @@ class StructuredConfig:
     def __post_init__(self) -> None:
         for name in ("trunk", "card", "critic"):
             object.__setattr__(self, name, tuple(int(width) for width in getattr(self, name)))
-        if self.level not in get_args(Level):
-            expected = ", ".join(get_args(Level))
+        if self.level not in get_args(FeatureSet):
+            expected = ", ".join(get_args(FeatureSet))
             raise ValueError(f"network.level: expected one of {expected}, got {self.level!r}")
         if not self.trunk or min(*self.trunk, *self.card, *self.critic, self.head) < 1:
             raise ValueError(
@@ -70,7 +70,7 @@ class StructuredConfig:
         return StructuredActor(self.trunk, self.head, self.card, self.dropout, precision)
 
 
-class View(Protocol):
+class StructuredFeatures(Protocol):
     """The features the network reads, float32 with any leading axes."""
 
     @property
@@ -93,7 +93,7 @@ class View(Protocol):
 NORM_EPSILON = 1e-6
 
 
-class Layer(nn.Module):
+class DenseParams(nn.Module):
     """The parameters of a fully connected layer, named and drawn as `nn.Dense` does; whoever holds
     them multiplies: parts of a kernel apart, or several layers of one input at once."""
 
@@ -106,14 +106,14 @@ class Layer(nn.Module):
         return kernel, self.param("bias", nn.initializers.zeros_init(), (self.width,))
 
 
-class Norm(nn.Module):
+class LayerNorm(nn.Module):
     """Layer norm, as `nn.LayerNorm` has it."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x: float32 [N, width]. Returns the same shape."""
         scale = self.param("scale", nn.initializers.ones_init(), x.shape[-1:])
-        return normed(x, scale, self.param("bias", nn.initializers.zeros_init(), x.shape[-1:]))
+        return layer_norm(x, scale, self.param("bias", nn.initializers.zeros_init(), x.shape[-1:]))
 
 
 class RowDropout(nn.Module):
@@ -136,7 +136,7 @@ class RowDropout(nn.Module):
 
 
 @jax.custom_vjp
-def normed(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
     """Each row of x [N, width] shifted and scaled to mean 0 and variance 1, then by `scale` and
     `bias` [width].
 
@@ -162,10 +162,10 @@ def _normed_bwd(saved: Any, d_out: jax.Array) -> tuple[jax.Array, jax.Array, jax
     return d_x, jnp.dot(ones, d_scales), jnp.dot(ones, d_out)
 
 
-normed.defvjp(_normed_fwd, _normed_bwd)
+layer_norm.defvjp(_normed_fwd, _normed_bwd)
 
 
-class Inputs(NamedTuple):
+class FirstLayerInputs(NamedTuple):
     """What the first layers of actor and critic read; or kernels that read it, or their products
     with it."""
 
@@ -175,22 +175,22 @@ class Inputs(NamedTuple):
     """[N, A, Fh]."""
 
 
-def _multiplied(rows: Rows, dtype: Any, *kernels: Inputs) -> list[Inputs]:
+def _multiplied(rows: FlatFeatures, dtype: Any, *kernels: FirstLayerInputs) -> list[FirstLayerInputs]:
     """Each reader's products [..., width] with the inputs: one product an input, however many read
     it."""
     flat = [x.reshape(x.shape[0], -1) for x in (rows.table, rows.own, rows.others)]
-    inputs = Inputs(jnp.concatenate(flat, axis=-1), rows.hints)
+    inputs = FirstLayerInputs(jnp.concatenate(flat, axis=-1), rows.hints)
     readers: list[list[jax.Array]] = [[] for _ in kernels]
     for x, of_input in zip(inputs, zip(*kernels, strict=True), strict=True):
-        out, start = product(x, jnp.concatenate(of_input, axis=-1), dtype), 0
+        out, start = matmul(x, jnp.concatenate(of_input, axis=-1), dtype), 0
         for reader, kernel in zip(readers, of_input, strict=True):
             reader.append(out[..., start : start + kernel.shape[-1]])
             start += kernel.shape[-1]
-    return [Inputs(*products) for products in readers]
+    return [FirstLayerInputs(*products) for products in readers]
 
 
-class Rows(NamedTuple):
-    """A `View` with its leading axes as one, in float32 (rollouts and data sets keep float16)."""
+class FlatFeatures(NamedTuple):
+    """A `StructuredFeatures` with its leading axes as one, in float32 (rollouts and data sets keep float16)."""
 
     table: jax.Array
     own: jax.Array
@@ -198,9 +198,9 @@ class Rows(NamedTuple):
     hints: jax.Array
 
 
-def _rows(view: View) -> Rows:
+def _rows(view: StructuredFeatures) -> FlatFeatures:
     parts, lead = (view.table, view.own, view.others, view.hints), view.table.ndim - 1
-    return Rows(*(x.astype(jnp.float32).reshape(-1, *x.shape[lead:]) for x in parts))
+    return FlatFeatures(*(x.astype(jnp.float32).reshape(-1, *x.shape[lead:]) for x in parts))
 
 
 def _split(kernel: jax.Array, *sizes: int) -> list[jax.Array]:
@@ -233,26 +233,26 @@ class StructuredActor(nn.Module):
         """Names the layers, which names their parameters."""
         for name, widths in {"card": self.card, "trunk": self.trunk}.items():
             for i, width in enumerate(widths):
-                setattr(self, f"{name}_{i}", Layer(width))
-        self.norm = Norm()
-        self.own, self.own_context, self.slot_logits = map(Layer, (self.head, self.head, 2))
-        self.hint, self.hint_2, self.hint_context = map(Layer, (self.head,) * 3)
-        self.hint_logits = Layer(1)
+                setattr(self, f"{name}_{i}", DenseParams(width))
+        self.norm = LayerNorm()
+        self.own, self.own_context, self.slot_logits = map(DenseParams, (self.head, self.head, 2))
+        self.hint, self.hint_2, self.hint_context = map(DenseParams, (self.head,) * 3)
+        self.hint_logits = DenseParams(1)
         self.drop = RowDropout(self.dropout)
 
-    def __call__(self, view: View, legal: jax.Array, dropped: jax.Array | None = None) -> jax.Array:
+    def __call__(self, view: StructuredFeatures, legal: jax.Array, dropped: jax.Array | None = None) -> jax.Array:
         """view: features of any float type; legal: bool[..., A + 2H + 1]; dropped: int32 [N], for
         dropout, the number of each row: what is dropped there depends on the rng `dropout` and it
         alone. Returns float32 logits like `legal`, illegal actions at -1e10."""
         rows = _rows(view)
-        (first,) = _multiplied(rows, factor_dtype(self.precision), self.first(rows))
-        return self.decide(rows, first, legal, dropped)
+        (first,) = _multiplied(rows, matmul_dtype(self.precision), self.first_layer(rows))
+        return self.head_outputs(rows, first, legal, dropped)
 
-    def first(self, rows: Rows) -> Inputs:
+    def first_layer(self, rows: FlatFeatures) -> FirstLayerInputs:
         """The kernels of the inputs."""
-        return Inputs(self._trunk(rows)[0], self.hint(rows.hints.shape[-1])[0])
+        return FirstLayerInputs(self._trunk(rows)[0], self.hint(rows.hints.shape[-1])[0])
 
-    def _trunk(self, rows: Rows) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    def _trunk(self, rows: FlatFeatures) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """The first layer of the trunk: its kernels of the board, of the encoded cards and of the
         pooled hints, and its bias. It reads each card as shown and encoded side by side."""
         _, hand, shown = rows.own.shape
@@ -266,57 +266,57 @@ class StructuredActor(nn.Module):
         cards = cards[:, shown:].reshape(hand * encoded, len(bias))
         return jnp.concatenate([table, own, others]), cards, hints, bias
 
-    def decide(
-        self, rows: Rows, first: Inputs, legal: jax.Array, dropped: jax.Array | None = None
+    def head_outputs(
+        self, rows: FlatFeatures, first: FirstLayerInputs, legal: jax.Array, dropped: jax.Array | None = None
     ) -> jax.Array:
-        """Everything after the products `first`. See `__call__`."""
-        dtype = factor_dtype(self.precision)
+        """Everything after the products `first_layer`. See `__call__`."""
+        dtype = matmul_dtype(self.precision)
         drop = functools.partial(self.drop, rows=dropped)
         _, of_cards, of_hints, bias = self._trunk(rows)
         hints = nn.relu(first.hints + self.hint(rows.hints.shape[-1])[1])
         own, cards = self._cards(rows)
-        x = first.board + product(_pooled(hints), of_hints, dtype)
+        x = first.board + matmul(_pooled(hints), of_hints, dtype)
         if cards is not None:
-            x += product(cards.reshape(len(cards), -1), of_cards, dtype)
+            x += matmul(cards.reshape(len(cards), -1), of_cards, dtype)
         x = drop(nn.relu(self.norm(x + bias)))
         for i in range(1, len(self.trunk)):
             kernel, bias = getattr(self, f"trunk_{i}")(x.shape[-1])
-            x = drop(nn.relu(product(x, kernel, dtype) + bias))
+            x = drop(nn.relu(matmul(x, kernel, dtype) + bias))
         contexts = [layer(x.shape[-1]) for layer in (self.own_context, self.hint_context)]
         kernel, bias = (jnp.concatenate(both, axis=-1) for both in zip(*contexts, strict=True))
-        context = (product(x, kernel, dtype) + bias)[:, None]
+        context = (matmul(x, kernel, dtype) + bias)[:, None]
         own = drop(nn.relu(own + context[..., : self.head]))
         kernel, bias = self.slot_logits(self.head)
         slots = own @ kernel + bias
         kernel, bias = self.hint_2(self.head)
-        hints = drop(nn.relu(product(hints, kernel, dtype) + bias + context[..., self.head :]))
+        hints = drop(nn.relu(matmul(hints, kernel, dtype) + bias + context[..., self.head :]))
         kernel, bias = self.hint_logits(self.head)
         told = (hints @ kernel + bias)[..., 0]
         parts = [slots[..., 0], slots[..., 1], told, jnp.zeros_like(told[:, :1])]
         logits = jnp.concatenate(parts, axis=-1).reshape(legal.shape)
         return jnp.where(legal, logits, ILLEGAL_LOGIT)
 
-    def _cards(self, rows: Rows) -> tuple[jax.Array, jax.Array | None]:
+    def _cards(self, rows: FlatFeatures) -> tuple[jax.Array, jax.Array | None]:
         """What the head makes of each own card before it knows the context, [N, H, head], and the
         encoded cards [N, H, last] (None without layers).
 
         A card is encoded as it is shown with the game as a whole beside it.
         """
-        dtype, shown = factor_dtype(self.precision), rows.own.shape[-1]
+        dtype, shown = matmul_dtype(self.precision), rows.own.shape[-1]
         encoded = self.card[-1] if self.card else 0
         of_own, own_bias = self.own(shown + encoded)
         if not self.card:
-            return product(rows.own, of_own, dtype) + own_bias, None
+            return matmul(rows.own, of_own, dtype) + own_bias, None
         of_own, of_encoded = _split(of_own, shown, encoded)
         kernel, bias = self.card_0(shown + rows.table.shape[-1])
         kernel, of_table = _split(kernel, shown, rows.table.shape[-1])
-        both = product(rows.own, jnp.concatenate([kernel, of_own], axis=-1), dtype)
-        beside = product(rows.table, of_table, dtype) + bias
+        both = matmul(rows.own, jnp.concatenate([kernel, of_own], axis=-1), dtype)
+        beside = matmul(rows.table, of_table, dtype) + bias
         cards = nn.relu(both[..., : self.card[0]] + beside[:, None])
         for i in range(1, len(self.card)):
             kernel, bias = getattr(self, f"card_{i}")(cards.shape[-1])
-            cards = nn.relu(product(cards, kernel, dtype) + bias)
-        return both[..., self.card[0] :] + product(cards, of_encoded, dtype) + own_bias, cards
+            cards = nn.relu(matmul(cards, kernel, dtype) + bias)
+        return both[..., self.card[0] :] + matmul(cards, of_encoded, dtype) + own_bias, cards
 
 
 class StructuredCritic(nn.Module):
@@ -329,15 +329,15 @@ class StructuredCritic(nn.Module):
     def setup(self) -> None:
         """Names the layers, which names their parameters."""
         for i, width in enumerate(self.widths):
-            setattr(self, f"trunk_{i}", Layer(width))
-        self.norm, self.hint, self.value = Norm(), Layer(self.head), Layer(1)
+            setattr(self, f"trunk_{i}", DenseParams(width))
+        self.norm, self.hint, self.value = LayerNorm(), DenseParams(self.head), DenseParams(1)
 
-    def first(self, rows: Rows, privileged: jax.Array | None) -> Inputs:
+    def first_layer(self, rows: FlatFeatures, privileged: jax.Array | None) -> FirstLayerInputs:
         """The kernels of the inputs."""
-        return Inputs(self._trunk(rows, privileged)[0], self.hint(rows.hints.shape[-1])[0])
+        return FirstLayerInputs(self._trunk(rows, privileged)[0], self.hint(rows.hints.shape[-1])[0])
 
     def _trunk(
-        self, rows: Rows, privileged: jax.Array | None
+        self, rows: FlatFeatures, privileged: jax.Array | None
     ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """The first layer of the trunk: its kernels of the board, of the pooled hints and of what
         is privileged, and its bias."""
@@ -348,19 +348,19 @@ class StructuredCritic(nn.Module):
         table, hints, cards, beside = _split(kernel, *parts)
         return jnp.concatenate([table, cards]), hints, beside, bias
 
-    def judge(self, rows: Rows, first: Inputs, privileged: jax.Array | None) -> jax.Array:
-        """Everything after the products `first`: privileged float32 [N, X], what the players do not
+    def predict_value(self, rows: FlatFeatures, first: FirstLayerInputs, privileged: jax.Array | None) -> jax.Array:
+        """Everything after the products `first_layer`: privileged float32 [N, X], what the players do not
         see, or None. Returns float32 [N]."""
-        dtype = factor_dtype(self.precision)
+        dtype = matmul_dtype(self.precision)
         _, of_hints, of_privileged, bias = self._trunk(rows, privileged)
         hints = nn.relu(first.hints + self.hint(rows.hints.shape[-1])[1])
-        x = first.board + product(_pooled(hints), of_hints, dtype)
+        x = first.board + matmul(_pooled(hints), of_hints, dtype)
         if privileged is not None:
-            x += product(privileged, of_privileged, dtype)
+            x += matmul(privileged, of_privileged, dtype)
         x = nn.relu(self.norm(x + bias))
         for i in range(1, len(self.widths)):
             kernel, bias = getattr(self, f"trunk_{i}")(x.shape[-1])
-            x = nn.relu(product(x, kernel, dtype) + bias)
+            x = nn.relu(matmul(x, kernel, dtype) + bias)
         kernel, bias = self.value(x.shape[-1])
         return (x @ kernel + bias)[..., 0]
 
@@ -379,7 +379,7 @@ class StructuredActorCritic(nn.Module):
     def __call__(
         self,
         carry: tuple[()],
-        view: View,
+        view: StructuredFeatures,
         legal: jax.Array,
         reset: jax.Array,
         privileged: jax.Array | None = None,
@@ -391,8 +391,8 @@ class StructuredActorCritic(nn.Module):
         rows = _rows(view)
         if privileged is not None:
             privileged = privileged.reshape(len(rows.table), -1)
-        kernels = self.actor.first(rows), self.critic.first(rows, privileged)
-        of_actor, of_critic = _multiplied(rows, factor_dtype(self.precision), *kernels)
-        logits = self.actor.decide(rows, of_actor, legal)
-        value = self.critic.judge(rows, of_critic, privileged)
+        kernels = self.actor.first_layer(rows), self.critic.first_layer(rows, privileged)
+        of_actor, of_critic = _multiplied(rows, matmul_dtype(self.precision), *kernels)
+        logits = self.actor.head_outputs(rows, of_actor, legal)
+        value = self.critic.predict_value(rows, of_critic, privileged)
         return carry, logits, value.reshape(legal.shape[:-1])

@@ -89,7 +89,7 @@ LEADERBOARD: dict[int, tuple[PublishedRow, ...]] = {
 }
 
 
-class Predicted(NamedTuple):
+class PredictionRow(NamedTuple):
     """Two columns of AH2AC2's Table 13: nats per seat and timestep, and accuracy per decision."""
 
     loss_per_timestep: float
@@ -102,13 +102,13 @@ class PaperAblation(NamedTuple):
 
     perfect: int
     minimum: int
-    validation: Predicted
-    test: Predicted
+    validation: PredictionRow
+    test: PredictionRow
 
 
 def _ablation(perfect: int, minimum: int, *predicted: float) -> PaperAblation:
     """In the order of print: validation loss and accuracy, test loss and accuracy."""
-    return PaperAblation(perfect, minimum, Predicted(*predicted[:2]), Predicted(*predicted[2:]))
+    return PaperAblation(perfect, minimum, PredictionRow(*predicted[:2]), PredictionRow(*predicted[2:]))
 
 
 # Tables 12 and 13, by KL weight. Table 12's count of zero scores is not legible for weights 0.3 and
@@ -123,5 +123,5 @@ ABLATION = {
     0.5: _ablation(1280, 0, 0.475, 0.665, 0.481, 0.663),
     0.7: _ablation(1166, 0, 0.464, 0.671, 0.469, 0.668),
 }
-ABLATION_CLONE = Predicted(0.466, 0.676), Predicted(0.468, 0.674)
+ABLATION_CLONE = PredictionRow(0.466, 0.676), PredictionRow(0.468, 0.674)
 """Table 13's first row: on validation and on test games. Its self-play is 19.53 (A.7)."""

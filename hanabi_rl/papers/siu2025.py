@@ -12,7 +12,7 @@ from typing import NamedTuple
 SOURCE = "Siu et al. 2025 (arXiv 2503.15516)"
 
 
-class Spread(NamedTuple):
+class MeanSD(NamedTuple):
     """A mean and what stands behind its `±`: of scores the standard deviation over games, of the
     rest, as far as can be told, that over partners."""
 
@@ -20,29 +20,29 @@ class Spread(NamedTuple):
     deviation: float
 
 
-class Row(NamedTuple):
+class AgentRow(NamedTuple):
     """One line of Table 3."""
 
-    selfplay: Spread
-    intra: Spread | None
+    selfplay: MeanSD
+    intra: MeanSD | None
     """With other seeds of the same algorithm; bots have none."""
-    inter: Spread
+    inter: MeanSD
     """With the other 19 kinds of agents."""
-    context_independence: Spread
-    coordination: Spread
-    action_entropy: Spread
-    response_entropy: Spread
-    g1: Spread
-    g2: Spread
-    g3: Spread
+    context_independence: MeanSD
+    coordination: MeanSD
+    action_entropy: MeanSD
+    response_entropy: MeanSD
+    g1: MeanSD
+    g2: MeanSD
+    g3: MeanSD
 
 
-def _row(*figures: tuple[float, float] | None) -> Row:
-    return Row(*(None if pair is None else Spread(*pair) for pair in figures))  # type: ignore[arg-type]
+def _row(*figures: tuple[float, float] | None) -> AgentRow:
+    return AgentRow(*(None if pair is None else MeanSD(*pair) for pair in figures))  # type: ignore[arg-type]
 
 
 # self-play, intra-XP, inter-XP / CI, IC, AD, ARD / G1, G2, G3
-TABLE_3: dict[str, Row] = {
+TABLE_3: dict[str, AgentRow] = {
     "AP+Aux": _row(
         *((23.128, 1.743), (22.000, 2.385), (16.125, 6.805)),
         *((0.107, 0.005), (0.442, 0.063), (2.653, 0.099), (4.579, 0.262)),

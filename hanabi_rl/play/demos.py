@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.policy import Policy, thinks
+from hanabi_rl.agents.policy import Policy, runs_search
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.data.games import GameDataError, Games, join_games, pad_moves
+from hanabi_rl.data.games import GameDataError, Games, concatenate_games, pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -25,7 +25,7 @@ from hanabi_rl.storage.words import count
 
 FORMAT_VERSION = 2  # of the games in the cache: 1 did not say who sat where
 _PARTNERS = re.compile(r"[?&]partner=[^&]*")
-KEPT_EVERY = 64
+SAVE_EVERY = 64
 """Games, of somebody who searches: seconds each, so what there is of them is kept on the way."""
 
 
@@ -47,12 +47,12 @@ def demo_games(
     path = demo_path(rules, bot, num_games, seed, purpose)
     if (cached := _cached(path)) is not None:
         return cached
-    slow = any(map(thinks, demonstrators(rules, bot)))
+    slow = any(map(runs_search, demonstrators(rules, bot)))
     unfinished = path.with_suffix(".unfinished.safetensors")
     games = _cached(unfinished)
     while games is None or len(games) < num_games:
         first = 0 if games is None else len(games)
-        last = min(first + KEPT_EVERY, num_games) if slow else num_games
+        last = min(first + SAVE_EVERY, num_games) if slow else num_games
         more = generate(rules, bot, last, seed, purpose, first)
         games = more if games is None else _joined(games, more)
         if last < num_games and _keep(unfinished, games):
@@ -77,7 +77,7 @@ def _keep(path: Path, games: Games) -> bool:
 def _joined(games: Games, more: Games) -> Games:
     """The first games and those after them, of the same agents."""
     players = np.concatenate([games.players, more.players])
-    return dataclasses.replace(join_games([games, more]), players=players)
+    return dataclasses.replace(concatenate_games([games, more]), players=players)
 
 
 def _cached(path: Path) -> Games | None:
@@ -124,7 +124,7 @@ def agent_name(name: str) -> str:
     return name if ":" in name or Path(name).exists() else f"bot:{name}"
 
 
-def plain_name(bot: str) -> str:
+def file_stem(bot: str) -> str:
     """Who plays, as a part of a file's name."""
     return "".join(c if c.isalnum() or c in "-+." else "_" for c in bot)
 
@@ -137,7 +137,7 @@ def demo_path(
     who = [policy.identity() for policy in demonstrators(rules, bot)]
     content = json.dumps([dataclasses.asdict(rules), who, FORMAT_VERSION], sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-    name = f"{plain_name(bot)[-40:]}-{rules.num_players}p-{num_games}-s{seed}-{digest}.safetensors"
+    name = f"{file_stem(bot)[-40:]}-{rules.num_players}p-{num_games}-s{seed}-{digest}.safetensors"
     return cache_folder() / purpose / name
 
 

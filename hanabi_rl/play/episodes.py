@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.policy import next_game, thinks
-from hanabi_rl.data.games import Ends, Games
-from hanabi_rl.env import rules as game
+from hanabi_rl.agents.policy import next_game, runs_search
+from hanabi_rl.data.games import FinalStates, Games
+from hanabi_rl.env import dynamics as game
 from hanabi_rl.env.decks import check_decks
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import with_our_settings
@@ -100,7 +100,7 @@ def play_games(
     if key_index.shape != (total,):
         raise ValueError(f"expected a key_index [{total}], got shape {key_index.shape}")
     distinct, positions = group_identical(policies)
-    slow = chunk_size is None and any(map(thinks, distinct))
+    slow = chunk_size is None and any(map(runs_search, distinct))
     if chunk_size is None:
         chunk_size = THINKING_CHUNK if slow else DEFAULT_CHUNK
     # a round number: similar numbers of games share a compiled function
@@ -144,7 +144,7 @@ def play_games(
         scores=fields["scores"],
         game_ids=np.arange(total, dtype=np.int32),
         unfinished=np.zeros(total, bool),
-        ends=Ends(points=fields["points"], lives=fields["lives"]),
+        ends=FinalStates(points=fields["points"], lives=fields["lives"]),
     )
 
 
@@ -373,8 +373,8 @@ def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
             raise ValueError(f"expected policies, as load_policy returns them, got {policy!r}")
         if policy.rules != rules:
             raise ValueError(
-                f"expected policies for {rules.apart_from(policy.rules)}, got policy {position} "
-                f"for {policy.rules.apart_from(rules)}"
+                f"expected policies for {rules.difference_from(policy.rules)}, got policy {position} "
+                f"for {policy.rules.difference_from(rules)}"
             )
 
 

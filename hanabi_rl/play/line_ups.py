@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 CANDIDATE = -1
 
-LineUp = tuple[int, ...]  # who sits at each seat: CANDIDATE or the index of a proxy
+Lineup = tuple[int, ...]  # who sits at each seat: CANDIDATE or the index of a proxy
 
 
-def line_ups(num_players: int, num_proxies: int) -> tuple[LineUp, ...]:
+def mixed_lineups(num_players: int, num_proxies: int) -> tuple[Lineup, ...]:
     """Every way to seat candidates and proxies with at least one of each, fewest candidates first.
 
     4 for two players and two proxies, 18 for three players: 3 seats of one candidate times 4
@@ -23,11 +23,11 @@ def line_ups(num_players: int, num_proxies: int) -> tuple[LineUp, ...]:
     return tuple(sorted(mixed, key=lambda seats: seats.count(CANDIDATE)))
 
 
-def alone_line_ups(num_players: int, num_proxies: int) -> tuple[LineUp, ...]:
+def self_play_lineups(num_players: int, num_proxies: int) -> tuple[Lineup, ...]:
     """Every proxy with itself."""
     return tuple((proxy,) * num_players for proxy in range(num_proxies))
 
 
-def seat_names(seats: LineUp, proxies: Sequence[str]) -> list[str]:
+def seat_names(seats: Lineup, proxies: Sequence[str]) -> list[str]:
     """Who sits where, by label."""
     return ["candidate" if who == CANDIDATE else proxies[who] for who in seats]

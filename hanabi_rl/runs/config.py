@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning.config import TrainingConfig
 from hanabi_rl.runs.folder import check_resumable, preset_players, read_config
-from hanabi_rl.storage.ranges import Count, Seed
+from hanabi_rl.storage.ranges import BoundedCount, Seed
 from hanabi_rl.storage.records import from_dict, to_dict
 
 T = TypeVar("T")
 R = TypeVar("R", bound="RunConfig")
 
-MAY_DIFFER_ON_RESUME = (
+RESUMABLE_FIELDS = (
     "resume",
     "run_dir",
     "multi_host",
@@ -43,7 +43,7 @@ class RunConfig(TrainingConfig):
     tensorboard: bool = True
     wandb: bool = False
     """Also log to Weights & Biases; needs the extra `wandb`."""
-    report_games: Count = 5000
+    report_games: BoundedCount = 5000
     """Greedy games, on decks never used for selection, behind each reported score."""
 
 
@@ -61,11 +61,11 @@ def with_game(config: R, game: Rules, source: str) -> R:
     no configuration says, and where the preset is named after another number of players.
     """
     if config.game not in (Rules(), game):
-        flags = [f"--{field.replace('_', '-')}" for field in game.fields_apart_from(config.game)]
+        flags = [f"--{field.replace('_', '-')}" for field in game.differing_fields(config.game)]
         flags += [] if config.preset is None else [f"--preset {config.preset}"]
         raise ValueError(
-            f"{' or '.join(flags)}: expected {game.apart_from(config.game)}, the game of {source}, "
-            f"got {config.game.apart_from(game)}"
+            f"{' or '.join(flags)}: expected {game.difference_from(config.game)}, the game of {source}, "
+            f"got {config.game.difference_from(game)}"
         )
     named = preset_players(config.preset)
     if config.game != game and named not in (None, game.num_players):
@@ -78,7 +78,7 @@ def with_game(config: R, game: Rules, source: str) -> R:
     return dataclasses.replace(config, game=game)
 
 
-RETIRED: dict[str, Any] = {
+REMOVED_FIELDS: dict[str, Any] = {
     "critic_warmup_updates": 0,
     "loss_average": "timesteps",
     "demo_bot": "convention",
@@ -99,16 +99,16 @@ def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:
 
 
 def _without_retired(saved: dict[str, Any], place: str) -> dict[str, Any]:
-    for name in RETIRED.keys() & saved.keys():
-        if saved[name] != RETIRED[name]:
+    for name in REMOVED_FIELDS.keys() & saved.keys():
+        if saved[name] != REMOVED_FIELDS[name]:
             raise ValueError(
-                f"{place}: expected {name} {RETIRED[name]!r}, as this version always trains, got "
+                f"{place}: expected {name} {REMOVED_FIELDS[name]!r}, as this version always trains, got "
                 f"{saved[name]!r}"
             )
     return {
         name: _without_retired(value, f"{place}.{name}") if isinstance(value, dict) else value
         for name, value in saved.items()
-        if name not in RETIRED
+        if name not in REMOVED_FIELDS
     }
 
 

@@ -24,7 +24,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from hanabi_rl.runs.threads import cpu_threads
-from hanabi_rl.storage.files import check_place, read_json, to_json, write_json
+from hanabi_rl.storage.files import check_writable, read_json, to_json, write_json
 
 FORMAT_VERSION = 1
 LOCK, METRICS = ".lock", "metrics.jsonl"
@@ -34,7 +34,7 @@ MOST_ACCURATE, LEAST_LOSS = "policy-accuracy", "policy-loss"
 """A clone's of the best validation accuracy, and of the least validation cross-entropy."""
 EVALUATED = "policies"
 """Where `keep_evaluated` keeps every policy that was evaluated, by its environment steps."""
-GIVEN = "given.json"
+INPUT_HASHES = "given.json"
 """The SHA-256 of the agents and games that a run was given, by flag and name."""
 _WRITTEN_BY_RUNS = (
     "config.json",
@@ -62,7 +62,7 @@ def create_run(
         ValueError: where `run_dir` already holds a run, or parts of one, or nothing can be written
             there.
     """
-    check_place("--run-dir", run_dir or root)
+    check_writable("--run-dir", run_dir or root)
     if run_dir is not None:
         held = [name for name in _WRITTEN_BY_RUNS if (run_dir / name).exists()]
         if "config.json" in held:
@@ -109,7 +109,7 @@ def preset_label(preset: str, players: Collection[int]) -> str:
 
 
 @contextmanager
-def locked(
+def lock_run_dir(
     folder: Path, what: str = "run", flag: str = "--run-dir", name: str = LOCK
 ) -> Iterator[None]:
     """Holds a run's folder, or that of another kind of program (`what`, whose folder `flag` names),
@@ -146,7 +146,7 @@ def locked(
         yield
 
 
-def missing_folders(path: Path) -> list[Path]:
+def missing_parents(path: Path) -> list[Path]:
     """`path` and those above it which are not there, the innermost first."""
     return [folder for folder in (path, *path.parents) if not folder.exists()]
 
@@ -160,7 +160,7 @@ def _begun(place: Path) -> bool:
 
 
 @contextmanager
-def undone_unless_begun(run_dir: Path, made: Sequence[Path] = ()) -> Iterator[None]:
+def remove_if_not_started(run_dir: Path, made: Sequence[Path] = ()) -> Iterator[None]:
     """Removes what a start that fails has written in `run_dir`, which this process holds, and then
     the folders `made` for it; where a line of metrics or a checkpoint is there the run has begun,
     and stays."""
@@ -235,7 +235,7 @@ def check_resumable(
         raise ValueError("--resume continues a run as it was configured, but " + "; ".join(changed))
 
 
-def check_given(run_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
+def check_input_hashes(run_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
     """What `given.json` says the run began with, all that `given` names included.
 
     Args:
@@ -245,7 +245,7 @@ def check_given(run_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ValueError: the run began with something else under that name.
     """
-    path = run_dir / GIVEN
+    path = run_dir / INPUT_HASHES
     known = read_json(path) if path.exists() else {}
     for name, found in given.items():
         if known.setdefault(name, found) != found:
@@ -256,11 +256,11 @@ def check_given(run_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
     return known
 
 
-def note_given(run_dir: Path, given: Mapping[str, str]) -> None:
-    """Keeps in `given.json` what a run begins with. Raises ValueError as `check_given`."""
-    known = check_given(run_dir, given)
+def write_input_hashes(run_dir: Path, given: Mapping[str, str]) -> None:
+    """Keeps in `given.json` what a run begins with. Raises ValueError as `check_input_hashes`."""
+    known = check_input_hashes(run_dir, given)
     if given:
-        write_json(run_dir / GIVEN, known)
+        write_json(run_dir / INPUT_HASHES, known)
 
 
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -329,15 +329,15 @@ class GracefulStop:
         sys.exit(stop.exit_code)              # 0, 130 after Ctrl-C, 143 after SIGTERM
 
     A second Ctrl-C raises KeyboardInterrupt at once. Main thread only, as Python's signals are.
-    `says` is what the first signal is answered with.
+    `message` is what the first signal is answered with.
     """
 
     def __init__(
         self,
-        says: str = "Stopping after this update and saving; Ctrl-C again stops at once without "
+        message: str = "Stopping after this update and saving; Ctrl-C again stops at once without "
         "saving.",
     ) -> None:
-        self._says = f"\n{says}\n".encode()
+        self._says = f"\n{message}\n".encode()
         self._signal: int | None = None
         self._previous: dict[int, Any] = {}
 

@@ -20,7 +20,7 @@ _PATIENCE_S = 10
 
 
 @contextmanager
-def connected(args: Sequence[str]) -> Iterator[None]:
+def connect_hosts(args: Sequence[str]) -> Iterator[None]:
     """Joins this process with those of the other hosts where --multi-host is among `args`; all but
     the first are then silent, unless they fail. Comes before anything that makes JAX look for its
     devices.
@@ -43,7 +43,7 @@ def connected(args: Sequence[str]) -> Iterator[None]:
             f"JAX_COORDINATOR_ADDRESS (HOST:PORT of the first host), {' and '.join(_VARIABLES)}: "
             f"{error}"
         ) from error
-    if parallel.host() == 0:
+    if parallel.process_index() == 0:
         yield
     else:
         with open(os.devnull, "w") as silence, redirect_stdout(silence), redirect_stderr(silence):

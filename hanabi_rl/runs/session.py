@@ -14,27 +14,27 @@ from hanabi_rl.agents.folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
-from hanabi_rl.runs.config import MAY_DIFFER_ON_RESUME, RunConfig, check_saved_config
+from hanabi_rl.runs.config import RESUMABLE_FIELDS, RunConfig, check_saved_config
 from hanabi_rl.runs.folder import (
     GracefulStop,
     create_run,
-    locked,
-    missing_folders,
+    lock_run_dir,
+    missing_parents,
     read_config,
-    undone_unless_begun,
+    remove_if_not_started,
     write_config,
 )
 from hanabi_rl.runs.threads import warn_of_other_threads
 from hanabi_rl.runs.tracking import Tracker, check_wandb
-from hanabi_rl.storage.checkpoint import Checkpointer, Restored
-from hanabi_rl.storage.files import finish_replacements
+from hanabi_rl.storage.checkpoint import Checkpointer, RestoredCheckpoint
+from hanabi_rl.storage.files import remove_partial_writes
 from hanabi_rl.storage.records import to_dict
 from hanabi_rl.storage.trees import IncompatibleError
 
 C = TypeVar("C", bound=RunConfig)
 
 
-class Stopped(Exception):  # noqa: N818 - a request, not an error
+class RunStopped(Exception):  # noqa: N818 - a request, not an error
     """A signal asked for the run to end; its state is saved. Carries the exit code."""
 
     def __init__(self, run_dir: Path, exit_code: int) -> None:
@@ -45,14 +45,14 @@ class Stopped(Exception):  # noqa: N818 - a request, not an error
 
 
 @dataclasses.dataclass(frozen=True)
-class Session:
+class TrainingSession:
     """An open run. Its folder, metrics and checkpoints are the first host's alone."""
 
     run_dir: Path
     tracker: Tracker | None
     checkpoints: Checkpointer | None
     stop: GracefulStop
-    restored: Restored | None
+    restored: RestoredCheckpoint | None
     """What a resumed run continues from."""
     unit: Unit
     """Of the steps of its policies."""
@@ -60,7 +60,7 @@ class Session:
     @property
     def wall_s(self) -> float:
         """Seconds that the run has trained, earlier sessions included."""
-        return parallel.on_first_host(lambda: self.tracker.wall_s if self.tracker else 0.0)
+        return parallel.on_main_host(lambda: self.tracker.wall_s if self.tracker else 0.0)
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Writes one line of metrics."""
@@ -74,7 +74,7 @@ class Session:
         if self.checkpoints is not None:
             self.checkpoints.save(step, state, host_state=host_state, metrics=metrics)
 
-    def keep(
+    def save_policy(
         self, name: str, policy: NetworkPolicy, *, algorithm: str, steps: int, score: float | None
     ) -> None:
         """Writes a policy folder of the run; `steps` are of the session's unit."""
@@ -93,13 +93,13 @@ class Session:
         """Whether a signal came, to this host or another. Hosts must ask at the same time."""
         return self._exit_code() != 0
 
-    def stop_if_asked(self) -> None:
-        """Raises `Stopped` where a signal came; call it right after saving, on every host."""
+    def raise_if_stopped(self) -> None:
+        """Raises `RunStopped` where a signal came; call it right after saving, on every host."""
         if code := self._exit_code():
-            raise Stopped(self.run_dir, code)
+            raise RunStopped(self.run_dir, code)
 
     def _exit_code(self) -> int:
-        return parallel.largest_of_hosts(self.stop.exit_code)
+        return parallel.max_over_hosts(self.stop.exit_code)
 
     def check_finite(self, update: str, metrics: Mapping[str, Any]) -> None:
         """Raises `NotFiniteError` where a checked metric of this update is not: call it before
@@ -130,7 +130,7 @@ def open_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterato
             without the package.
     """
     with ExitStack() as stack:
-        yield parallel.on_first_host(
+        yield parallel.on_main_host(
             lambda: stack.enter_context(_held_run_dir(algorithm, config, num_players))
         )
 
@@ -144,24 +144,24 @@ def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterat
         assert given is not None, "parse_args makes sure that --run-dir is given"
         # before the lock: a folder that is no run's is left as it is
         read_config(given, algorithm=algorithm)
-        with locked(given):
-            finish_replacements(given)
-            check_saved_config(config, given, algorithm=algorithm, may_differ=MAY_DIFFER_ON_RESUME)
+        with lock_run_dir(given):
+            remove_partial_writes(given)
+            check_saved_config(config, given, algorithm=algorithm, may_differ=RESUMABLE_FIELDS)
             if jax.default_backend() == "cpu":
                 warn_of_other_threads(given)
             yield given
         return
-    made = missing_folders(given or Path("runs"))
+    made = missing_parents(given or Path("runs"))
     new = partial(create_run, algorithm, num_players=num_players, seed=config.seed)
     run_dir = new(preset=config.preset or "default", run_dir=given)
-    with locked(run_dir), undone_unless_begun(run_dir, made if given else [run_dir, *made]):
-        finish_replacements(run_dir)
+    with lock_run_dir(run_dir), remove_if_not_started(run_dir, made if given else [run_dir, *made]):
+        remove_partial_writes(run_dir)
         new(preset=None, run_dir=run_dir)  # still free?
         write_config(run_dir, to_dict(config), algorithm=algorithm, seed=config.seed)
         yield run_dir
 
 
-def _restored(checkpoints: Checkpointer, template: Any, run_dir: Path) -> Restored | None:
+def _restored(checkpoints: Checkpointer, template: Any, run_dir: Path) -> RestoredCheckpoint | None:
     """The run's last good checkpoint, if it has one."""
     if checkpoints.latest_step() is None:
         return None
@@ -187,7 +187,7 @@ def open_session(
     best_metric: str,
     unit: Unit = "environment steps",
     steps_per_number: int = 1,
-) -> Iterator[Session]:
+) -> Iterator[TrainingSession]:
     """Metrics, checkpoints and signals of a training loop, restored where `run_dir` already holds
     checkpoints.
 
@@ -206,7 +206,7 @@ def open_session(
     checkpoints: Checkpointer | None = None
     tracker: Tracker | None = None
     with ExitStack() as stack:
-        if parallel.host() == 0:
+        if parallel.process_index() == 0:
             checkpoints = stack.enter_context(
                 Checkpointer(
                     run_dir / "checkpoints",
@@ -216,10 +216,10 @@ def open_session(
                     ),
                 )
             )
-        restored = parallel.on_first_host(
+        restored = parallel.on_main_host(
             lambda: None if checkpoints is None else _restored(checkpoints, template, run_dir)
         )
-        if parallel.host() == 0:
+        if parallel.process_index() == 0:
             tracker = stack.enter_context(
                 Tracker(
                     run_dir,
@@ -230,7 +230,7 @@ def open_session(
                 )
             )
         stop = stack.enter_context(GracefulStop())
-        session = Session(
+        session = TrainingSession(
             run_dir=run_dir,
             tracker=tracker,
             checkpoints=checkpoints,
@@ -239,4 +239,4 @@ def open_session(
             unit=unit,
         )
         yield session
-        session.stop_if_asked()  # a signal that came after the last save was answered
+        session.raise_if_stopped()  # a signal that came after the last save was answered

@@ -56,7 +56,7 @@ class Tracker:
         config: Mapping[str, Any] | None = None,
     ) -> None:
         path = run_dir / "metrics.jsonl"
-        kept = cut_metrics(path, resume_step) if resume_step is not None else []
+        kept = truncate_metrics(path, resume_step) if resume_step is not None else []
         self._wall_before = float(kept[-1]["wall_s"]) if kept else 0.0
         self._started = time.monotonic()
         self._wandb = _start_wandb(run_dir, config or {}) if wandb else None
@@ -137,7 +137,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def cut_metrics(path: Path, step: int) -> list[dict[str, Any]]:
+def truncate_metrics(path: Path, step: int) -> list[dict[str, Any]]:
     """Drops the lines of a `metrics.jsonl` that were logged after `step`, atomically, and returns
     those kept."""
     if not path.exists():

@@ -1,4 +1,4 @@
-"""The sockets of AH2AC2's published client, which plays unmodified: `Arena`.
+"""The sockets of AH2AC2's published client, which plays unmodified: `CandidateAPI`.
 
 The client drops the first frame whatever it is, so a refusal is the second one. It reads every key
 of the first payload but `info` as an agent. It never reconnects: a new connection of the same key
@@ -21,17 +21,17 @@ from starlette.websockets import WebSocket
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.play.line_ups import CANDIDATE, LineUp
-from hanabi_rl.serve.connection import AWAY, MAX_WRONG, Connection
+from hanabi_rl.play.line_ups import CANDIDATE, Lineup
+from hanabi_rl.serve.connection import MAX_INVALID_MESSAGES, STORE_UNAVAILABLE, CandidateConnection
 from hanabi_rl.serve.database import StoreUnavailableError
-from hanabi_rl.serve.grants import Grant, Key, Row, Written
-from hanabi_rl.serve.guard import Guard, address_of
-from hanabi_rl.serve.inference import Team
+from hanabi_rl.serve.grants import GameLease, GameStatus, Key, MoveWrite
+from hanabi_rl.serve.guard import RequestLimiter, address_of
+from hanabi_rl.serve.inference import AgentNames
 from hanabi_rl.serve.keys import Kind
 from hanabi_rl.serve.lifecycle import RefusedError
-from hanabi_rl.serve.seating import Nowhere, Seating, Thinker
+from hanabi_rl.serve.seating import CandidateGame, NullJournal, PartnerBackend
 from hanabi_rl.serve.store import Store
-from hanabi_rl.serve.together import Together
+from hanabi_rl.serve.together import AsyncBatcher
 
 RANDOM = "bot:random"
 MAX_MESSAGE = 4096  # bytes of one message of a candidate
@@ -42,13 +42,13 @@ def agents_of(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
     return {players: list(dict.fromkeys([*names, RANDOM])) for players, names in proxies.items()}
 
 
-def team_of(line_up: LineUp, names: Sequence[str]) -> Team:
+def team_of(line_up: Lineup, names: Sequence[str]) -> AgentNames:
     """The agents at the seats that are not the candidate's, in their order."""
     return tuple(names[who] for who in line_up if who != CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)
-def candidate_seats(line_up: LineUp) -> tuple[int, ...]:
+def candidate_seats(line_up: Lineup) -> tuple[int, ...]:
     """Where the candidate sits; asked for each of a key's thousands of games."""
     return tuple(seat for seat, who in enumerate(line_up) if who == CANDIDATE)
 
@@ -59,46 +59,46 @@ def agents_at(seats: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"agent_{seat}" for seat in seats)
 
 
-class _Ledger:
+class _BatchedStore:
     """The store as many games use it at a time: what they claim and what they write goes together,
     in a transaction each."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.claims = Together[Key, Grant](self._claim)
-        self.moves = Together[Written, None](self._write)
+        self.claims = AsyncBatcher[Key, GameLease](self._claim)
+        self.moves = AsyncBatcher[MoveWrite, None](self._write)
 
-    async def _claim(self, keys: list[Key]) -> Sequence[Grant | Exception]:
+    async def _claim(self, keys: list[Key]) -> Sequence[GameLease | Exception]:
         return await asyncio.to_thread(self._store.claim_all, keys)
 
-    async def _write(self, moves: list[Written]) -> Sequence[Exception | None]:
+    async def _write(self, moves: list[MoveWrite]) -> Sequence[Exception | None]:
         return await asyncio.to_thread(self._store.write, moves)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Journal:
+class _LeaseJournal:
     """The ledger, under one lease."""
 
-    ledger: _Ledger
-    grant: Grant
+    ledger: _BatchedStore
+    grant: GameLease
 
     async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
         """See `Journal.write`."""
-        await self.ledger.moves.ask(Written(self.grant, turn, (action,), end))
+        await self.ledger.moves.ask(MoveWrite(self.grant, turn, (action,), end))
 
 
-class Arena:
+class CandidateAPI:
     """The games of candidates with `proxies` (players -> names of agents)."""
 
     def __init__(
         self,
         store: Store,
-        thinker: Thinker,
+        thinker: PartnerBackend,
         proxies: Mapping[int, Sequence[str]],
-        guard: Guard,
+        guard: RequestLimiter,
     ) -> None:
         self.store, self.thinker, self.proxies, self.guard = store, thinker, proxies, guard
-        self._ledger = _Ledger(store)
+        self._ledger = _BatchedStore(store)
         self.playing = 0
         self._seed = secrets.randbits(32)  # of the decks of test games
         self._tests = 0
@@ -110,7 +110,7 @@ class Arena:
             self.guard.check_info(key.key_id)
             rows = await asyncio.to_thread(self.store.rows, key)
         except StoreUnavailableError:
-            return _info([], AWAY, 503)
+            return _info([], STORE_UNAVAILABLE, 503)
         except RefusedError as error:
             # Not a boolean: the client has a default for every field, but raises at this one.
             return _info([], str(error), 404)
@@ -119,30 +119,30 @@ class Arena:
     async def play_next(self, socket: WebSocket) -> None:
         """`WS /play-next?submission_key=`: the next game of a key. Whatever ends it here before its
         end, a candidate's own doing alone is charged to it."""
-        candidate, grant = Connection(socket, self.guard, "the game is kept"), None
+        candidate, grant = CandidateConnection(socket, self.guard, "the game is kept"), None
         try:
-            async with candidate.conducted():
+            async with candidate.handle_errors():
                 await candidate.greet()
-                key = await self.key(socket, socket.query_params.get("submission_key", ""), "eval")
+                key = await self.authenticate(socket, socket.query_params.get("submission_key", ""), "eval")
                 grant = await self._ledger.claims.ask(key)
                 await self._play(candidate, self._seated(grant), is_test=False)
         finally:
             if grant is not None:
-                await asyncio.to_thread(self.store.release, grant, charged=candidate.left)
+                await asyncio.to_thread(self.store.release, grant, counts_as_interruption=candidate.left)
 
     async def play_test(self, socket: WebSocket) -> None:
         """`WS /play-random-agent`: a game with partners that play at random; it is not kept."""
-        candidate = Connection(socket, self.guard, "test games are not kept")
-        async with candidate.conducted():
+        candidate = CandidateConnection(socket, self.guard, "test games are not kept")
+        async with candidate.handle_errors():
             await candidate.greet()
             given = socket.query_params
-            await self.key(socket, given.get("test_submission_key", ""), "test")
+            await self.authenticate(socket, given.get("test_submission_key", ""), "test")
             seats = self._test_seats(
                 given.get("num_players", ""), given.getlist("candidate_positions")
             )
             await self._play(candidate, self._test(*seats), is_test=True)
 
-    async def _play(self, candidate: Connection, seating: Seating, *, is_test: bool) -> None:
+    async def _play(self, candidate: CandidateConnection, seating: CandidateGame, *, is_test: bool) -> None:
         self.playing += 1
         try:
             await candidate.send(await seating.frame() | {"info": _first_info(seating, is_test)})
@@ -152,8 +152,8 @@ class Arena:
                 if problem is not None:
                     wrong += 1
                     await candidate.send({"error_details": problem})
-                    if wrong == MAX_WRONG:
-                        await candidate.show_out("too many messages that are no moves")
+                    if wrong == MAX_INVALID_MESSAGES:
+                        await candidate.reject("too many messages that are no moves")
                     continue
                 score = {"done": seating.done, "score": seating.score}
                 await candidate.send(await seating.frame() | score)
@@ -169,7 +169,7 @@ class Arena:
             raise RefusedError("this submission key is unknown, revoked or expired")
         return key
 
-    async def key(self, socket: WebSocket, text: str, kind: Kind) -> Key:
+    async def authenticate(self, socket: WebSocket, text: str, kind: Kind) -> Key:
         """The key that a connection shows. Raises RefusedError."""
         address = address_of(socket.client)
         self.guard.check_opening(address)
@@ -179,29 +179,29 @@ class Arena:
         self.guard.check_key_opening(key.key_id)
         return key
 
-    def _seated(self, grant: Grant) -> Seating:
-        return Seating(
+    def _seated(self, grant: GameLease) -> CandidateGame:
+        return CandidateGame(
             Rules(num_players=grant.num_players),
             grant.deck,
             frozenset(candidate_seats(grant.line_up)),
             team_of(grant.line_up, self.proxies[grant.num_players]),
             self.thinker,
-            _Journal(self._ledger, grant),
+            _LeaseJournal(self._ledger, grant),
             game_id=grant.game_id,
             moves=grant.moves,
         )
 
-    def _test(self, players: int, seats: frozenset[int]) -> Seating:
+    def _test(self, players: int, seats: frozenset[int]) -> CandidateGame:
         rules = Rules(num_players=players)
         self._tests += 1
         deck = evaluation_decks(rules, 1, self._seed + self._tests, "people")[0]
-        return Seating(
+        return CandidateGame(
             rules,
             tuple(int(card) for card in deck),
             seats,
             (RANDOM,) * (players - len(seats)),
             self.thinker,
-            Nowhere(),
+            NullJournal(),
             game_id=secrets.randbits(48),
         )
 
@@ -222,7 +222,7 @@ class Arena:
         return number, seats
 
 
-async def _step(candidate: Connection, seating: Seating) -> str | None:
+async def _step(candidate: CandidateConnection, seating: CandidateGame) -> str | None:
     """Takes one message; returns what is wrong with it."""
     message = await candidate.receive("action")
     try:
@@ -238,7 +238,7 @@ async def _step(candidate: Connection, seating: Seating) -> str | None:
     return None
 
 
-def _first_info(seating: Seating, is_test: bool) -> dict[str, Any]:
+def _first_info(seating: CandidateGame, is_test: bool) -> dict[str, Any]:
     return {
         "num_players": seating.game.rules.num_players,
         "candidate_controlling": agents_at(tuple(sorted(seating.game.people))),
@@ -247,13 +247,13 @@ def _first_info(seating: Seating, is_test: bool) -> dict[str, Any]:
     }
 
 
-def _info(rows: Sequence[Row], done: bool | str, status: int = 200) -> Response:
+def _info(rows: Sequence[GameStatus], done: bool | str, status: int = 200) -> Response:
     games = [_info_of(row) for row in rows]
     body = {"current_env": None, "all_envs": games, "human_ai_eval_done": done}
     return Response(orjson.dumps(body), status, media_type="application/json")
 
 
-def _info_of(row: Row) -> dict[str, Any]:
+def _info_of(row: GameStatus) -> dict[str, Any]:
     return {
         "status": row.status.upper(),
         "score": row.score,

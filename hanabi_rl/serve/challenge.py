@@ -19,12 +19,12 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from hanabi_rl.serve.candidate import Arena
+from hanabi_rl.serve.candidate import CandidateAPI
 from hanabi_rl.serve.database import StoreUnavailableError
-from hanabi_rl.serve.guard import Guard
-from hanabi_rl.serve.held_out import HeldOut, read_all
-from hanabi_rl.serve.inference import Inference
-from hanabi_rl.serve.prediction import Predictor
+from hanabi_rl.serve.guard import RequestLimiter
+from hanabi_rl.serve.held_out import HeldOutGames, read_all
+from hanabi_rl.serve.inference import InferenceProcess
+from hanabi_rl.serve.prediction import PredictionAPI
 from hanabi_rl.serve.prediction_store import Predictions
 from hanabi_rl.serve.proxies import identified
 from hanabi_rl.serve.standings import as_csv, standings
@@ -39,26 +39,26 @@ def open_challenge(
     secret: Path,
     name: str,
     one_of_many: bool,
-    inference: Inference,
+    inference: InferenceProcess,
     proxies: Mapping[int, Sequence[str]],
     predicted: Sequence[Path],
-    guard: Guard,
+    guard: RequestLimiter,
 ) -> Starlette:
     """The application of one web process of the server `name`, with an inference process of its
     own. What it needs is plain (`inference` too, where it is not loaded), so that it can be made
     where the process starts."""
     worker = f"{name}/{os.getpid()}" if one_of_many else name
     store = Store(place, secret=secret, worker=worker)
-    agreed = store.agree(identified(proxies, inference.load()))
+    agreed = store.fix_proxies(identified(proxies, inference.load()))
     return make_challenge(store, inference, agreed, guard, read_all(predicted))
 
 
 def make_challenge(
     store: Store,
-    inference: Inference,
+    inference: InferenceProcess,
     proxies: Mapping[int, Sequence[str]],
-    guard: Guard,
-    held_out: Mapping[int, HeldOut] | None = None,
+    guard: RequestLimiter,
+    held_out: Mapping[int, HeldOutGames] | None = None,
 ) -> Starlette:
     """The published client's three endpoints, that of predictions (of the games `held_out`), the
     leaderboard, and what a supervisor asks. `proxies`: as `store.agree` returns them.
@@ -66,9 +66,9 @@ def make_challenge(
     The leases of a former life end, and the agents are compiled, before anything is answered.
     `readyz` fails while the store does not answer.
     """
-    arena = Arena(store, inference, proxies, guard)
+    arena = CandidateAPI(store, inference, proxies, guard)
     predictions, held_out = Predictions(store), held_out or {}
-    predictor = Predictor(arena, predictions, inference, held_out)
+    predictor = PredictionAPI(arena, predictions, inference, held_out)
     templates = Jinja2Templates(HERE / "templates")
 
     trouble: list[str] = []  # what the last sign of life met with
@@ -103,7 +103,7 @@ def make_challenge(
         while True:
             await asyncio.sleep(BEAT_S)
             try:
-                await asyncio.to_thread(store.beat)
+                await asyncio.to_thread(store.heartbeat)
             except StoreUnavailableError as error:
                 if not trouble:
                     logging.getLogger(__name__).error("the store is away: %s", error)
@@ -115,7 +115,7 @@ def make_challenge(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         store.release_all()
         await inference.start()  # longer, maybe, than a worker may be silent
-        await asyncio.to_thread(store.beat)
+        await asyncio.to_thread(store.heartbeat)
         beating = asyncio.create_task(beat())
         yield
         beating.cancel()

@@ -1,5 +1,5 @@
-"""The candidate's side of AH2AC2's protocol: `Server`, with one game (`Environment`) or the reading
-of held-out games (`Reading`) per connection. No JAX.
+"""The candidate's side of AH2AC2's protocol: `ChallengeClient`, with one game (`RemoteGame`) or the reading
+of held-out games (`RemotePrediction`) per connection. No JAX.
 
 It behaves as the published client does: it drops the first frame whatever it is, reads every key of
 the first payload but `info` as an agent and exactly four fields of `info`, raises at
@@ -28,7 +28,7 @@ INFO_FIELDS = {"num_players", "candidate_controlling", "is_debug", "game_id"}
 ROW_FIELDS = {"obs", "legal_moves"}
 FRAME_S = 300.0
 """For the server's next frame, and so for its partners' moves."""
-LOST = (OSError, EOFError, WebSocketException)
+CONNECTION_ERRORS = (OSError, EOFError, WebSocketException)
 """What a connection that cannot be made, or breaks, raises."""
 _AGAIN = re.compile(r"try again in (\d+) s")
 _QUIET = logging.Logger("hanabi_rl.serve.client", logging.CRITICAL)  # addresses hold keys
@@ -39,7 +39,7 @@ Frame = dict[str, Any]
 """One turn of a batch: `batch`, `turn`, and `rows` of `obs`, `legal_moves` and `decides`."""
 
 
-class ServerSaysError(ValueError):
+class ServerError(ValueError):
     """`error_details`, or why a key opens nothing, in the server's words.
 
     `again`: it may be asked again later, after `wait_s` seconds where it says so.
@@ -66,7 +66,7 @@ class KeyGame(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Server:
+class ChallengeClient:
     """A server as the holder of one key meets it. `address` ends with a slash:
     `http(s)://HOST[:PORT]/[PATH/]`; `source` is the address of this machine that connects."""
 
@@ -85,7 +85,7 @@ class Server:
         status, body = self._info()
         done = body["human_ai_eval_done"]
         if not isinstance(done, bool):  # how a server of ours says why
-            raise ServerSaysError(self._hidden(done), status)
+            raise ServerError(self._hidden(done), status)
         try:
             return [
                 KeyGame(
@@ -97,25 +97,25 @@ class Server:
                 for game in body["all_envs"]
             ]
         except (KeyError, TypeError, ValueError) as error:
-            raise self.strange(f"a list of games without {error}") from None
+            raise self.protocol_error(f"a list of games without {error}") from None
 
-    def play_next(self) -> Environment:
+    def play_next(self) -> RemoteGame:
         """The next official game. Raises ServerSaysError, ProtocolError, LOST."""
-        return Environment(self, f"play-next?submission_key={quote(self.key, safe='')}")
+        return RemoteGame(self, f"play-next?submission_key={quote(self.key, safe='')}")
 
-    def play_test(self, players: int, seats: list[int]) -> Environment:
+    def play_test(self, players: int, seats: list[int]) -> RemoteGame:
         """A game with partners that play at random. Raises as `play_next`."""
         positions = "".join(f"&candidate_positions={seat}" for seat in seats)
         key = quote(self.key, safe="")
-        return Environment(
+        return RemoteGame(
             self, f"play-random-agent?num_players={players}{positions}&test_submission_key={key}"
         )
 
-    def predict(self, players: int) -> contextlib.closing[Reading]:
+    def predict(self, players: int) -> contextlib.closing[RemotePrediction]:
         """A connection that predicts (a server of ours alone has it). Raises as `play_next`."""
         key = quote(self.key, safe="")
         query = f"predict?submission_key={key}&num_players={players}"
-        return contextlib.closing(Reading(self, query))
+        return contextlib.closing(RemotePrediction(self, query))
 
     def _info(self) -> tuple[int, dict[str, Any]]:
         """Its status and the list."""
@@ -134,10 +134,10 @@ class Server:
                 return status, body
         if status >= 500 or status == 429:  # of whoever stands before the server
             raise OSError(f"{self.address} answers with status {status}")
-        raise self.strange(f"status {status}: {self._hidden(text.decode(errors='replace'))}")
+        raise self.protocol_error(f"status {status}: {self._hidden(text.decode(errors='replace'))}")
 
     @contextlib.contextmanager
-    def opened(self, query: str) -> Iterator[ClientConnection]:
+    def connect(self, query: str) -> Iterator[ClientConnection]:
         """A connection whose first frame was dropped. Raises ProtocolError, LOST."""
         with contextlib.ExitStack() as stack:
             opening = connect(
@@ -155,21 +155,21 @@ class Server:
                 status = error.response.status_code
                 if status < 500 and status != 429:
                     what = f"status {status} for {query.partition('?')[0]}"
-                    raise self.strange(what) from None
+                    raise self.protocol_error(what) from None
                 raise
             socket.recv(timeout=FRAME_S)  # whatever it is
             yield socket
 
-    def heard(self, socket: ClientConnection) -> dict[str, Any]:
+    def receive(self, socket: ClientConnection) -> dict[str, Any]:
         """The next frame. Raises ServerSaysError, ProtocolError, LOST."""
         try:
             answer = orjson.loads(socket.recv(timeout=FRAME_S))
         except orjson.JSONDecodeError:
-            raise self.strange("a frame that is no JSON") from None
+            raise self.protocol_error("a frame that is no JSON") from None
         if not isinstance(answer, dict):
-            raise self.strange(f"a frame that is a {type(answer).__name__}")
+            raise self.protocol_error(f"a frame that is a {type(answer).__name__}")
         if "error_details" in answer:
-            raise ServerSaysError(self._hidden(answer["error_details"]))
+            raise ServerError(self._hidden(answer["error_details"]))
         return answer
 
     def rows(self, answer: Mapping[str, Any], agents: set[str]) -> Rows:
@@ -178,12 +178,12 @@ class Server:
         for agent, row in seen.items():
             if not isinstance(row, dict) or not set(row) >= ROW_FIELDS:
                 expected = f"{' and '.join(sorted(ROW_FIELDS))} of {agent}"
-                raise self.strange(f"a frame of {', '.join(answer) or 'nothing'}, not {expected}")
+                raise self.protocol_error(f"a frame of {', '.join(answer) or 'nothing'}, not {expected}")
         return {
             agent: {name: np.array(row[name]) for name in ROW_FIELDS} for agent, row in seen.items()
         }
 
-    def strange(self, got: str) -> ProtocolError:
+    def protocol_error(self, got: str) -> ProtocolError:
         """What is raised for an answer that is none of the protocol's."""
         return ProtocolError(
             f"expected AH2AC2's protocol of {self.address}, got {' '.join(got.split())[:200]}"
@@ -194,18 +194,18 @@ class Server:
         return str(text).replace(self.key, "(the key)")
 
 
-class Environment:
+class RemoteGame:
     """One game over one connection. `rows` is what is seen now, `info` the four fields, `said` all
     that the last frame had."""
 
-    def __init__(self, server: Server, query: str) -> None:
+    def __init__(self, server: ChallengeClient, query: str) -> None:
         with contextlib.ExitStack() as stack:
             self._server = server
-            self._socket = stack.enter_context(server.opened(query))
-            first = self.hear()
+            self._socket = stack.enter_context(server.connect(query))
+            first = self.receive()
             self.said, info = set(first), first.pop("info", None)
             if not isinstance(info, dict) or set(info) != INFO_FIELDS:
-                raise server.strange(f"a first frame whose info is {info}")
+                raise server.protocol_error(f"a first frame whose info is {info}")
             self.info: dict[str, Any] = info
             self._agents = set(self.info["candidate_controlling"])
             self.rows, self.done, self.score = server.rows(first, self._agents), False, 0.0
@@ -213,35 +213,35 @@ class Environment:
 
     def step(self, actions: dict[str, int]) -> None:
         """Every agent that one controls acts. Raises ServerSaysError, ProtocolError, LOST."""
-        self.say(orjson.dumps(actions).decode())
-        answer = self.hear()
+        self.send(orjson.dumps(actions).decode())
+        answer = self.receive()
         if not {"done", "score"} <= set(answer):
-            raise self._server.strange("a frame without done and score")
+            raise self._server.protocol_error("a frame without done and score")
         self.said = set(answer)
         self.done, self.score = answer.pop("done"), answer.pop("score")
         self.rows = self._server.rows(answer, self._agents)
 
-    def say(self, text: str) -> None:
+    def send(self, text: str) -> None:
         """Anything."""
         self._socket.send(text)
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         """The next frame. Raises ServerSaysError, ProtocolError, LOST."""
-        return self._server.heard(self._socket)
+        return self._server.receive(self._socket)
 
     def close(self) -> None:
         """Leaves."""
         self._open.close()
 
 
-class Reading:
+class RemotePrediction:
     """Held-out games over one connection; `frame` is the turn to answer, None at the end."""
 
-    def __init__(self, server: Server, query: str) -> None:
+    def __init__(self, server: ChallengeClient, query: str) -> None:
         self.frame: Frame | None = {}
         with contextlib.ExitStack() as stack:
             self._server = server
-            self._socket = stack.enter_context(server.opened(query))
+            self._socket = stack.enter_context(server.connect(query))
             self._next()
             self._open = stack.pop_all()
 
@@ -253,9 +253,9 @@ class Reading:
 
     def answer(self, said: dict[str, list[Any]], form: str = "log_probabilities") -> None:
         """A list for each row that decides. Raises ServerSaysError; the frame is the same then."""
-        self.say(orjson.dumps({form: said}).decode())
+        self.send(orjson.dumps({form: said}).decode())
 
-    def say(self, text: str) -> None:
+    def send(self, text: str) -> None:
         """Anything."""
         self._socket.send(text)
         self._next()
@@ -265,13 +265,13 @@ class Reading:
         self._open.close()
 
     def _next(self) -> None:
-        heard = self._server.heard(self._socket)
+        heard = self._server.receive(self._socket)
         if not heard.get("done") and not {"batch", "batches", "turn", "rows"} <= set(heard):
-            raise self._server.strange(f"a turn of {', '.join(heard) or 'nothing'}")
+            raise self._server.protocol_error(f"a turn of {', '.join(heard) or 'nothing'}")
         self.frame = None if heard.get("done") else heard
 
 
-def server_at(address: str, key: str) -> Server:
+def server_at(address: str, key: str) -> ChallengeClient:
     """The server that a person names: `https://HOST[:PORT][/PATH]`, or `HOST[:PORT]`, which is
     https as for the published client. Raises ValueError."""
     text = address if "://" in address else f"https://{address}"
@@ -282,4 +282,4 @@ def server_at(address: str, key: str) -> Server:
         fine = False
     if not fine or parts.query or parts.fragment or parts.username:
         raise ValueError(f"--server: expected https://HOST[:PORT][/PATH], got {address!r}")
-    return Server(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/", key)
+    return ChallengeClient(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/", key)

@@ -41,7 +41,7 @@ class Database(Protocol):
     def transaction(self, mode: Mode) -> contextlib.AbstractContextManager[Session]:
         """Committed at its end, rolled back by an exception. Raises StoreUnavailableError."""
 
-    def keep_copy(self, schema: int) -> None:
+    def backup(self, schema: int) -> None:
         """Before a store of an older schema is brought to this one."""
 
     def close(self) -> None:

@@ -12,26 +12,26 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from hanabi_rl.serve.guard import Guard, NetworkLimits, address_of
+from hanabi_rl.serve.guard import NetworkLimits, RequestLimiter, address_of
 
 
 class GuardedConfig(uvicorn.Config):
     """uvicorn's configuration of an application under `limits`. Each web process that it is sent to
     makes a guard of its own, and its application with it."""
 
-    def __init__(self, make_app: Callable[[Guard], Any], limits: NetworkLimits, **fields: Any):
+    def __init__(self, make_app: Callable[[RequestLimiter], Any], limits: NetworkLimits, **fields: Any):
         super().__init__(make_app, factory=True, **fields)
         self.make_app, self.limits = make_app, limits
 
     def load(self) -> None:
         """See `uvicorn.Config`: called once in each process."""
-        guard = Guard(self.limits)
+        guard = RequestLimiter(self.limits)
         self.http, self.ws = protocols(guard)
         self.app = functools.partial(self.make_app, guard)
         super().load()
 
 
-def protocols(guard: Guard) -> tuple[type[H11Protocol], type[WebSocketsSansIOProtocol]]:
+def protocols(guard: RequestLimiter) -> tuple[type[H11Protocol], type[WebSocketsSansIOProtocol]]:
     """uvicorn's `http` and `ws` under the limits of `guard`."""
 
     class Reader:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.data.formats import ah2ac2, hanab_live_files
-from hanabi_rl.data.games import Games, join_games, pad_moves
+from hanabi_rl.data.games import Games, concatenate_games, pad_moves
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.storage.files import read_json, write_json
@@ -126,7 +126,7 @@ class GameFolder:
         pattern = f"{rules.num_players}p-*.safetensors"
         parts = [ah2ac2.read(path) for path in sorted(self.path.glob(pattern))]
         parts = [part for part in parts if part.rules == rules]
-        return join_games(parts) if parts else None
+        return concatenate_games(parts) if parts else None
 
     def download(self, rules: Rules, suffix: str) -> bytes | None:
         """The finished games of these rules as one file, `.safetensors` or `.json`."""
@@ -185,7 +185,7 @@ def game_to_json(game: Game) -> dict[str, Any]:
         "deck": list(game.deck),
         "people": sorted(game.people),
         "moves": list(game.moves),
-        "earlier": [each.game_id for each in game.earlier],
+        "earlier": [each.game_id for each in game.previous_games],
     }
 
 
@@ -199,7 +199,7 @@ def game_from_json(content: dict[str, Any], find: Find | None) -> Game:
         deck=tuple(content["deck"]),
         people=frozenset(content["people"]),
         moves=tuple(content["moves"]),
-        earlier=tuple(find(each, rules) for each in content.get("earlier", ())) if find else (),
+        previous_games=tuple(find(each, rules) for each in content.get("earlier", ())) if find else (),
     )
     game.table()  # raises where a move is illegal
     return game

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, NamedTuple
 
-from hanabi_rl.play.line_ups import LineUp
+from hanabi_rl.play.line_ups import Lineup
 from hanabi_rl.serve.keys import Kind
 
 Status = Literal["todo", "active", "done"]
@@ -26,23 +26,23 @@ class Key:
 
 
 @dataclasses.dataclass(frozen=True)
-class Grant:
+class GameLease:
     """One game, leased to one connection."""
 
     game_id: int
     lease: int
     num_players: int
-    line_up: LineUp
+    line_up: Lineup
     deck: tuple[int, ...]
     moves: tuple[int, ...]
     """Made before an interruption: they stand."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class MoveWrite:
     """Moves of one game, to be written under its lease."""
 
-    grant: Grant
+    grant: GameLease
     turn: int
     """Of the first of them."""
     actions: tuple[int, ...]
@@ -50,11 +50,11 @@ class Written:
     """Score and points, where the last of them ends the game."""
 
 
-class Row(NamedTuple):
+class GameStatus(NamedTuple):
     """What a key's holder may know of one of its games."""
 
     num_players: int
-    line_up: LineUp
+    line_up: Lineup
     status: Status
     score: int | None
     points: int | None
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class KeyLimits:
     """What a key may do at a time, and how long a game waits for its player."""
 
     leases: int = 6

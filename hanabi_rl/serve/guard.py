@@ -1,4 +1,4 @@
-"""What one network address and one key may do: `Guard`. Addresses are kept in memory alone, never
+"""What one network address and one key may do: `RequestLimiter`. Addresses are kept in memory alone, never
 stored or logged."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NetworkLimits:
                 )
 
 
-class Rate:
+class RateLimit:
     """At most `a_minute` of something for each address or key, all of them at once if it likes."""
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -72,17 +72,17 @@ class Rate:
         return min(float(self.a_minute), left + (self.clock() - at) * self.a_minute / 60.0)
 
 
-class Guard:
+class RequestLimiter:
     """The limits of one server, and who is near them."""
 
     def __init__(self, limits: NetworkLimits | None = None) -> None:
         self.limits = limits or NetworkLimits()
         self.stopping = False  # connections that end now are ended by the server
         self.connections: collections.Counter[str] = collections.Counter()
-        self._openings = Rate(self.limits.address_openings)
-        self._wrong_keys = Rate(self.limits.address_wrong_keys)
-        self._key_openings = Rate(self.limits.key_openings)
-        self._infos = Rate(self.limits.key_infos)
+        self._openings = RateLimit(self.limits.address_openings)
+        self._wrong_keys = RateLimit(self.limits.address_wrong_keys)
+        self._key_openings = RateLimit(self.limits.key_openings)
+        self._infos = RateLimit(self.limits.key_infos)
 
     def check_opening(self, address: str) -> None:
         """One more game is asked for. Raises RefusedError, which says when to come back."""
@@ -122,7 +122,7 @@ class Guard:
             del self.connections[address]
 
 
-def _check(rate: Rate, who: str | int, what: str) -> None:
+def _check(rate: RateLimit, who: str | int, what: str) -> None:
     wait_s = rate.wait_s(who)
     if wait_s:
         raise RefusedError(
@@ -130,7 +130,7 @@ def _check(rate: Rate, who: str | int, what: str) -> None:
         )
 
 
-def _take(rate: Rate, who: str | int, what: str) -> None:
+def _take(rate: RateLimit, who: str | int, what: str) -> None:
     _check(rate, who, what)
     rate.take(who)
 

@@ -1,4 +1,4 @@
-"""The games whose moves candidates predict: `HeldOut`, read from a file without JAX.
+"""The games whose moves candidates predict: `HeldOutGames`, read from a file without JAX.
 
 Games are read in batches of whole games, all seats of a game in lock-step: were one seat read after
 another, the first one's observations would name the moves of the second.
@@ -19,7 +19,7 @@ from hanabi_rl.data.endings import lost_turns, surplus_text, without_surplus
 from hanabi_rl.data.formats import ah2ac2
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 
 ROWS = 16  # of one batch at most
 
@@ -28,7 +28,7 @@ Row = tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class HeldOut:
+class HeldOutGames:
     """Games that are predicted; `digest` names the set in the store."""
 
     games: Games
@@ -75,7 +75,7 @@ class HeldOut:
         }
 
 
-def read_held_out(path: Path) -> HeldOut:
+def read_held_out(path: Path) -> HeldOutGames:
     """The games of a file in AH2AC2's layout, which are what `load_games` takes too. Raises
     GameDataError; FileNotFoundError."""
     if not path.is_file():
@@ -88,23 +88,23 @@ def read_held_out(path: Path) -> HeldOut:
     games = ah2ac2.read(path)
     standard = Rules(num_players=games.rules.num_players)
     if games.rules != standard:
-        expected, got = standard.apart_from(games.rules), games.rules.apart_from(standard)
+        expected, got = standard.difference_from(games.rules), games.rules.difference_from(standard)
         raise GameDataError(f"expected games of {expected}, got {got}", source=str(path))
     games, dropped = without_surplus(games, lost_turns(games))
     if dropped:
         warnings.warn(surplus_text(str(path), dropped, len(games)), stacklevel=2)
     for game in range(len(games)):
         _check(games, game, str(path))
-    held_out = HeldOut(games, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+    held_out = HeldOutGames(games, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
     if held_out.total == 0:
         problem = f"expected moves of people, got none in {len(games)} games"
         raise GameDataError(problem, source=str(path), field="human_seats")
     return held_out
 
 
-def read_all(paths: Sequence[Path]) -> dict[int, HeldOut]:
+def read_all(paths: Sequence[Path]) -> dict[int, HeldOutGames]:
     """players -> the games of each file. Raises ValueError for two files of one number."""
-    found: dict[int, HeldOut] = {}
+    found: dict[int, HeldOutGames] = {}
     for path in paths:
         held_out = read_held_out(path)
         if held_out.players in found:
@@ -130,7 +130,7 @@ def _check(games: Games, game: int, source: str) -> None:
     if not 1 <= length <= longest:
         raise fail(f"expected 1..{longest}, got {length}", "num_actions")
     try:
-        table = Table(games.rules, games.decks[game].tolist())
+        table = PythonGame(games.rules, games.decks[game].tolist())
     except ValueError as error:
         raise fail(str(error), "decks") from error
     for turn, action in enumerate(games.moves(game).tolist()):

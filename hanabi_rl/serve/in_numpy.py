@@ -1,4 +1,4 @@
-"""A function of JAX arrays, run in NumPy operation by operation: `InNumPy`.
+"""A function of JAX arrays, run in NumPy operation by operation: `NumPyInterpreter`.
 
 What a partner computes for one move is thousands of small operations. XLA takes seconds to compile
 them, NumPy a tenth of a second to do them. So a table of one person is answered from the first move
@@ -26,7 +26,7 @@ Operation = Callable[..., Any]
 """NumPy arrays -> an array, or a sequence of them where there are several results."""
 
 
-class InNumPy:
+class NumPyInterpreter:
     """Runs functions that `jax.jit` made; what they compute is traced once for all arguments of the
     same shapes."""
 

@@ -1,4 +1,4 @@
-"""The partners of many games, in a process of their own: `Inference`.
+"""The partners of many games, in a process of their own: `InferenceProcess`.
 
 The process is a cache, as its runners are: it is asked with whole games, so that it may be killed
 at any time; another one is started and asked again. No JAX here but in the process.
@@ -17,12 +17,12 @@ from typing import Any
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.partners import Answer
-from hanabi_rl.serve.together import Together
+from hanabi_rl.serve.partners import PartnerAction
+from hanabi_rl.serve.together import AsyncBatcher
 
 RETRY_S = 1.0  # after a process that did not start in the place of another
 
-Team = tuple[str, ...]
+AgentNames = tuple[str, ...]
 """The agents at the seats that no candidate holds, in the order of the seats."""
 
 
@@ -30,12 +30,12 @@ Identities = dict[int, dict[str, str]]
 """players -> agent -> its identity."""
 
 
-class StartError(ValueError):
+class StartupError(ValueError):
     """The process ended before it was ready: an agent could not be loaded. In words for who named
     it."""
 
 
-class Inference:
+class InferenceProcess:
     """Agents for the games of one loop of events; `start` and `close` it there."""
 
     def __init__(self, agents: Mapping[int, Sequence[str]], slots: int = 512) -> None:
@@ -43,7 +43,7 @@ class Inference:
         that are kept at a time (more are played again when their turn comes)."""
         self._agents = {players: tuple(names) for players, names in agents.items()}
         self._slots = slots
-        self._games = Together[tuple[Team, Game], Answer](self._ask)
+        self._games = AsyncBatcher[tuple[AgentNames, Game], PartnerAction](self._ask)
         self._process: Any = None
         self._pipe: Connection | None = None
         self._identities: Identities | None = None
@@ -61,7 +61,7 @@ class Inference:
             found: Identities = self._hear()
             if self._identities not in (None, found):
                 self.close()
-                raise StartError(_changed(self._identities or {}, found))
+                raise StartupError(_changed(self._identities or {}, found))
             self._identities = found
         return self._identities or {}
 
@@ -77,7 +77,7 @@ class Inference:
         """See `compile`."""
         await asyncio.to_thread(self.compile)
 
-    async def think(self, team: Team, game: Game) -> Answer:
+    async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
         """What is to be seen of a game, and what the partner does whose turn it is."""
         return await self._games.ask((team, game))
 
@@ -91,7 +91,7 @@ class Inference:
         """Of the process as it is now."""
         return None if self._process is None else int(self._process.pid)
 
-    async def _ask(self, games: list[tuple[Team, Game]]) -> list[Answer | Exception]:
+    async def _ask(self, games: list[tuple[AgentNames, Game]]) -> list[PartnerAction | Exception]:
         while True:
             try:
                 return await asyncio.to_thread(self._exchange, games)
@@ -100,7 +100,7 @@ class Inference:
                 await asyncio.to_thread(self.close)
                 try:
                     await self.start()
-                except StartError as error:  # killed again; its agents were loaded once
+                except StartupError as error:  # killed again; its agents were loaded once
                     logging.getLogger(__name__).error("it did not: %s", error)
                     await asyncio.sleep(RETRY_S)
 
@@ -114,11 +114,11 @@ class Inference:
             self._process.join()
         self._process, self._pipe, self._compiled = None, None, False
 
-    def _exchange(self, games: list[tuple[Team, Game]]) -> list[Answer | Exception]:
+    def _exchange(self, games: list[tuple[AgentNames, Game]]) -> list[PartnerAction | Exception]:
         if self._pipe is None:
             raise EOFError("no process")
         self._pipe.send(games)
-        answers: list[Answer | Exception] = self._pipe.recv()
+        answers: list[PartnerAction | Exception] = self._pipe.recv()
         return answers
 
     def _start_process(self) -> None:
@@ -138,8 +138,8 @@ class Inference:
         try:
             said = self._pipe.recv()
         except (EOFError, OSError):
-            said = StartError("the inference process ended while it started")
-        if isinstance(said, StartError):
+            said = StartupError("the inference process ended while it started")
+        if isinstance(said, StartupError):
             self.close()
             raise said
         return said
@@ -170,7 +170,7 @@ def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> N
             )
             runners = _runners(policies, slots)
         except Exception as error:
-            pipe.send(StartError(_in_words(error)))
+            pipe.send(StartupError(_in_words(error)))
             return
         pipe.send(None)
         while True:
@@ -188,7 +188,7 @@ def _loaded(players: int, names: Sequence[str]) -> dict[str, Any]:
         except Exception as error:  # whatever a damaged file makes of a reader
             text = _in_words(error)
             named = text if name and name in text else f"{name!r}: {text}"
-            raise StartError(f"--proxies-{players}p: {named}") from error
+            raise StartupError(f"--proxies-{players}p: {named}") from error
     return found
 
 
@@ -199,11 +199,11 @@ def _in_words(error: Exception) -> str:
 
 def _runners(policies: Mapping[int, Mapping[str, Any]], slots: int) -> dict[int, Any]:
     """players -> a runner of all its agents. They compile at the same time."""
-    from hanabi_rl.serve.runner import Runner
+    from hanabi_rl.serve.runner import PartnerRunner
 
     def make(players: int) -> Any:
         rules = Rules(num_players=players)
-        return Runner(list(policies[players].values()), rules, slots, show=True)
+        return PartnerRunner(list(policies[players].values()), rules, slots, show=True)
 
     with ThreadPoolExecutor() as pool:
         return dict(zip(policies, pool.map(make, policies), strict=True))
@@ -212,10 +212,10 @@ def _runners(policies: Mapping[int, Mapping[str, Any]], slots: int) -> dict[int,
 def _answers(
     runners: Mapping[int, Any],
     agents: Mapping[int, Sequence[str]],
-    asked: Sequence[tuple[Team, Game]],
-) -> list[Answer | Exception]:
+    asked: Sequence[tuple[AgentNames, Game]],
+) -> list[PartnerAction | Exception]:
     """An answer for each, in their order, or what is wrong with it."""
-    found: dict[int, Answer | Exception] = {}
+    found: dict[int, PartnerAction | Exception] = {}
     known: dict[int, list[tuple[int, Game, tuple[int, ...]]]] = {}
     for i, (team, game) in enumerate(asked):
         players = game.rules.num_players
@@ -232,10 +232,10 @@ def _answers(
 
 def _think(
     runner: Any, games: Sequence[Game], teams: Sequence[tuple[int, ...]]
-) -> list[Answer | Exception]:
+) -> list[PartnerAction | Exception]:
     """What is wrong with a game is told to it alone."""
     try:
-        return list(runner.think(games, teams))
+        return list(runner.partner_action(games, teams))
     except Exception as error:
         if len(games) == 1:
             return [RuntimeError(f"{type(error).__name__}: {error}")]

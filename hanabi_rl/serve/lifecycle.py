@@ -12,7 +12,7 @@ import dataclasses
 from typing import Literal
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 
 Status = Literal["active", "done"]
 EndReason = Literal["", "finished", "left"]
@@ -33,7 +33,7 @@ class Game:
     moves: tuple[int, ...] = ()  # the mover's action ids
     status: Status = "active"
     end_reason: EndReason = ""
-    earlier: tuple[Game, ...] = ()
+    previous_games: tuple[Game, ...] = ()
     """The games that the same persons played with the same partners before it, in order, where it
     is one of a series; none of them has any itself. What partners know of persons follows."""
 
@@ -50,19 +50,19 @@ class Game:
     @property
     def series(self) -> tuple[Game, ...]:
         """What a game that follows has before it: these games, where moves were made in them."""
-        own = (dataclasses.replace(self, earlier=()),) if self.moves else ()
-        return (*self.earlier, *own)
+        own = (dataclasses.replace(self, previous_games=()),) if self.moves else ()
+        return (*self.previous_games, *own)
 
-    def table(self) -> Table:
+    def table(self) -> PythonGame:
         """The position, replayed from the deal."""
-        table = Table(self.rules, self.deck)
+        table = PythonGame(self.rules, self.deck)
         for action in self.moves:
             table.apply(action)
         return table
 
 
 @dataclasses.dataclass(frozen=True)
-class Moved:
+class MoveMade:
     """Seat `seat` makes move number `turn` (from 0)."""
 
     seat: int
@@ -71,11 +71,11 @@ class Moved:
 
 
 @dataclasses.dataclass(frozen=True)
-class Left:
+class PlayerLeft:
     """The persons leave: the game stops where it is."""
 
 
-Event = Moved | Left
+Event = MoveMade | PlayerLeft
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,14 +92,14 @@ def begin(game: Game) -> Effects:
     return Effects(record=True, ask=_partner_to_move(game))
 
 
-def advance(game: Game, event: Event, table: Table | None = None) -> tuple[Game, Effects]:
+def advance(game: Game, event: Event, table: PythonGame | None = None) -> tuple[Game, Effects]:
     """The game after the event, and what to do. Raises RefusedError, which names no hidden card.
 
     Who keeps the game's `table` hands it in, and a move is made on it too; else it is replayed.
     """
     if game.status == "done":
         raise RefusedError("the game is over")
-    if isinstance(event, Left):
+    if isinstance(event, PlayerLeft):
         left = dataclasses.replace(game, status="done", end_reason="left")
         return left, Effects(record=True, finish=True)
     if event.turn != game.turn:

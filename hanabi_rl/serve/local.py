@@ -14,12 +14,12 @@ from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.play.decks import evaluation_decks, seed_decks
 from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.lifecycle import Effects, Game, begin
-from hanabi_rl.serve.partners import Answer, Partners
+from hanabi_rl.serve.partners import PartnerAction, Partners
 from hanabi_rl.serve.seat_view import Frame, action_text, seat_names
-from hanabi_rl.serve.tables import Tables
+from hanabi_rl.serve.tables import GameTables
 
 
-class LocalPlay(Tables):
+class LocalPlay(GameTables):
     """The games of one person with the agents `agents`, who sit at the seats the person does not.
 
     With as many agents as seats nobody plays: the games are watched. The person's seat is the
@@ -30,7 +30,7 @@ class LocalPlay(Tables):
     Agents sit around the table in their order, the first one after the person; `policies` are their
     identities, where they have any. With `remembers` one of them remembers whom it plays with
     (`agents/knowing.py`, `learns`): the games are a series then, also over restarts where `folder`
-    keeps them, until `new_game(strangers=True)`, or at first with `strangers`.
+    keeps them, until `new_game(strangers=True)`, or at first with `reset_memory`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LocalPlay(Tables):
         policies: Sequence[str] = (),
         remembers: bool = False,
         *,
-        strangers: bool = False,
+        reset_memory: bool = False,
         seed_names: tuple[str, ...] = (),
     ) -> None:
         if rules.num_players - len(agents) not in (0, 1):
@@ -63,16 +63,16 @@ class LocalPlay(Tables):
         self._named = seed_decks(rules, seed_names) if seed_names else None
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._seated: dict[int, dict[int, str]] = {}
-        self._chances: dict[int, dict[int, Answer]] = {}  # of watched games, by turn
+        self._chances: dict[int, dict[int, PartnerAction]] = {}  # of watched games, by turn
         self._number = 0
         self._read_back()
-        if strangers:
-            self._begin_anew()
+        if reset_memory:
+            self._reset_series()
 
     def new_game(self, strangers: bool = False) -> Game:
-        """Deals the next game and writes its journal; with `strangers` the first of a series."""
+        """Deals the next game and writes its journal; with `reset_memory` the first of a series."""
         if strangers:
-            self._begin_anew()
+            self._reset_series()
         seat = self._next_seat()
         deck = self._next_deck()
         game = Game(
@@ -80,7 +80,7 @@ class LocalPlay(Tables):
             rules=self.rules,
             deck=tuple(int(card) for card in deck),
             people=frozenset() if seat is None else frozenset({seat}),
-            earlier=self._series,
+            previous_games=self._series,
         )
         self._number += 1
         self._seat(game, self._line_up(game))
@@ -98,7 +98,7 @@ class LocalPlay(Tables):
         return going_on[-1] if going_on else self.new_game()
 
     def frame(self, game_id: int) -> Frame:
-        """See `Tables.frame`."""
+        """See `GameTables.frame`."""
         if self.watched:
             game = self._games[game_id]
             return self._open_frame(game, game.turn)
@@ -115,7 +115,7 @@ class LocalPlay(Tables):
             frame["chances"] = self._bars(turn, answer)
         return frame
 
-    def _bars(self, turn: int, answer: Answer) -> list[dict[str, Any]]:
+    def _bars(self, turn: int, answer: PartnerAction) -> list[dict[str, Any]]:
         """The legal moves of the seat to move, the likeliest first, as the agent weighs them."""
         seat = turn % self.rules.num_players
         names = seat_names(self.rules, None)
@@ -163,7 +163,7 @@ class LocalPlay(Tables):
     def _next_number(self) -> int:
         return max(time.time_ns() // 1000, max(self._games, default=0) + 1, self._since + 1)
 
-    def _begin_anew(self) -> None:
+    def _reset_series(self) -> None:
         """From now on the partners are strangers, after a restart too: whatever is played to its
         end of the games before."""
         if self.remembers:
@@ -180,8 +180,8 @@ class LocalPlay(Tables):
     def _names_at(self, game: Game) -> dict[int, str]:
         return self._seated[game.game_id]
 
-    def _ask(self, game: Game) -> Answer:
-        answer = self._partners.think([game])[0]
+    def _ask(self, game: Game) -> PartnerAction:
+        answer = self._partners.partner_action([game])[0]
         if self.watched:  # what the agent weighs is shown
             self._chances[game.game_id][game.turn] = answer
         return answer

@@ -1,4 +1,4 @@
-"""A seat's `Sight` from the observations that a program at that seat is shown: `Observer`.
+"""A seat's `PlayerView` from the observations that a program at that seat is shown: `ObservationDecoder`.
 
 A candidate of somebody else's server has no game to cut a sight out of: it has one observation a
 timestep. What one observation does not say (what was discarded when, which card of a hand came
@@ -13,18 +13,18 @@ import numpy as np
 
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import sections
+from hanabi_rl.env.observe import observation_slices
 from hanabi_rl.env.table import Knowledge
-from hanabi_rl.serve.sight import SeenCard, SeenMove, Sight
+from hanabi_rl.serve.sight import PlayerView, SeenCard, SeenMove
 
 
-class Observer:
+class ObservationDecoder:
     """What `seat` has seen of one game of `rules`, timestep by timestep."""
 
     def __init__(self, rules: Rules, seat: int) -> None:
         size, players = rules.hand_size, rules.num_players
         self.rules, self.seat = rules, seat
-        self._sections = sections(rules)
+        self._sections = observation_slices(rules)
         self._hands = [list(range(s * size, (s + 1) * size)) for s in range(players)]
         self._drawn = size * players
         self._told = [Knowledge.untold(rules) for _ in range(rules.deck_size)]
@@ -33,7 +33,7 @@ class Observer:
         self._turns_left: int | None = None
         self._looked = False
 
-    def see(self, obs: np.ndarray) -> Sight:
+    def see(self, obs: np.ndarray) -> PlayerView:
         """The next observation float32[O] of this seat, one a timestep from the deal on; the sight
         is that of `sight_of` at the same position of a game that goes on."""
         part = {name: obs[where] for name, where in self._sections.items()}
@@ -42,7 +42,7 @@ class Observer:
         self._looked = True
         rules, turn = self.rules, len(self._moves)
         ranks = part["fireworks"].reshape(rules.num_colors, rules.num_ranks)
-        return Sight(
+        return PlayerView(
             rules=rules,
             seat=self.seat,
             turn=turn,

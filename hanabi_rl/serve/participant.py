@@ -19,7 +19,7 @@ Answers = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Played:
+class PlayedGame:
     """One game of a person."""
 
     game: Game
@@ -28,9 +28,9 @@ class Played:
     started_at: float  # seconds since the epoch
     times_ms: tuple[int, ...] = ()
     """Of each move, since the deal."""
-    twin: int = 0
+    paired_game: int = 0
     """The number of the same game in the file of the other person who played it; 0: nobody."""
-    instead: bool = False
+    replaced_by_agent: bool = False
     """The agent took the place of a person, as nobody came."""
     questioned: tuple[int, ...] = ()
     """The partners' moves, by their numbers, that the person found questionable, in order."""
@@ -48,12 +48,12 @@ class Participant:
     """Which of the study's orders; -1 where it was drawn."""
     plan: tuple[tuple[int, int], ...]
     """The agent (of the study's) and the person's seat in each game."""
-    games: tuple[Played, ...] = ()
+    games: tuple[PlayedGame, ...] = ()
     answers: dict[str, Answers] = dataclasses.field(default_factory=dict)
     """By step (`study_steps.py`): `before`, `check`, `game 1`, ..., `partner 1`, ..., `end`."""
     stopped: bool = False
 
-    def with_game(self, place: int, played: Played) -> Participant:
+    def with_game(self, place: int, played: PlayedGame) -> Participant:
         """Game number `place` (from 0) as it is now."""
         games = (*self.games[:place], played, *self.games[place + 1 :])
         return dataclasses.replace(self, games=games)
@@ -74,7 +74,7 @@ class Participant:
     def series(self, agent: str, policy: str) -> tuple[Game, ...]:
         """The games so far with an agent of this identity."""
         return tuple(
-            dataclasses.replace(each.game, earlier=())
+            dataclasses.replace(each.game, previous_games=())
             for each in self.games
             if (each.agent, each.policy) == (agent, policy) and each.game.moves
         )
@@ -101,8 +101,8 @@ def to_json(person: Participant) -> dict[str, Any]:
             "started_at": played.started_at,
             "times_ms": played.times_ms,
             "questioned": played.questioned,
-            "twin": played.twin,
-            "instead": played.instead,
+            "twin": played.paired_game,
+            "instead": played.replaced_by_agent,
         }
         for played in person.games
     ]
@@ -117,11 +117,11 @@ def read_participant(path: Path) -> Participant:
     try:
         if content.pop("format_version") not in _READ_VERSIONS:
             raise ValueError(f"expected a format_version up to {FORMAT_VERSION}")
-        games: list[Played] = []
+        games: list[PlayedGame] = []
         before: dict[int, Game] = {}
         for game in content.pop("games"):
             games.append(_played(game, before))
-            before[games[-1].game.game_id] = dataclasses.replace(games[-1].game, earlier=())
+            before[games[-1].game.game_id] = dataclasses.replace(games[-1].game, previous_games=())
         plan = tuple((agent, seat) for agent, seat in content.pop("plan"))
         return Participant(plan=plan, games=tuple(games), **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -130,20 +130,20 @@ def read_participant(path: Path) -> Participant:
         ) from error
 
 
-def _played(content: dict[str, Any], before: Mapping[int, Game]) -> Played:
+def _played(content: dict[str, Any], before: Mapping[int, Game]) -> PlayedGame:
     """`before`: the games that this person played before it, by their ids."""
     game = dataclasses.replace(
         game_from_json(content, lambda game_id, _: before[game_id]),
         status=content["status"],
         end_reason=content["end_reason"],
     )
-    return Played(
+    return PlayedGame(
         game=game,
         agent=content["agent"],
         policy=content["policy"],
         started_at=content["started_at"],
         times_ms=tuple(content["times_ms"]),
         questioned=tuple(content.get("questioned", ())),
-        twin=content.get("twin", 0),
-        instead=content.get("instead", False),
+        paired_game=content.get("twin", 0),
+        replaced_by_agent=content.get("instead", False),
     )

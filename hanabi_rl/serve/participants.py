@@ -30,7 +30,7 @@ from typing import Any
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.participant import Participant, read_participant, to_json
 from hanabi_rl.serve.study import Study, orders, study_of
-from hanabi_rl.storage.files import finish_replacements, fsync_path, read_json, write_json
+from hanabi_rl.storage.files import fsync_path, read_json, remove_partial_writes, write_json
 from hanabi_rl.storage.records import to_dict
 
 FORMAT_VERSION = 1  # of study.json
@@ -159,7 +159,7 @@ class StudyFolder:
         with self._locked():
             if not self._file(number).exists():
                 return False
-            finish_replacements(self._people)  # what a killed server left half written
+            remove_partial_writes(self._people)  # what a killed server left half written
             self._forget_moves(number)
             self._file(number).unlink()
             fsync_path(self._people)
@@ -172,7 +172,7 @@ class StudyFolder:
         """Games that others played with this person are theirs no more, since half of the moves are
         this person's: they are left, without a move."""
         gone = self.get(number)
-        twins = {played.twin for played in gone.games if played.twin} if gone else set()
+        twins = {played.paired_game for played in gone.games if played.paired_game} if gone else set()
         for person in self.everyone() if twins else []:
             for place, played in enumerate(person.games):
                 if played.game.game_id in twins:

@@ -15,7 +15,7 @@ from hanabi_rl.serve.lifecycle import Game
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class SeatObservations:
     """What programs at the seats see of a position, each seat its own row."""
 
     observations: np.ndarray  # float32[P, O]
@@ -23,22 +23,22 @@ class Shown:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class PartnerAction:
     """What the partner at the seat to move does, and how likely it found every action."""
 
     action: int
     probabilities: np.ndarray  # float32[A]; 0 where illegal
-    shown: Shown | None = None  # where asked for
+    shown: SeatObservations | None = None  # where asked for
 
 
 class Partners(Protocol):
     """Agents that answer for the seats that no person holds."""
 
-    def think(self, games: Sequence[Game]) -> list[Answer]:
+    def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
         """The next move of each of these different games, a partner's turn in each."""
 
 
-class Starting:
+class LazyPartners:
     """Partners that `make` makes in a thread of its own: a table is laid before they can play.
 
     Whoever asks them meanwhile waits; what `make` raises, everybody who asks is told.
@@ -49,9 +49,9 @@ class Starting:
         # a daemon: whoever stops the program need not wait for a compiler
         threading.Thread(target=self._make, args=(make,), daemon=True).start()
 
-    def think(self, games: Sequence[Game]) -> list[Answer]:
+    def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
         """See `Partners.think`."""
-        return self._made.result().think(games)
+        return self._made.result().partner_action(games)
 
     def give_up(self) -> bool:
         """Nobody waits any more (`CancelledError`); False where they are made or have failed."""

@@ -1,5 +1,5 @@
-"""What a candidate does about a server that is away or refuses: `Patience`; and its threads:
-`run_all`."""
+"""What a candidate does about a server that is away or refuses: `RetryPolicy`; and its threads:
+`run_threads`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from hanabi_rl.serve.client import ServerSaysError
+from hanabi_rl.serve.client import ServerError
 
-TRIES = 3  # of a move that the server ends in words
-WAITS_S = (0.25, 0.5, 1.0, 2.0, 5.0)  # between tries; the last one again and again
+MAX_RETRIES = 3  # of a move that the server ends in words
+BACKOFF_S = (0.25, 0.5, 1.0, 2.0, 5.0)  # between tries; the last one again and again
 
 
-class Patience:
+class RetryPolicy:
     """Waits between tries, until nothing has come of the server for `limit_s` seconds."""
 
     def __init__(self, limit_s: float, stop: threading.Event) -> None:
         self._limit_s, self._stop, self._at = limit_s, stop, time.monotonic()
 
-    def heard(self) -> None:
+    def reset(self) -> None:
         """Something came."""
         self._at = time.monotonic()
 
@@ -32,11 +32,11 @@ class Patience:
                 f"nothing came of the server for {silent_s:.0f} s, the last thing: {words}; the "
                 "same command goes on"
             ) from problem
-        asked = problem.wait_s if isinstance(problem, ServerSaysError) else None
-        self._stop.wait(asked or WAITS_S[min(tried, len(WAITS_S) - 1)])
+        asked = problem.wait_s if isinstance(problem, ServerError) else None
+        self._stop.wait(asked or BACKOFF_S[min(tried, len(BACKOFF_S) - 1)])
 
 
-def run_all(
+def run_threads(
     targets: Sequence[Callable[[], None]],
     stop: threading.Event,
     tick: Callable[[], None],

@@ -74,8 +74,8 @@ class Postgres:
         finally:
             self._free.release()
 
-    def keep_copy(self, schema: int) -> None:
-        """See `Database.keep_copy`: the backups are its operator's."""
+    def backup(self, schema: int) -> None:
+        """See `Database.backup`: the backups are its operator's."""
 
     def close(self) -> None:
         """See `Database.close`."""

@@ -10,14 +10,20 @@ import jax
 import numpy as np
 
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.serve.client import LOST, Frame, ProtocolError, Server, ServerSaysError
-from hanabi_rl.serve.patience import TRIES, Patience
+from hanabi_rl.serve.client import (
+    CONNECTION_ERRORS,
+    ChallengeClient,
+    Frame,
+    ProtocolError,
+    ServerError,
+)
+from hanabi_rl.serve.patience import MAX_RETRIES, RetryPolicy
 
 ROWS = 16  # of a batch, at most
 
 
 def predict_all(
-    server: Server,
+    server: ChallengeClient,
     policy: Policy,
     on_turn: Callable[[int, int], None],
     stop: threading.Event,
@@ -30,7 +36,7 @@ def predict_all(
     is shown again, and answers that are known do not count. Raises ValueError where the server
     refuses, or is silent for too long.
     """
-    patience, tried = Patience(patience_s, stop), 0
+    patience, tried = RetryPolicy(patience_s, stop), 0
     refused: collections.Counter[tuple[int, int]] = collections.Counter()
     while not stop.is_set():
         at: tuple[int, int] | None = None
@@ -41,18 +47,18 @@ def predict_all(
                     at = frame["batch"], frame["turn"]
                     on_turn(frame["batch"], frame["batches"])
                     reading.answer(reader.read(frame, reading.deciding))
-                    patience.heard()
+                    patience.reset()
                     tried = 0
                 return reading.frame is None
-        except ServerSaysError as error:
+        except ServerError as error:
             if at is None and not error.again:
                 raise  # what it says of the key, or of the number of players, will not change
             if at is not None:
                 refused[at] += 1
-                if refused[at] == TRIES:
+                if refused[at] == MAX_RETRIES:
                     raise
             patience.wait(tried, error)
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             patience.wait(tried, error)
         tried += 1
     return False

@@ -1,4 +1,4 @@
-"""Action prediction in lock-step: `Predictor`, behind `WS /predict?submission_key=&num_players=`.
+"""Action prediction in lock-step: `PredictionAPI`, behind `WS /predict?submission_key=&num_players=`.
 
 A candidate reads held-out human games, each person's view a row, and says before every move of that
 person how likely it finds each action. It is shown turn t + 1 of a batch of whole games once its
@@ -21,37 +21,37 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
-from hanabi_rl.serve.connection import MAX_WRONG, Connection
+from hanabi_rl.serve.connection import MAX_INVALID_MESSAGES, CandidateConnection
 from hanabi_rl.serve.forecast import guess_of, log_chances, nats_of
 from hanabi_rl.serve.grants import Key
-from hanabi_rl.serve.guard import Guard
-from hanabi_rl.serve.held_out import HeldOut, Row
+from hanabi_rl.serve.guard import RequestLimiter
+from hanabi_rl.serve.held_out import HeldOutGames, Row
 from hanabi_rl.serve.lifecycle import Game, RefusedError
-from hanabi_rl.serve.partners import Shown
+from hanabi_rl.serve.partners import SeatObservations
 from hanabi_rl.serve.prediction_store import Guess, Predictions, as_csv
-from hanabi_rl.serve.seating import Thinker
+from hanabi_rl.serve.seating import PartnerBackend
 
 MAX_MESSAGE = 16384  # bytes of one message where predictions are taken
 CONNECTIONS = 6  # of one key that predict at a time, in each web process
-NOBODY: tuple[str, ...] = ()
+EMPTY_TEAM: tuple[str, ...] = ()
 """The team of such games: nobody plays, what the seats see is shown."""
 
 
-class Doorkeeper(Protocol):
+class Authenticator(Protocol):
     """Who lets a key in: `Arena`."""
 
-    guard: Guard
+    guard: RequestLimiter
 
-    async def key(self, socket: WebSocket, text: str, kind: Any) -> Key:
+    async def authenticate(self, socket: WebSocket, text: str, kind: Any) -> Key:
         """Raises RefusedError."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
+class PredictionFrame:
     """What is shown of one turn of a batch: rows by their number in it."""
 
     turn: int
-    shown: Mapping[int, Shown]  # of the game of every row that goes on
+    shown: Mapping[int, SeatObservations]  # of the game of every row that goes on
     seats: Mapping[int, int]
     deciding: Mapping[int, Row]
 
@@ -70,9 +70,9 @@ class Frame:
         return {"turn": self.turn, "rows": rows}
 
 
-async def look(
-    thinker: Thinker, held_out: HeldOut, batch: Sequence[Row], turn: int, base: int
-) -> Frame:
+async def batch_observations(
+    thinker: PartnerBackend, held_out: HeldOutGames, batch: Sequence[Row], turn: int, base: int
+) -> PredictionFrame:
     """What the rows of a batch see before move number `turn`. The games have the numbers `base` and
     above in the runner's slots."""
     games, rules = held_out.games, held_out.games.rules
@@ -88,9 +88,9 @@ async def look(
         )
         for number in which
     ]
-    answers = await asyncio.gather(*(thinker.think(NOBODY, game) for game in asked))
+    answers = await asyncio.gather(*(thinker.partner_action(EMPTY_TEAM, game) for game in asked))
     shown = {game: answer.shown for game, answer in zip(which, answers, strict=True)}
-    return Frame(
+    return PredictionFrame(
         turn,
         {i: seen for i, (game, _) in going.items() if (seen := shown[game]) is not None},
         {i: seat for i, (_, seat) in going.items()},
@@ -98,15 +98,15 @@ async def look(
     )
 
 
-class Predictor:
+class PredictionAPI:
     """The predictions of candidates. `held_out`: players -> the games."""
 
     def __init__(
         self,
-        door: Doorkeeper,
+        door: Authenticator,
         predictions: Predictions,
-        thinker: Thinker,
-        held_out: Mapping[int, HeldOut],
+        thinker: PartnerBackend,
+        held_out: Mapping[int, HeldOutGames],
     ) -> None:
         self.door, self.predictions = door, predictions
         self.thinker, self.held_out = thinker, held_out
@@ -114,11 +114,11 @@ class Predictor:
 
     async def serve(self, socket: WebSocket) -> None:
         """One connection: from the first batch that is not answered to the end."""
-        candidate = Connection(socket, self.door.guard, "what was said stands")
-        async with candidate.conducted():
+        candidate = CandidateConnection(socket, self.door.guard, "what was said stands")
+        async with candidate.handle_errors():
             await candidate.greet()
             given = socket.query_params
-            key = await self.door.key(socket, given.get("submission_key", ""), "eval")
+            key = await self.door.authenticate(socket, given.get("submission_key", ""), "eval")
             await self._all(candidate, key, self._asked(given.get("num_players", "")))
             await candidate.send({"done": True})
             await candidate.close()
@@ -133,20 +133,20 @@ class Predictor:
         rows = await asyncio.to_thread(self.predictions.standings, self.held_out)
         return Response(as_csv(rows), media_type="text/csv")
 
-    def _asked(self, players: str) -> HeldOut:
+    def _asked(self, players: str) -> HeldOutGames:
         if players not in (sizes := [str(size) for size in self.held_out]):
             known = ", ".join(sizes) or "none: this server has no such games"
             raise RefusedError(f"num_players: expected one of {known}, got {players!r:.20}")
         return self.held_out[int(players)]
 
-    async def _all(self, candidate: Connection, key: Key, held_out: HeldOut) -> None:
+    async def _all(self, candidate: CandidateConnection, key: Key, held_out: HeldOutGames) -> None:
         if self._open[key.key_id] >= CONNECTIONS:
             raise RefusedError(
                 f"{CONNECTIONS} other connections of this key are predicting, as many as may be"
             )
         self._open[key.key_id] += 1
         try:
-            said = await asyncio.to_thread(self.predictions.said, key, held_out.digest)
+            said = await asyncio.to_thread(self.predictions.recorded, key, held_out.digest)
             base = secrets.randbits(40) << 12
             for number, batch in enumerate(held_out.batches):
                 if not held_out.decisions(batch) <= said:
@@ -157,16 +157,16 @@ class Predictor:
 
     async def _batch(
         self,
-        candidate: Connection,
+        candidate: CandidateConnection,
         key: Key,
-        held_out: HeldOut,
+        held_out: HeldOutGames,
         batch: Sequence[Row],
         at: dict[str, int],
         base: int,
     ) -> None:
         games, wrong = held_out.games, 0
         for turn in range(max(int(games.num_actions[game]) for game, _ in batch)):
-            frame = await look(self.thinker, held_out, batch, turn, base)
+            frame = await batch_observations(self.thinker, held_out, batch, turn, base)
             legal = frame.legal
             await candidate.send(at | frame.content())
             while True:
@@ -175,7 +175,7 @@ class Predictor:
                     break
                 except RefusedError as error:
                     wrong += 1
-                    if wrong == MAX_WRONG:
+                    if wrong == MAX_INVALID_MESSAGES:
                         raise
                     await candidate.send({"error_details": str(error)})
             guesses = []
@@ -183,10 +183,10 @@ class Predictor:
                 said, action = (logits[row], legal[row]), int(games.actions[game, turn])
                 right = guess_of(*said) == action
                 guesses.append(Guess(game, seat, turn, nats_of(*said, action), right))
-            await asyncio.to_thread(self.predictions.say, key, held_out.digest, guesses)
+            await asyncio.to_thread(self.predictions.record, key, held_out.digest, guesses)
 
 
-async def _receive(candidate: Connection) -> Any:
+async def _receive(candidate: CandidateConnection) -> Any:
     message = await candidate.receive("prediction")
     try:
         return orjson.loads(message)

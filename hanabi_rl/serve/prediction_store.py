@@ -15,7 +15,7 @@ from hanabi_rl.serve.grants import Key
 from hanabi_rl.serve.store import Store
 
 if TYPE_CHECKING:
-    from hanabi_rl.serve.held_out import HeldOut
+    from hanabi_rl.serve.held_out import HeldOutGames
 
 FIGURES = ("nats_per_timestep", "nats", "accuracy")
 COLUMNS = (
@@ -43,7 +43,7 @@ class Predictions:
         self.store = store
         self._known: dict[tuple[int, str], dict[str, Any]] = {}  # of what is whole, so stands
 
-    def said(self, key: Key, digest: str) -> set[tuple[int, int, int]]:
+    def recorded(self, key: Key, digest: str) -> set[tuple[int, int, int]]:
         """The decisions (game, seat, turn) of this set that the key has predicted."""
         with self.store.database.transaction("read") as db:
             found = db.execute(
@@ -52,7 +52,7 @@ class Predictions:
             ).fetchall()
         return {(game, seat, turn) for game, seat, turn in found}
 
-    def say(self, key: Key, digest: str, guesses: Sequence[Guess]) -> None:
+    def record(self, key: Key, digest: str, guesses: Sequence[Guess]) -> None:
         """Writes what was not said before; on the disk when this returns."""
         if not guesses:
             return
@@ -76,7 +76,7 @@ class Predictions:
             ).fetchone()
         return int(found)
 
-    def standings(self, held_out: Mapping[int, HeldOut]) -> list[dict[str, Any]]:
+    def standings(self, held_out: Mapping[int, HeldOutGames]) -> list[dict[str, Any]]:
         """A row for each key and set of games that is predicted to its end, best first."""
         rows = []
         for entry in self.store.entries():
@@ -88,7 +88,7 @@ class Predictions:
                         rows.append(figures | about)
         return sorted(rows, key=lambda row: (row["players"], row["nats_per_timestep"]))
 
-    def _whole(self, key: Key, held_out: HeldOut) -> dict[str, Any] | None:
+    def _whole(self, key: Key, held_out: HeldOutGames) -> dict[str, Any] | None:
         """The figures of a key that has predicted every decision."""
         which = key.key_id, held_out.digest
         if which not in self._known:
@@ -97,7 +97,7 @@ class Predictions:
             self._known[which] = self._figures(key, held_out)
         return self._known[which]
 
-    def _figures(self, key: Key, held_out: HeldOut) -> dict[str, Any]:
+    def _figures(self, key: Key, held_out: HeldOutGames) -> dict[str, Any]:
         """Intervals resample whole games, as those of `hanabi-rl predict` do."""
         number = len(held_out.games)
         nats, right, decisions = np.zeros(number), np.zeros(number), np.zeros(number)
@@ -110,7 +110,7 @@ class Predictions:
         for game, *sums in found:
             nats[game], right[game], decisions[game] = map(float, sums)
         timesteps = held_out.games.num_actions * held_out.seats.sum(axis=1)
-        accuracy = Ratio(right, decisions, share=True)
+        accuracy = Ratio(right, decisions, is_proportion=True)
         ratios = (Ratio(nats, timesteps), Ratio(nats, decisions), accuracy)
         figures: dict[str, Any] = {
             "players": held_out.players,

@@ -1,4 +1,4 @@
-"""An agent in another process, which speaks lines of JSON: `ProcessAgent` asks one, `SeatedProcess`
+"""An agent in another process, which speaks lines of JSON: `ProcessAgent` asks one, `ProcessPlayer`
 is one at the seats of a server, `ProcessPartners` are those of a table.
 
 It is no name of an agent, as a `Policy` is a pytree that jitted rollouts step, and nothing inside
@@ -34,15 +34,15 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.client import Rows
 from hanabi_rl.serve.keys import KEY_VARIABLE
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.observed import Observer
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.observed import ObservationDecoder
+from hanabi_rl.serve.partners import PartnerAction
 from hanabi_rl.serve.seat_view import table_frame
 from hanabi_rl.serve.seated import check_rows, seat_of
-from hanabi_rl.serve.sight import Sight, sight_of
+from hanabi_rl.serve.sight import PlayerView, player_view
 from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.ranges import plain_number
 
-ANSWER_S = 240.0  # a server waits for 300 s
+ANSWER_TIMEOUT_S = 240.0  # a server waits for 300 s
 MAX_WRONG = 10  # answers that are none, before it is given up
 LONGEST = 2**20  # bytes of an answer
 
@@ -52,20 +52,20 @@ class ProcessAgent:
     first question, and anew at the next one after it failed: a late answer is nobody's. Its stderr
     is ours. Raises ValueError where there is no such program."""
 
-    def __init__(self, command: str, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
         self._command, self._answer_s = command, answer_s
         self._running: subprocess.Popen[bytes] | None = None
         if not shlex.split(command):
             raise ValueError("--process: expected a command, got nothing")
 
-    def move(self, game_id: int, sight: Sight) -> int:
+    def move(self, game_id: int, sight: PlayerView) -> int:
         """The action id of the seat to move, whose sight it is. Raises ValueError where the process
         ends, is silent, or answers with no legal move again and again."""
         question = question_of(game_id, sight)
         legal = {option["action"] for option in question["legal"]}
         for _ in range(MAX_WRONG):
             answer = self._ask(question)
-            problem = wrong_with(answer, legal)
+            problem = answer_error(answer, legal)
             if problem is None:
                 return int(orjson.loads(answer)["action"])
             question["error"] = problem
@@ -134,7 +134,7 @@ class ProcessAgent:
         )
 
 
-def question_of(game_id: int, sight: Sight) -> dict[str, Any]:
+def question_of(game_id: int, sight: PlayerView) -> dict[str, Any]:
     """What the seat to move, whose sight it is, is asked."""
     view = table_frame(sight, {})
     options, since = view.pop("actions"), sight.rules.num_players - 1
@@ -150,7 +150,7 @@ def question_of(game_id: int, sight: Sight) -> dict[str, Any]:
     }
 
 
-def wrong_with(line: bytes, legal: set[int]) -> str | None:
+def answer_error(line: bytes, legal: set[int]) -> str | None:
     """What is wrong with an answer, in words; None for a legal move."""
     try:
         answer = orjson.loads(line)
@@ -163,19 +163,19 @@ def wrong_with(line: bytes, legal: set[int]) -> str | None:
     return None
 
 
-class SeatedProcess:
+class ProcessPlayer:
     """A process of its own for one connection, at all seats that are its; see `Player`."""
 
-    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
         self._rules, self._agent = rules, ProcessAgent(command, answer_s)
-        self._observers: dict[str, Observer] = {}
+        self._observers: dict[str, ObservationDecoder] = {}
         self._game = 0
 
     def begin(self, info: Mapping[str, Any]) -> None:
         """See `Player.begin`."""
         self._game = int(info["game_id"])
         agents = info["candidate_controlling"]
-        self._observers = {agent: Observer(self._rules, seat_of(agent)) for agent in agents}
+        self._observers = {agent: ObservationDecoder(self._rules, seat_of(agent)) for agent in agents}
 
     def act(self, rows: Rows) -> dict[str, int]:
         """See `Player.act`. Raises ValueError as `ProcessAgent.move`."""
@@ -197,11 +197,11 @@ class ProcessPartners:
     """The partners of tables: at each seat that no person holds a process of its own; see
     `Partners`."""
 
-    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
         self._rules = rules
         self._at = [ProcessAgent(command, answer_s) for _ in range(rules.num_players)]
 
-    def think(self, games: Sequence[Game]) -> list[Answer]:
+    def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
         """See `Partners.think`. Raises ValueError as `ProcessAgent.move`."""
         return [self._answer(game) for game in games]
 
@@ -210,10 +210,10 @@ class ProcessPartners:
         for agent in self._at:
             agent.close()
 
-    def _answer(self, game: Game) -> Answer:
+    def _answer(self, game: Game) -> PartnerAction:
         seat = game.to_move
         assert seat is not None, "asked of games that go on"
-        action = self._at[seat].move(game.game_id, sight_of(game, seat))
+        action = self._at[seat].move(game.game_id, player_view(game, seat))
         chances = np.zeros(self._rules.num_moves, np.float32)
         chances[action] = 1.0
-        return Answer(action, chances)
+        return PartnerAction(action, chances)

@@ -1,4 +1,4 @@
-"""Which proxies a store's games are played with, and who sits where among them: `agree`.
+"""Which proxies a store's games are played with, and who sits where among them: `fix_proxies`.
 
 `keys create` says how many games there are, `serve` who plays in them: games are dealt to line-ups
 once both are known. Proxies are known by their identity, since a name may be another agent's by
@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hanabi_rl.play.line_ups import LineUp
+from hanabi_rl.play.line_ups import Lineup
 from hanabi_rl.serve.database import Session
 from hanabi_rl.serve.schedule import line_ups_of
 
@@ -49,7 +49,7 @@ Proxies = Mapping[int, tuple[Proxy, ...]]
 """players -> the proxies, in the order that line-ups count them in."""
 
 
-def known(db: Session) -> dict[int, tuple[Proxy, ...]]:
+def stored_proxies(db: Session) -> dict[int, tuple[Proxy, ...]]:
     """Those of this store; of no number of players for which no server has named any."""
     rows = db.execute(
         "SELECT num_players, name, identity FROM proxies ORDER BY num_players, place"
@@ -60,7 +60,7 @@ def known(db: Session) -> dict[int, tuple[Proxy, ...]]:
     }
 
 
-def agree(
+def fix_proxies(
     db: Session, secret: bytes, given: Mapping[int, Sequence[Proxy]], now: float
 ) -> dict[int, tuple[Proxy, ...]]:
     """Makes `given` those of this store, and seats the candidates of games that nobody has begun.
@@ -71,7 +71,7 @@ def agree(
         ValueError: games were begun with others; a key has games that these cannot play, or too few
             for every line-up with them.
     """
-    before, agreed = known(db), {}
+    before, agreed = stored_proxies(db), {}
     for players, proxies in given.items():
         agreed[players] = _same(before.get(players, ()), proxies)
         if agreed[players]:
@@ -87,7 +87,7 @@ def agree(
     for players, proxies in agreed.items():
         for key_id, hint in _unseated(db, players, now):
             try:
-                seat(db, secret, key_id, players, len(proxies))
+                assign_lineups(db, secret, key_id, players, len(proxies))
             except ValueError as error:
                 raise ValueError(
                     f"--proxies-{players}p names {len(proxies)}, and {hint}... has too few games "
@@ -96,7 +96,7 @@ def agree(
     return agreed
 
 
-def seat(db: Session, secret: bytes, key_id: int, players: int, num_proxies: int) -> None:
+def assign_lineups(db: Session, secret: bytes, key_id: int, players: int, num_proxies: int) -> None:
     """Says who sits where in a key's games. Raises ValueError for fewer than line-ups."""
     games = _count(db, "key_id = ? AND num_players = ?", (key_id, players))
     order = line_ups_of(secret, key_id, players, num_proxies, games)
@@ -183,7 +183,7 @@ def _begun(db: Session, players: int) -> bool:
 
 def _proxies_of_line_ups(db: Session, players: int) -> int:
     found = db.execute("SELECT DISTINCT line_up FROM games WHERE num_players = ?", (players,))
-    line_ups: list[LineUp] = [json.loads(text) for (text,) in found.fetchall()]
+    line_ups: list[Lineup] = [json.loads(text) for (text,) in found.fetchall()]
     return 1 + max((who for line_up in line_ups for who in line_up), default=-1)
 
 

@@ -1,11 +1,11 @@
-"""The partners of many games, in jitted ticks: `Runner`.
+"""The partners of many games, in jitted ticks: `PartnerRunner`.
 
 A runner is a cache. It is asked with whole games (deal and moves, and the games before it in a
 series), keeps what its policies remember of each in a slot of fixed arrays, and plays the moves
 again of a game that it does not know or had to give up: it may be killed at any time, and a game
 may go on in another one.
 
-A tick moves up to `WIDTH` games on, whoever their partners are, and then steps each policy on the
+A tick moves up to `BATCH_SIZE` games on, whoever their partners are, and then steps each policy on the
 seats that it holds in them: what nobody asks for is not computed. There is one program for the
 rules and one for each kind of policy, all compiled at the start.
 """
@@ -24,8 +24,8 @@ from hanabi_rl.agents.policy import Policy, PyTree
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.episodes import group_identical
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.partners import Answer, Shown
-from hanabi_rl.serve.series import Given, SeriesMemory, Team, seated
+from hanabi_rl.serve.partners import PartnerAction, SeatObservations
+from hanabi_rl.serve.series import PartnerMemories, SeriesMemory, Team, to_seat_order
 from hanabi_rl.serve.ticks import (
     Moves,
     Run,
@@ -33,13 +33,13 @@ from hanabi_rl.serve.ticks import (
     Tick,
     advance,
     compiled,
-    empty,
-    kept,
-    put,
+    init_slots,
+    next_game_memory,
     step,
+    write_memory,
 )
 
-WIDTH = 16
+BATCH_SIZE = 16
 """Games of a tick, and seats of a step. One width is one program to compile; this one takes three
 times as long as a single game, and a fifth of 16 of them."""
 
@@ -51,8 +51,8 @@ class _Slot:
     game: Game
     team: Team
     turn: int = -1  # so many of the game's moves were made; -1: it is not dealt
-    answer: Answer | None = None  # at that turn
-    given: Given | None = None  # what the team remembers before the deal; None: of no game
+    answer: PartnerAction | None = None  # at that turn
+    given: PartnerMemories | None = None  # what the team remembers before the deal; None: of no game
 
     @property
     def is_behind(self) -> bool:
@@ -67,7 +67,7 @@ class _Slot:
         )
 
 
-class Runner:
+class PartnerRunner:
     """The partners `policies`, in `slots` games at once.
 
     In a game with persons at seats `people`, the i-th policy of the game's team sits at the i-th of
@@ -93,36 +93,36 @@ class Runner:
         for policy in policies:
             if policy.rules != rules:
                 raise ValueError(
-                    f"expected partners for {rules.apart_from(policy.rules)}, got one for "
-                    f"{policy.rules.apart_from(rules)}"
+                    f"expected partners for {rules.difference_from(policy.rules)}, got one for "
+                    f"{policy.rules.difference_from(rules)}"
                 )
         self.rules, self.size, self.show = rules, slots, show
-        self._width = min(WIDTH, slots)
+        self._width = min(BATCH_SIZE, slots)
         self._policies, held = group_identical(tuple(policies))
         self._group = {place: group for group, places in enumerate(held) for place in places}
         self._places: collections.OrderedDict[int, int] = collections.OrderedDict()
         """game_id -> slot, the one that was used longest ago first."""
         self._slots: dict[int, _Slot] = {}
-        self._series = SeriesMemory(self._play, self._keep, self._nobody, series)
+        self._series = SeriesMemory(self._play, self._keep, self._fresh_memory, series)
         self._run, self._key = run, jax.random.key(seed)
         self._empty()
         table = self._advance(self._moves([], []))  # compiles
         for group in range(len(self._policies)):
             self._step(group, table, self._padded([]))
 
-    def think(
+    def partner_action(
         self,
         games: Sequence[Game],
         teams: Sequence[Team] | None = None,
-        given: Sequence[PyTree] | None = None,
-    ) -> list[Answer]:
+        initial_memories: Sequence[PyTree] | None = None,
+    ) -> list[PartnerAction]:
         """See `Partners.think`; `teams` are indices into the policies. At most `slots` games are
-        advanced together. `given`: what the one partner in each game remembers before its deal (see
+        advanced together. `initial_memories`: what the one partner in each game remembers before its deal (see
         `agents/policy.py`, `next_game`; leaves without a batch axis), None for a game with
         strangers; it counts where the runner does not know the game. Raises ValueError for a team
         that does not fill the seats."""
-        teams = teams or [self._everybody(game) for game in games]
-        memories = given or [None] * len(games)
+        teams = teams or [self._full_team(game) for game in games]
+        memories = initial_memories or [None] * len(games)
         for game, team, memory in zip(games, teams, memories, strict=True):
             self._check(game, team, memory)
         try:
@@ -133,12 +133,12 @@ class Runner:
 
     def _think_of(
         self, games: Sequence[Game], teams: Sequence[Team], memories: Sequence[PyTree]
-    ) -> list[Answer]:
+    ) -> list[PartnerAction]:
         asked = [
             (game, team, self._series.before(game, team) if memory is None else (memory,))
             for game, team, memory in zip(games, teams, memories, strict=True)
         ]
-        answers: dict[int, Answer] = {}
+        answers: dict[int, PartnerAction] = {}
         while len(answers) < len(asked):
             together: dict[int, int] = {}  # a game that is asked for twice has its turn twice
             for i, (game, _, _) in enumerate(asked):
@@ -167,14 +167,14 @@ class Runner:
 
     def _empty(self) -> None:
         self._state, self._memories = self._run(
-            empty, self._policies, rules=self.rules, size=self.size
+            init_slots, self._policies, rules=self.rules, size=self.size
         )
 
     def _check(self, game: Game, team: Team, given: PyTree) -> None:
         players = self.rules.num_players
         if given is not None and len(team) != 1:
             raise ValueError(f"expected one partner who remembers, got {len(team)}")
-        if game.earlier and len(game.people) != 1:
+        if game.previous_games and len(game.people) != 1:
             raise ValueError(f"expected one person in a series, got {len(game.people)}")
         if len(team) != players - len(game.people):
             raise ValueError(
@@ -182,28 +182,28 @@ class Runner:
                 f"{players} players, persons at {sorted(game.people)}"
             )
 
-    def _everybody(self, game: Game) -> Team:
+    def _full_team(self, game: Game) -> Team:
         """The team of all policies."""
         places = tuple(range(len(self._group)))
         beside_one = len(game.people) == 1 and len(places) == self.rules.num_players - 1
-        return seated(game, places) if beside_one else places
+        return to_seat_order(game, places) if beside_one else places
 
-    def _play(self, game: Game, team: Team, given: Given | None) -> Given:
+    def _play(self, game: Game, team: Team, given: PartnerMemories | None) -> PartnerMemories:
         """See `SeriesMemory`."""
         self._think([(game, team, given)])
         return self._memories_of(game.game_id)
 
     def _keep(self, policy: int, memory: PyTree) -> PyTree:
         """See `SeriesMemory`."""
-        after = self._run(kept, self._policies[self._group[policy]], memory)
+        after = self._run(next_game_memory, self._policies[self._group[policy]], memory)
         return jax.tree.map(np.asarray, after)
 
-    def _nobody(self, policy: int) -> PyTree:
+    def _fresh_memory(self, policy: int) -> PyTree:
         """See `SeriesMemory`."""
         memory = self._memories[self._group[policy]]
         return jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), memory)
 
-    def _think(self, asked: Sequence[tuple[Game, Team, Given | None]]) -> list[Answer]:
+    def _think(self, asked: Sequence[tuple[Game, Team, PartnerMemories | None]]) -> list[PartnerAction]:
         """Of different games, `slots` at most."""
         for game, _, _ in asked:
             if game.game_id in self._places:
@@ -218,7 +218,7 @@ class Runner:
         assert all(answer is not None for answer in answers)
         return [answer for answer in answers if answer is not None]
 
-    def _slot(self, game: Game, team: Team, given: Given | None) -> int:
+    def _slot(self, game: Game, team: Team, given: PartnerMemories | None) -> int:
         """The game's slot: its own, else a free one, else the one used longest ago."""
         place = self._places.get(game.game_id)
         if place is None:
@@ -239,7 +239,7 @@ class Runner:
             if slot.turn < 0 and slot.given is not None:
                 for (group, where), row in zip(self._seats_of(place), slot.given, strict=True):
                     self._memories[group] = self._run(
-                        put, self._memories[group], np.int32(where), row
+                        write_memory, self._memories[group], np.int32(where), row
                     )
         steps = self._seats(places, slots)
         table = self._advance(self._moves(places, slots))
@@ -254,8 +254,8 @@ class Runner:
         nobody = self.rules.noop, np.zeros(self.rules.num_moves, np.float32)  # a person is to move
         for row, slot in enumerate(slots):
             # copied: a view of one row would keep those of the whole tick
-            seen = None if shown is None else Shown(*(rows[row].copy() for rows in shown))
-            slot.turn, slot.answer = slot.turn + 1, Answer(*decided.get(row, nobody), seen)
+            seen = None if shown is None else SeatObservations(*(rows[row].copy() for rows in shown))
+            slot.turn, slot.answer = slot.turn + 1, PartnerAction(*decided.get(row, nobody), seen)
 
     def _moves(self, places: Sequence[int], slots: Sequence[_Slot]) -> Moves:
         moves = Moves(
@@ -288,7 +288,7 @@ class Runner:
             for first in range(0, len(of_group), self._width)
         ]
 
-    def _memories_of(self, game_id: int) -> Given:
+    def _memories_of(self, game_id: int) -> PartnerMemories:
         """What the partners of a game in a slot remember, in the order of their seats."""
         return tuple(
             jax.tree.map(lambda leaf, at=where: np.array(leaf[at]), self._memories[group])

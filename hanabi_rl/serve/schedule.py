@@ -13,7 +13,7 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
-from hanabi_rl.play.line_ups import LineUp, line_ups
+from hanabi_rl.play.line_ups import Lineup, mixed_lineups
 
 
 def deck_of(secret: bytes, key_id: int, rules: Rules, position: int) -> tuple[int, ...]:
@@ -24,13 +24,13 @@ def deck_of(secret: bytes, key_id: int, rules: Rules, position: int) -> tuple[in
 
 def line_ups_of(
     secret: bytes, key_id: int, num_players: int, num_proxies: int, games: int
-) -> list[LineUp]:
+) -> list[Lineup]:
     """Who sits where in each of a key's games: every line-up equally often (plus or minus one), in
     an order that the candidate cannot know.
 
     Raises ValueError for fewer games than line-ups.
     """
-    ways = line_ups(num_players, num_proxies)
+    ways = mixed_lineups(num_players, num_proxies)
     if games < len(ways):
         raise ValueError(
             f"expected a game for each of the {len(ways)} line-ups of {num_players} players at "

@@ -65,7 +65,7 @@ def migrate(database: Database) -> None:
     if found == len(MIGRATIONS):
         return
     if 0 < found < len(MIGRATIONS):
-        database.keep_copy(found)
+        database.backup(found)
     with database.transaction("alone") as db:
         for migration in MIGRATIONS[_schema_of(db) :]:
             for statement in migration.split(";"):

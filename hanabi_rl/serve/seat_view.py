@@ -1,4 +1,4 @@
-"""A `Sight` as the plain values that pages and terminals show: `table_frame`.
+"""A `PlayerView` as the plain values that pages and terminals show: `table_frame`.
 
 It is never handed a game or a deck, so that it cannot tell what its seat may not know. Colours are
 numbers 0.., ranks 1.., slots 1.. with 1 the oldest card, seats 0..; a card is `[colour, rank]`.
@@ -11,14 +11,14 @@ from typing import Any
 from hanabi_rl.env.actions import Move, decode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import COLOR_NAMES, COLORS, PLAYER_NAMES
-from hanabi_rl.serve.sight import SeenCard, SeenMove, Sight
+from hanabi_rl.serve.sight import PlayerView, SeenCard, SeenMove
 
 FRAME_VERSION = 1
 
 Frame = dict[str, Any]
 
 
-def table_frame(sight: Sight, agents: dict[int, str]) -> Frame:
+def table_frame(sight: PlayerView, agents: dict[int, str]) -> Frame:
     """Everything that is shown of a position; `agents` names who sits at the partners' seats."""
     rules, you = sight.rules, sight.seat
     names = seat_names(rules, you)
@@ -128,7 +128,7 @@ def _last(rules: Rules, move: SeenMove) -> Frame:
     }
 
 
-def actions_of(sight: Sight, names: list[str]) -> list[Frame]:
+def actions_of(sight: PlayerView, names: list[str]) -> list[Frame]:
     """One's own moves on one's own turn, each with why it is not allowed, or None."""
     if sight.over or sight.seat is None or sight.to_move != sight.seat:
         return []
@@ -150,7 +150,7 @@ def actions_of(sight: Sight, names: list[str]) -> list[Frame]:
     return result
 
 
-def _why_not(sight: Sight, what: Move, target: int | None) -> str | None:
+def _why_not(sight: PlayerView, what: Move, target: int | None) -> str | None:
     if target is None:
         held = len(sight.hands[sight.seat or 0])
         if what.slot >= held:

@@ -1,4 +1,4 @@
-"""An agent at the seats that a server gives it: `SeatedPolicy`, fed with what the server sends."""
+"""An agent at the seats that a server gives it: `PolicyPlayer`, fed with what the server sends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_rows(rules: Rules, rows: Rows) -> None:
             )
 
 
-class SeatedPolicy:
+class PolicyPlayer:
     """A policy, greedy, at all seats but one at most; see `Player`.
 
     One that plays by chance of its own gets the keys that `play_games(seed=seed)` gives game number
@@ -96,8 +96,8 @@ class SeatedPolicy:
 
 
 def warm(policy: Policy) -> None:
-    """Compiles what `SeatedPolicy` runs, before a game waits for it."""
-    rules, player = policy.rules, SeatedPolicy(policy)
+    """Compiles what `PolicyPlayer` runs, before a game waits for it."""
+    rules, player = policy.rules, PolicyPlayer(policy)
     legal = np.zeros(rules.num_moves)
     legal[rules.noop] = 1.0
     player.act({"agent_0": {"obs": np.zeros(rules.obs_size), "legal_moves": legal}})

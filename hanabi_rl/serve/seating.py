@@ -1,4 +1,4 @@
-"""One game of a candidate, from grant to end: `Seating`. No sockets, no clock.
+"""One game of a candidate, from grant to end: `CandidateGame`. No sockets, no clock.
 
 A game that was interrupted is shown again from its first frame: a candidate that remembers rebuilds
 its memory, nobody sees anything new, and moves once made stand, whatever is answered to them.
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.inference import Team
-from hanabi_rl.serve.lifecycle import Game, Moved, RefusedError, advance
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.inference import AgentNames
+from hanabi_rl.serve.lifecycle import Game, MoveMade, RefusedError, advance
+from hanabi_rl.serve.partners import PartnerAction
 
 
-class Thinker(Protocol):
+class PartnerBackend(Protocol):
     """Who answers for the partners, and shows what the seats see."""
 
-    async def think(self, team: Team, game: Game) -> Answer:
+    async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
         """See `Inference.think`."""
 
 
@@ -29,14 +29,14 @@ class Journal(Protocol):
         """The move number `turn`; of the last one `end` is the score and the points."""
 
 
-class Nowhere:
+class NullJournal:
     """The journal of test games."""
 
     async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
         """See `Journal.write`."""
 
 
-class Seating:
+class CandidateGame:
     """A candidate at the seats `seats` of a game with `deck`, among the agents `team`.
 
     `moves` were made before an interruption. `frame` and `act` take turns.
@@ -47,8 +47,8 @@ class Seating:
         rules: Rules,
         deck: tuple[int, ...],
         seats: frozenset[int],
-        team: Team,
-        thinker: Thinker,
+        team: AgentNames,
+        thinker: PartnerBackend,
         journal: Journal,
         *,
         game_id: int,
@@ -57,7 +57,7 @@ class Seating:
         self.game = Game(game_id, rules, deck, seats)
         self.diverged = 0  # moves that were answered otherwise when they were shown again
         self._team, self._thinker, self._journal, self._made = team, thinker, journal, moves
-        self._answer: Answer | None = None
+        self._answer: PartnerAction | None = None
         self._table = self.game.table()  # where the game stands
 
     @property
@@ -67,7 +67,7 @@ class Seating:
 
     async def frame(self) -> dict[str, Any]:
         """What the candidate's seats see now; NumPy rows under `obs` and `legal_moves`."""
-        self._answer = await self._thinker.think(self._team, self.game)
+        self._answer = await self._thinker.partner_action(self._team, self.game)
         shown = self._answer.shown
         assert shown is not None, "the runners of candidates show"
         legal = shown.legal.astype(shown.observations.dtype)
@@ -111,13 +111,13 @@ class Seating:
         is no candidate's, and that the rules forbid."""
         game = self.game
         try:
-            return advance(game, Moved(game.to_move or 0, game.turn, action), self._table)[0]
+            return advance(game, MoveMade(game.to_move or 0, game.turn, action), self._table)[0]
         except RefusedError as error:
             raise RuntimeError(
                 f"game {game.game_id}, turn {game.turn}, {', '.join(self._team)}: {error}"
             ) from error
 
-    def _checked(self, actions: Mapping[str, Any], answer: Answer) -> dict[int, int]:
+    def _checked(self, actions: Mapping[str, Any], answer: PartnerAction) -> dict[int, int]:
         names = {f"agent_{seat}": seat for seat in sorted(self.game.people)}
         if set(actions) != set(names):
             raise RefusedError(

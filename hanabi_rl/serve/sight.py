@@ -1,8 +1,8 @@
 """What one seat may know of a game, cut out of the whole: the one place where hidden cards are left
 out.
 
-`sight_of` reads the deck and returns a `Sight`, in which a card that the seat may not know is None.
-Whatever leaves the server about a game in progress is made from a `Sight` (`seat_view.py`), never
+`player_view` reads the deck and returns a `PlayerView`, in which a card that the seat may not know is None.
+Whatever leaves the server about a game in progress is made from a `PlayerView` (`seat_view.py`), never
 from a game: no order, size or number in a frame can depend on a card that is not in it.
 """
 
@@ -12,7 +12,7 @@ import dataclasses
 
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Knowledge, Table
+from hanabi_rl.env.table import Knowledge, PythonGame
 from hanabi_rl.serve.lifecycle import Game
 
 
@@ -40,7 +40,7 @@ class SeenMove:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sight:
+class PlayerView:
     """One seat's view of a game, or a spectator's (`seat` None), who sees every hand."""
 
     rules: Rules
@@ -69,12 +69,12 @@ class Sight:
         return self.points if self.lives > 0 else 0
 
 
-def sight_of(game: Game, seat: int | None) -> Sight:
+def player_view(game: Game, seat: int | None) -> PlayerView:
     """What `seat` may know now; once the game is done, everything but the rest of the deck."""
     return _sight(game, seat, game.turn, open_hands=seat is None or game.status == "done")
 
 
-def open_sight(game: Game, turn: int) -> Sight:
+def spectator_view(game: Game, turn: int) -> PlayerView:
     """All hands face up after `turn` moves: for spectators, and replays of games that are done.
 
     Raises ValueError while persons play: they may not see their hands.
@@ -84,8 +84,8 @@ def open_sight(game: Game, turn: int) -> Sight:
     return _sight(game, None, turn, open_hands=True)
 
 
-def _sight(game: Game, seat: int | None, turn: int, open_hands: bool) -> Sight:
-    table = Table(game.rules, game.deck)
+def _sight(game: Game, seat: int | None, turn: int, open_hands: bool) -> PlayerView:
+    table = PythonGame(game.rules, game.deck)
     moves = [_make(table, action) for action in game.moves[:turn]]
     hands = tuple(
         tuple(
@@ -99,7 +99,7 @@ def _sight(game: Game, seat: int | None, turn: int, open_hands: bool) -> Sight:
         for owner, hand in enumerate(table.hands)
     )
     last = turn == game.turn
-    return Sight(
+    return PlayerView(
         rules=game.rules,
         seat=seat,
         turn=turn,
@@ -117,7 +117,7 @@ def _sight(game: Game, seat: int | None, turn: int, open_hands: bool) -> Sight:
     )
 
 
-def _make(table: Table, action: int) -> SeenMove:
+def _make(table: PythonGame, action: int) -> SeenMove:
     """Takes the move on the table and says what everyone saw of it."""
     rules, seat, move = table.rules, table.player, decode_action(table.rules, action)
     if move.kind in ("play", "discard"):

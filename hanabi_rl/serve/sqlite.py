@@ -58,8 +58,8 @@ class Sqlite:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
 
-    def keep_copy(self, schema: int) -> None:
-        """See `Database.keep_copy`: beside it, as `challenge.sqlite.schema-1`."""
+    def backup(self, schema: int) -> None:
+        """See `Database.backup`: beside it, as `challenge.sqlite.schema-1`."""
         beside = self._path.with_name(f"{self._path.name}.schema-{schema}")
         with self._lock, contextlib.closing(sqlite3.connect(beside)) as to:
             self._db.backup(to)

@@ -11,7 +11,7 @@ import numpy as np
 
 from hanabi_rl.measure.intervals import bootstrap_median, mean_interval
 from hanabi_rl.play.line_ups import seat_names
-from hanabi_rl.serve.grants import Row
+from hanabi_rl.serve.grants import GameStatus
 from hanabi_rl.serve.store import Store
 from hanabi_rl.storage.files import to_json
 
@@ -45,7 +45,7 @@ def standings(store: Store, max_score: int = 25) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["players"], -row["mean"]))
 
 
-def progress(rows: Sequence[Row]) -> dict[str, int]:
+def progress(rows: Sequence[GameStatus]) -> dict[str, int]:
     """How far a key's games are: done, active and todo."""
     return {
         status: sum(row.status == status for row in rows) for status in ("done", "active", "todo")
@@ -65,7 +65,7 @@ def _about(entry: dict[str, Any], players: int) -> dict[str, Any]:
     return {"players": players, **{name: entry[name] for name in ("name", "team", "link")}}
 
 
-def _figures(games: Sequence[Row], max_score: int) -> dict[str, Any]:
+def _figures(games: Sequence[GameStatus], max_score: int) -> dict[str, Any]:
     score = np.array([game.score for game in games], float)
     mean, median = mean_interval(score, least=0, most=max_score), bootstrap_median(score)
     low, high = to_json(mean.bounds)  # None: a single game has no bounds
@@ -83,7 +83,7 @@ def _figures(games: Sequence[Row], max_score: int) -> dict[str, Any]:
     }
 
 
-def _by_line_up(games: Sequence[Row]) -> list[dict[str, Any]]:
+def _by_line_up(games: Sequence[GameStatus]) -> list[dict[str, Any]]:
     found = []
     for line_up in sorted({game.line_up for game in games}, reverse=True):
         score = np.array([game.score for game in games if game.line_up == line_up], float)

@@ -24,12 +24,19 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.play.line_ups import LineUp
+from hanabi_rl.play.line_ups import Lineup
 from hanabi_rl.serve.database import Database, Session, StoreUnavailableError
-from hanabi_rl.serve.grants import Grant, Key, Limits, Row, StaleLeaseError, Written
+from hanabi_rl.serve.grants import GameLease, GameStatus, Key, KeyLimits, MoveWrite, StaleLeaseError
 from hanabi_rl.serve.keys import Kind, hash_key, hint_of, make_key
 from hanabi_rl.serve.lifecycle import RefusedError
-from hanabi_rl.serve.proxies import UNSEATED, Proxies, Proxy, agree, known, seat
+from hanabi_rl.serve.proxies import (
+    UNSEATED,
+    Proxies,
+    Proxy,
+    assign_lineups,
+    fix_proxies,
+    stored_proxies,
+)
 from hanabi_rl.serve.schedule import deck_of
 from hanabi_rl.serve.schema import migrate
 from hanabi_rl.serve.sqlite import Sqlite
@@ -50,7 +57,7 @@ class Store:
     def __init__(
         self,
         place: Path | str,
-        limits: Limits | None = None,
+        limits: KeyLimits | None = None,
         clock: Callable[[], float] = time.time,
         *,
         secret: Path | None = None,
@@ -65,7 +72,7 @@ class Store:
             if isinstance(place, str):
                 raise ValueError("expected the file of the secret of a store that is no file")
             secret = place.with_suffix(".secret")
-        self.place, self.limits, self.clock, self.worker = place, limits or Limits(), clock, worker
+        self.place, self.limits, self.clock, self.worker = place, limits or KeyLimits(), clock, worker
         self._held: set[tuple[int, int]] = set()
         self._proxies: Proxies = {}  # of this server
         self._was_away = False
@@ -99,7 +106,7 @@ class Store:
                 raise ValueError(f"there is an entry named {name!r} already")
             return made[0]
 
-    def agree(self, given: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
+    def fix_proxies(self, given: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
         """Names the proxies (players -> those) that this server's games are played with: see
         `proxies.agree`. Returns their names in the store's order; `claim` grants such games alone.
 
@@ -107,13 +114,13 @@ class Store:
             ValueError: what the store holds cannot be played with them.
         """
         with self._database.transaction("alone") as db:
-            self._proxies = agree(db, self.secret, given, self.clock())
+            self._proxies = fix_proxies(db, self.secret, given, self.clock())
         return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
 
     def proxies(self) -> Proxies:
         """Those that servers have named: the games of a number of players are played with them."""
         with self._database.transaction("read") as db:
-            return known(db)
+            return stored_proxies(db)
 
     def add_key(self, entry: str, kind: Kind, games: Mapping[int, int] | None = None) -> str:
         """A new key of an entry, returned this once.
@@ -139,7 +146,7 @@ class Store:
                 "VALUES (?, ?, ?, ?, ?) RETURNING id",
                 (found[0], kind, hash_key(key), hint_of(key), self.clock() + self.limits.key_s),
             )[0]
-            proxies = known(db)
+            proxies = stored_proxies(db)
             for players, number in (games or {}).items():
                 if number < 1:
                     raise ValueError(f"expected 1 game of {players} players or more, got {number}")
@@ -158,7 +165,7 @@ class Store:
                     ],
                 )
                 if proxies:
-                    seat(db, self.secret, key_id, players, len(proxies[players]))
+                    assign_lineups(db, self.secret, key_id, players, len(proxies[players]))
         return key
 
     def revoke(self, hint: str) -> None:
@@ -182,7 +189,7 @@ class Store:
             )
         return None if found is None else Key(*found)
 
-    def claim(self, key: Key) -> Grant:
+    def claim(self, key: Key) -> GameLease:
         """The next game of a key, leased: one that was interrupted, oldest first, else the first
         that was not begun.
 
@@ -194,29 +201,29 @@ class Store:
             raise claimed
         return claimed
 
-    def claim_all(self, keys: Sequence[Key]) -> list[Grant | RefusedError]:
+    def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
         """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
-        claimed: list[Grant | RefusedError] = [RefusedError("not claimed")] * len(keys)
+        claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
         with self._database.transaction("beside") as db:  # whose proxies these are stays so
             sizes = self._sizes(db)
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
                 claimed[place] = self._claim(db, key.key_id, sizes)
-        self._held.update((g.game_id, g.lease) for g in claimed if isinstance(g, Grant))
+        self._held.update((g.game_id, g.lease) for g in claimed if isinstance(g, GameLease))
         return claimed
 
-    def record(self, grant: Grant, turn: int, actions: Sequence[int]) -> None:
+    def record(self, grant: GameLease, turn: int, actions: Sequence[int]) -> None:
         """Writes the moves from number `turn` on. Raises StaleLeaseError."""
-        self._write_one(Written(grant, turn, tuple(actions)))
+        self._write_one(MoveWrite(grant, turn, tuple(actions)))
 
     def finish(
-        self, grant: Grant, turn: int, actions: Sequence[int], score: int, points: int
+        self, grant: GameLease, turn: int, actions: Sequence[int], score: int, points: int
     ) -> None:
         """Writes the last moves and the score, on the disk when this returns. Raises
         StaleLeaseError."""
-        self._write_one(Written(grant, turn, tuple(actions), (score, points)))
+        self._write_one(MoveWrite(grant, turn, tuple(actions), (score, points)))
 
-    def write(self, moves: Sequence[Written]) -> list[StaleLeaseError | None]:
+    def write(self, moves: Sequence[MoveWrite]) -> list[StaleLeaseError | None]:
         """Writes moves of different games in one transaction, on the disk when this returns where
         one of them has ended. For each: None, or that its lease had ended and nothing was written.
         """
@@ -243,9 +250,9 @@ class Store:
         self._held.difference_update((m.grant.game_id, m.grant.lease) for m in kept if m.end)
         return stale
 
-    def release(self, grant: Grant, *, charged: bool) -> None:
-        """The connection is gone: the game waits for another one. `charged`: its player's doing,
-        which is an interruption. Where the database does not answer, `beat` does it later."""
+    def release(self, grant: GameLease, *, counts_as_interruption: bool) -> None:
+        """The connection is gone: the game waits for another one. `counts_as_interruption`: its player's doing,
+        which is an interruption. Where the database does not answer, `heartbeat` does it later."""
         lease = (grant.game_id, grant.lease)
         if lease not in self._held:
             return  # it has ended already
@@ -254,7 +261,7 @@ class Store:
             contextlib.suppress(StoreUnavailableError),
             self._database.transaction("write") as db,
         ):
-            self._end_leases(db, "id = ? AND lease = ?", lease, charged=charged)
+            self._end_leases(db, "id = ? AND lease = ?", lease, charged=counts_as_interruption)
 
     def release_all(self) -> int:
         """At the start of a server: the leases of its worker's former life end. Returns how many
@@ -263,7 +270,7 @@ class Store:
             self._seen(db, after_outage=True)
             return self._end_leases(db, "worker = ?", (self.worker,))
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Says that this worker lives, which it must do every few seconds: the games of one that
         was not seen for WORKER_S wait for others. Ends its leases that no connection has: the
         database was gone while they were to be ended, or before their grant was heard of. Forfeits
@@ -284,10 +291,10 @@ class Store:
         ).fetchall()
         for lease in set(map(tuple, found)) - self._held:
             self._end_leases(db, "id = ? AND lease = ?", lease)
-        self._end_leases_of_the_dead(db)
+        self._expire_dead_workers(db)
         self._forfeit(db)
 
-    def rows(self, key: Key) -> list[Row]:
+    def rows(self, key: Key) -> list[GameStatus]:
         """All games of a key, in their order."""
         with self._database.transaction("read") as db:
             found = db.execute(
@@ -295,7 +302,7 @@ class Store:
                 "WHERE key_id = ? ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        return [Row(players, _line_up(text), *rest) for players, text, *rest in found]
+        return [GameStatus(players, _line_up(text), *rest) for players, text, *rest in found]
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry with its name, team, link and evaluation keys."""
@@ -318,7 +325,7 @@ class Store:
             for entry_id, name, team, link in names
         ]
 
-    def finished(self, key: Key) -> Iterator[tuple[Grant, int]]:
+    def finished(self, key: Key) -> Iterator[tuple[GameLease, int]]:
         """The finished games of a key and their scores."""
         with self._database.transaction("read") as db:
             found = db.execute(
@@ -328,7 +335,7 @@ class Store:
             ).fetchall()
         for game_id, lease, players, line_up, deck, score in found:
             seats = _line_up(line_up)
-            yield Grant(game_id, lease, players, seats, tuple(deck), self.moves(game_id)), score
+            yield GameLease(game_id, lease, players, seats, tuple(deck), self.moves(game_id)), score
 
     def moves(self, game_id: int) -> tuple[int, ...]:
         """The moves made in a game so far."""
@@ -337,15 +344,15 @@ class Store:
 
     def _sizes(self, db: Session) -> list[int]:
         """The numbers of players whose games are played with this server's proxies."""
-        agreed = {players: _identities(proxies) for players, proxies in known(db).items()}
+        agreed = {players: _identities(proxies) for players, proxies in stored_proxies(db).items()}
         own = {players: _identities(proxies) for players, proxies in self._proxies.items()}
         return [players for players in own if own[players] == agreed.get(players)]
 
-    def _claim(self, db: Session, key_id: int, sizes: Sequence[int]) -> Grant | RefusedError:
+    def _claim(self, db: Session, key_id: int, sizes: Sequence[int]) -> GameLease | RefusedError:
         # the claims of a key are made in turns: they are counted
         _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key_id,))
         of_key = (" AND key_id = ?", (key_id,))
-        self._end_leases_of_the_dead(db, *of_key)
+        self._expire_dead_workers(db, *of_key)
         self._forfeit(db, *of_key)
         leased = _one(
             db,
@@ -371,7 +378,7 @@ class Store:
 
     def _lease(
         self, db: Session, key_id: int, game_id: int, players: int, position: int, line_up: str
-    ) -> Grant:
+    ) -> GameLease:
         deck = deck_of(self.secret, key_id, Rules(num_players=players), position)
         lease, kept = _one(
             db,
@@ -382,14 +389,14 @@ class Store:
             (self.worker, self.clock(), bytes(deck), self.clock(), game_id),
         )
         seats = _line_up(line_up)
-        return Grant(game_id, lease, players, seats, tuple(kept), _moves(db, game_id))
+        return GameLease(game_id, lease, players, seats, tuple(kept), _moves(db, game_id))
 
-    def _write_one(self, move: Written) -> None:
+    def _write_one(self, move: MoveWrite) -> None:
         (error,) = self.write([move])
         if error is not None:
             raise error
 
-    def _leased(self, db: Session, grants: Sequence[Grant]) -> set[tuple[int, int]]:
+    def _leased(self, db: Session, grants: Sequence[GameLease]) -> set[tuple[int, int]]:
         """Which of these (game, lease) go on; they are ours until the end of the transaction."""
         marks = ", ".join("?" * len(grants))
         found = db.execute(
@@ -411,7 +418,7 @@ class Store:
             (now, self.limits.interruptions, now - self.limits.game_s, *values),
         )
 
-    def _end_leases_of_the_dead(
+    def _expire_dead_workers(
         self, db: Session, which: str = "", values: Sequence[Any] = ()
     ) -> None:
         """Of workers that were not seen for WORKER_S, but for this one, which is here."""
@@ -425,7 +432,7 @@ class Store:
         self, db: Session, which: str, values: Sequence[Any], *, charged: bool = False
     ) -> int:
         """Those that end by no doing of their player are no interruption, and the player has
-        `Limits.game_s` anew. Returns how many there were."""
+        `KeyLimits.game_s` anew. Returns how many there were."""
         change, given = "interruptions = interruptions + 1", list[float]()
         if not charged:
             change, given = "grace_s = ? - granted_at", [self.clock()]
@@ -492,7 +499,7 @@ def _identities(proxies: Sequence[Proxy]) -> list[str]:
     return [proxy.identity for proxy in proxies]
 
 
-def _stale(grant: Grant, held: set[tuple[int, int]]) -> StaleLeaseError | None:
+def _stale(grant: GameLease, held: set[tuple[int, int]]) -> StaleLeaseError | None:
     if (grant.game_id, grant.lease) in held:
         return None
     return StaleLeaseError(f"game {grant.game_id}: lease {grant.lease} has ended")
@@ -504,7 +511,7 @@ def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _line_up(text: str) -> LineUp:
+def _line_up(text: str) -> Lineup:
     """Of the few that there are: a key has thousands of games."""
     return tuple(json.loads(text))
 

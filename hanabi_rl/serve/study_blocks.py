@@ -1,4 +1,4 @@
-"""The files of a study as what statistics read: `blocks_of`, a block a person and agent."""
+"""The files of a study as what statistics read: `person_agent_data`, a block a person and agent."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.measure.study import Block, Shared
+from hanabi_rl.measure.study import PersonAgentData, SharedGame
 from hanabi_rl.serve.study import SCALE, Question, Study
 from hanabi_rl.serve.study_export import Export
 
 _Line = Mapping[str, Any]
 
 
-def blocks_of(export: Export) -> list[Block]:
+def person_agent_data(export: Export) -> list[PersonAgentData]:
     """Every person with every agent that the person played a game with that counts, in the order of
     the study's agents; games of an agent that took a person's place do not. A rating is what the
     form of the partner says, or the mean of the games' forms where the study has none for
@@ -59,7 +59,7 @@ def _block(
     agent: str,
     rows_of: Mapping[tuple[int, str], Sequence[tuple[int, _Line]]],
     shared: Collection[int],
-) -> Block:
+) -> PersonAgentData:
     """`shared`: the rows of games that two people have in a block each."""
     study, rows = export.study, rows_of[person["participant"], agent]
     scores = {row: _score(export, row) for row, _ in rows}
@@ -74,19 +74,19 @@ def _block(
     ranking = {who: at for who, at in ranking.items() if (person["participant"], who) in rows_of}
     better = [who for who, at in ranking.items() if at < ranking.get(agent, 0)]
     ranked = agent in ranking and len(ranking) > 1
-    return Block(
+    return PersonAgentData(
         person=person["participant"],
         agent=agent,
         scores=tuple(score for score in scores.values() if score is not None),
-        left=len(rows) - len(finished),
-        shared=tuple(Shared(row, score) for row, score in scores.items() if row in shared),
+        abandoned=len(rows) - len(finished),
+        shared=tuple(SharedGame(row, score) for row, score in scores.items() if row in shared),
         rating=rating,
-        place=1 + len(better) if ranked else None,
-        rather=_rather(study, person, agent),
+        rank=1 + len(better) if ranked else None,
+        preference=_rather(study, person, agent),
         partner_moves=sum(_partner_moves(export, *each) for each in finished)
         if study.questionable
         else 0,
-        questioned=sum(len(line["questioned"]) for _, line in finished),
+        flagged_moves=sum(len(line["questioned"]) for _, line in finished),
     )
 
 

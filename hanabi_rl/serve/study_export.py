@@ -2,7 +2,7 @@
 
 games.safetensors         the games, as `load_games` and `train/bc.py` read them
 games.jsonl               a line for each of them: whose, with whom, times, answers, marks, and
-                          `earlier`, the games of its series from which the agent knew the person
+                          `previous_games`, the games of its series from which the agent knew the person
 games.participants.jsonl  a line for each person: order, answers before, of partners, at the end
 games.study.json          what everybody was asked
 """
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.data.games import Games, join_games
+from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.serve.folder import as_games
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.participant import Participant, Played
+from hanabi_rl.serve.participant import Participant, PlayedGame
 from hanabi_rl.serve.participants import StudyFolder, to_json_dict
 from hanabi_rl.serve.study import Study, study_of
 from hanabi_rl.serve.study_steps import Step, warms_up
-from hanabi_rl.storage.files import check_place, read_json, read_text, write_json, write_text
+from hanabi_rl.storage.files import check_writable, read_json, read_text, write_json, write_text
 
 FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
@@ -57,7 +57,7 @@ def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) ->
     is read back and replayed before it takes its place. Raises ValueError where there is none, and
     for another suffix.
     """
-    check_place("--out", out, (SUFFIX,))
+    check_writable("--out", out, (SUFFIX,))
     export = gather(folder, unfinished=unfinished)
     beside = out.with_name(f".{out.stem}.new{out.suffix}")
     try:
@@ -86,11 +86,11 @@ def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
         raise ValueError(f"{folder.path}: expected a game to export, got none of {len(people)}")
     by_id = {each[2].game.game_id: each for each in chosen}
     tables = [  # two people have a copy each of what is one game
-        [each, *([by_id[twin]] if (twin := each[2].twin) in by_id else [])]
+        [each, *([by_id[twin]] if (twin := each[2].paired_game) in by_id else [])]
         for each in chosen
-        if each[2].twin not in by_id or each[2].twin > each[2].game.game_id
+        if each[2].paired_game not in by_id or each[2].paired_game > each[2].game.game_id
     ]
-    games = join_games([as_games(_at_table(table)) for table in tables])
+    games = concatenate_games([as_games(_at_table(table)) for table in tables])
     return Export(
         folder.study,
         dataclasses.replace(games, players=_players(folder.study, tables)),
@@ -121,7 +121,7 @@ def read_export(path: Path) -> Export:
     return Export(study, games, lines, _read_lines(path.with_suffix(".participants.jsonl")))
 
 
-_Seated = tuple[Participant, int, Played]
+_Seated = tuple[Participant, int, PlayedGame]
 """A person, the place of the game among theirs, and the game."""
 
 
@@ -153,7 +153,7 @@ def _of_table(study: Study, table: Sequence[_Seated]) -> dict[str, Any]:
     return first | ({"other": others[0]} if others else {})
 
 
-def _of_game(study: Study, person: Participant, place: int, played: Played) -> dict[str, Any]:
+def _of_game(study: Study, person: Participant, place: int, played: PlayedGame) -> dict[str, Any]:
     game = played.game
     return {
         "game_id": game.game_id,
@@ -163,8 +163,8 @@ def _of_game(study: Study, person: Participant, place: int, played: Played) -> d
         "seat": min(game.people),
         "agent": played.agent,
         "policy_hash": played.policy,
-        "instead": played.instead,
-        "earlier": [each.game_id for each in game.earlier],
+        "instead": played.replaced_by_agent,
+        "earlier": [each.game_id for each in game.previous_games],
         "end_reason": game.end_reason,
         "started_at": round(played.started_at),
         "times_ms": played.times_ms,

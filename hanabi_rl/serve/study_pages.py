@@ -26,7 +26,7 @@ from starlette.templating import Jinja2Templates
 from starlette.websockets import WebSocket
 
 from hanabi_rl.serve.forms import read_form
-from hanabi_rl.serve.guard import Guard, address_of
+from hanabi_rl.serve.guard import RequestLimiter, address_of
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.participant import Answers, Participant
 from hanabi_rl.serve.participants import SECRET, new_secret
@@ -34,7 +34,7 @@ from hanabi_rl.serve.study import SCALE
 from hanabi_rl.serve.study_cookie import StudyCookie
 from hanabi_rl.serve.study_play import StudyPlay
 from hanabi_rl.serve.study_steps import Step, heading_of, next_step, questions_of, step_named
-from hanabi_rl.serve.web import HERE, REFUSED, Lobby, WithHeaders, check_origin
+from hanabi_rl.serve.web import HERE, REFUSED, GameSockets, WithHeaders, check_origin
 
 NO_COOKIE = (
     "Your browser kept no cookie, so the study cannot recognise you on its next page. Nothing was "
@@ -57,9 +57,9 @@ _MINUTES = 600  # and what stands there from the consent to the code
 class Pages:
     """What a study shows and takes."""
 
-    def __init__(self, play: StudyPlay, pause: float, guard: Guard) -> None:
+    def __init__(self, play: StudyPlay, pause: float, guard: RequestLimiter) -> None:
         self.play, self.folder, self.study = play, play.folder, play.folder.study
-        self.lobby, self.guard = Lobby(play, pause), guard
+        self.lobby, self.guard = GameSockets(play, pause), guard
         self._templates = Jinja2Templates(HERE / "templates")
         version = self.study.consent.version.encode()
         self._agreed = f"agreed-{hashlib.sha256(version).hexdigest()[:16]}"
@@ -140,7 +140,7 @@ class Pages:
 
     async def _make_way(self, person: Participant) -> None:
         """Close what a participant has left open, as another one begins in this browser."""
-        self.play.waits_no_more(person.number)
+        self.play.cancel_wait(person.number)
         for played in person.games:
             await self.lobby.disconnect(
                 played.game.game_id, "another participant begins in this browser"
@@ -274,7 +274,7 @@ class Pages:
         person, form = self._known(request), await read_form(request)
         if not _is_owner(person, form) or not _can_stop(person):
             return RedirectResponse("next", 303)
-        self.play.waits_no_more(person.number)
+        self.play.cancel_wait(person.number)
         for played in person.games:
             if played.game.status == "active":
                 with contextlib.suppress(RefusedError):
@@ -447,9 +447,9 @@ def _can_stop(person: Participant) -> bool:
     return not person.stopped and (going_on or len(person.games) < len(person.plan))
 
 
-def make_study(play: StudyPlay, pause: float = 0.8, guard: Guard | None = None) -> Starlette:
+def make_study(play: StudyPlay, pause: float = 0.8, guard: RequestLimiter | None = None) -> Starlette:
     """The application; `pause` is the seconds before a partner's move is shown."""
-    pages = Pages(play, pause, guard or Guard())
+    pages = Pages(play, pause, guard or RequestLimiter())
 
     async def alive(request: Request) -> Response:
         return PlainTextResponse("alive\n")

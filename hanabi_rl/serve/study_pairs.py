@@ -7,10 +7,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from hanabi_rl.serve.lifecycle import Game, Left, Moved, RefusedError, advance
+from hanabi_rl.serve.lifecycle import Game, MoveMade, PlayerLeft, RefusedError, advance
 from hanabi_rl.serve.participant import Participant
 
-GONE = 15.0
+ABSENT_AFTER_S = 15.0
 """Seconds without a look after which one who waits is taken to have left."""
 
 
@@ -32,7 +32,7 @@ class WaitingRoom:
         """Person `number`, whose game `place` it is, looks whether anybody is there: the one who
         has waited longest and the place of their game, who waits no more. Else `number` waits."""
         now = self._clock()
-        self._waits = {n: wait for n, wait in self._waits.items() if now - wait.seen <= GONE}
+        self._waits = {n: wait for n, wait in self._waits.items() if now - wait.seen <= ABSENT_AFTER_S}
         own = self._waits.pop(number, _Wait(place, now, now))
         if self._waits:
             other = min(self._waits, key=lambda n: self._waits[n].since)
@@ -55,19 +55,19 @@ class WaitingRoom:
 
 def begun(person: Participant) -> int:
     """How many more of their games with people the person began than the other one did."""
-    return sum(1 - 2 * min(played.game.people) for played in person.games if played.twin)
+    return sum(1 - 2 * min(played.game.people) for played in person.games if played.paired_game)
 
 
-def caught_up(game: Game, twin: Game) -> Game:
+def sync_with_pair(game: Game, twin: Game) -> Game:
     """`game` with what happened in its twin alone, as where a server was killed between the two
     writes."""
     with_all = game
     try:
         for turn in range(game.turn, twin.turn):
-            event = Moved(turn % game.rules.num_players, turn, twin.moves[turn])
+            event = MoveMade(turn % game.rules.num_players, turn, twin.moves[turn])
             with_all, _ = advance(with_all, event)
         if twin.end_reason == "left":
-            with_all, _ = advance(with_all, Left())
+            with_all, _ = advance(with_all, PlayerLeft())
     except RefusedError:  # it had ended by itself
         pass
     return with_all

@@ -10,21 +10,21 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.serve.lifecycle import Effects, Event, Game, Left, Moved, RefusedError
-from hanabi_rl.serve.participant import Participant, Played
+from hanabi_rl.serve.lifecycle import Effects, Event, Game, MoveMade, PlayerLeft, RefusedError
+from hanabi_rl.serve.participant import Participant, PlayedGame
 from hanabi_rl.serve.participants import StudyFolder
-from hanabi_rl.serve.partners import Answer, Partners
+from hanabi_rl.serve.partners import PartnerAction, Partners
 from hanabi_rl.serve.seat_view import Frame
 from hanabi_rl.serve.study import PERSON
-from hanabi_rl.serve.study_pairs import WaitingRoom, begun, caught_up
+from hanabi_rl.serve.study_pairs import WaitingRoom, begun, sync_with_pair
 from hanabi_rl.serve.study_steps import warms_up
-from hanabi_rl.serve.tables import Tables
+from hanabi_rl.serve.tables import GameTables
 
 PARTNER = "computer"  # the name of every agent, until the study is over ...
 SOMEBODY = "partner"  # ... and of everybody, where some are people
 
 
-class StudyPlay(Tables):
+class StudyPlay(GameTables):
     """The games of all people of the study in `folder`, each with one of its agents.
 
     partners: agent -> who answers for it at every seat but the person's; policies: agent -> its
@@ -50,13 +50,13 @@ class StudyPlay(Tables):
         self._questioned: dict[int, frozenset[int]] = {}
         self._twins: dict[int, int] = {}  # the copies that two people have of one game
         self._waiting = WaitingRoom(folder.study.wait, folder.clock)
-        _take_back_half_dealt(folder)
+        _rollback_partial_deals(folder)
         for person in folder.everyone():
             for place, played in enumerate(person.games):
                 self._seat(person.number, place, played)
         for game_id in self._twins:
-            for twin in self.beside(game_id):
-                game = caught_up(self._games[game_id], self._games[twin])
+            for twin in self.paired_games(game_id):
+                game = sync_with_pair(self._games[game_id], self._games[twin])
                 if game != self._games[game_id]:
                     self._carry_out(game, Effects())
 
@@ -79,7 +79,7 @@ class StudyPlay(Tables):
         policy = self._policies[name]
         earlier = person.series(name, policy) if name in self._remembering else ()
         game = self._new_game(person.plan[place][1], self._deck(), earlier)
-        played = Played(game, name, policy, self.folder.clock(), instead=instead)
+        played = PlayedGame(game, name, policy, self.folder.clock(), replaced_by_agent=instead)
         self._begin(person.number, place, played)
         return game.game_id
 
@@ -93,11 +93,11 @@ class StudyPlay(Tables):
         seat = int(more > 0) if more else person.plan[place][1]
         mine, theirs = self._new_game(seat, deck), self._new_game(1 - seat, deck)
         try:
-            played = Played(theirs, PERSON, PERSON, now, twin=mine.game_id)
+            played = PlayedGame(theirs, PERSON, PERSON, now, paired_game=mine.game_id)
             self._begin(other, their_place, played)
         except RefusedError:  # the other one has withdrawn in this moment
             return None
-        self._begin(person.number, place, Played(mine, PERSON, PERSON, now, twin=theirs.game_id))
+        self._begin(person.number, place, PlayedGame(mine, PERSON, PERSON, now, paired_game=theirs.game_id))
         return mine.game_id
 
     def _deck(self) -> tuple[int, ...]:
@@ -105,14 +105,14 @@ class StudyPlay(Tables):
         return tuple(int(card) for card in deck)
 
     def _new_game(self, seat: int, deck: tuple[int, ...], earlier: tuple[Game, ...] = ()) -> Game:
-        return Game(secrets.randbits(48), self.rules, deck, frozenset({seat}), earlier=earlier)
+        return Game(secrets.randbits(48), self.rules, deck, frozenset({seat}), previous_games=earlier)
 
-    def _begin(self, number: int, place: int, played: Played) -> None:
+    def _begin(self, number: int, place: int, played: PlayedGame) -> None:
         self.folder.change(number, lambda person: person.with_game(place, played))
         self._seat(number, place, played)
 
     def game(self, game_id: int) -> Game:
-        """See `Tables.game`; of two people as it is kept by now: it has lost its moves where the
+        """See `GameTables.game`; of two people as it is kept by now: it has lost its moves where the
         other one was withdrawn, beside the server too."""
         if game_id in self._twins:
             number, place = self._of[game_id]
@@ -121,29 +121,29 @@ class StudyPlay(Tables):
         return super().game(game_id)
 
     def move(self, game_id: int, turn: int, action: int) -> Game:
-        """See `Tables.move`; of two people the other one's copy takes the move too."""
+        """See `GameTables.move`; of two people the other one's copy takes the move too."""
         moved = super().move(game_id, turn, action)
-        self._in_twin(game_id, Moved(turn % self.rules.num_players, turn, action))
+        self._in_twin(game_id, MoveMade(turn % self.rules.num_players, turn, action))
         return moved
 
     def leave(self, game_id: int) -> Game:
-        """See `Tables.leave`; of two people the other one's copy ends too."""
+        """See `GameTables.leave`; of two people the other one's copy ends too."""
         left = super().leave(game_id)
-        self._in_twin(game_id, Left())
+        self._in_twin(game_id, PlayerLeft())
         return left
 
     def _in_twin(self, game_id: int, event: Event) -> None:
-        for twin in self.beside(game_id):
+        for twin in self.paired_games(game_id):
             with contextlib.suppress(RefusedError):  # that person has withdrawn
                 self._happen(self._games[twin], event)
 
-    def beside(self, game_id: int) -> Sequence[int]:
-        """See `Tables.beside`."""
+    def paired_games(self, game_id: int) -> Sequence[int]:
+        """See `GameTables.beside`."""
         twin = self._twins.get(game_id)
         return (twin,) if twin in self._games else ()
 
     def partner_to_move(self, game_id: int) -> bool:
-        """See `Tables.partner_to_move`; a person is not asked."""
+        """See `GameTables.partner_to_move`; a person is not asked."""
         return game_id not in self._twins and super().partner_to_move(game_id)
 
     def holds(self, person: Participant, game_id: int) -> bool:
@@ -158,7 +158,7 @@ class StudyPlay(Tables):
         return person is not None and warms_up(self.folder.study, person, place)
 
     def mark(self, game_id: int, turn: int, marked: bool) -> None:
-        """See `Tables.mark`; it is kept with the moves of the game."""
+        """See `GameTables.mark`; it is kept with the moves of the game."""
         if not self.folder.study.questionable:
             super().mark(game_id, turn, marked)
         number, place = self._of[game_id]
@@ -175,7 +175,7 @@ class StudyPlay(Tables):
         self._questioned[game_id] = frozenset(person.games[place].questioned)
 
     def frame(self, game_id: int) -> Frame:
-        """See `Tables.frame`; `questionable` is the turn that may be marked, and whether it is."""
+        """See `GameTables.frame`; `questionable` is the turn that may be marked, and whether it is."""
         frame = super().frame(game_id)
         if self.folder.study.questionable:
             turn = _last_of_partners(self._games[game_id])
@@ -183,7 +183,7 @@ class StudyPlay(Tables):
             frame["questionable"] = None if turn is None else {"turn": turn, "marked": marked}
         return frame
 
-    def waits_no_more(self, number: int) -> None:
+    def cancel_wait(self, number: int) -> None:
         """The person does not wait for another one any more."""
         self._waiting.leave(number)
 
@@ -192,7 +192,7 @@ class StudyPlay(Tables):
         others have, which have lost their moves."""
         self._waiting.leave(number)
         gone = [game_id for game_id, (whose, _) in self._of.items() if whose == number]
-        twins = [twin for game_id in gone for twin in self.beside(game_id)]
+        twins = [twin for game_id in gone for twin in self.paired_games(game_id)]
         for twin in twins:
             self.game(twin)  # which has no moves any more
         for game_id in gone:
@@ -221,27 +221,27 @@ class StudyPlay(Tables):
         """A game of a study is sent nowhere."""
         return frame | {"link": None}
 
-    def _ask(self, game: Game) -> Answer:
-        return self._partners[self._agents[game.game_id]].think([game])[0]
+    def _ask(self, game: Game) -> PartnerAction:
+        return self._partners[self._agents[game.game_id]].partner_action([game])[0]
 
-    def _seat(self, number: int, place: int, played: Played) -> None:
+    def _seat(self, number: int, place: int, played: PlayedGame) -> None:
         game_id = played.game.game_id
         self._of[game_id] = number, place
         self._agents[game_id] = played.agent
         self._games[game_id] = played.game
         self._questioned[game_id] = frozenset(played.questioned)
-        if played.twin:
-            self._twins[game_id] = played.twin
+        if played.paired_game:
+            self._twins[game_id] = played.paired_game
 
 
-def _take_back_half_dealt(folder: StudyFolder) -> None:
+def _rollback_partial_deals(folder: StudyFolder) -> None:
     """Where a server was killed before the second of two people had their copy of a game, the first
     one has none either, and waits once more."""
     everyone = folder.everyone()
     dealt = {played.game.game_id for person in everyone for played in person.games}
     for person in everyone:
         for place, played in enumerate(person.games):
-            if played.twin and played.twin not in dealt and played.game.status == "active":
+            if played.paired_game and played.paired_game not in dealt and played.game.status == "active":
                 folder.change(person.number, functools.partial(_without, place=place))
 
 

@@ -13,12 +13,18 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hanabi_rl.serve.client import LOST, Environment, KeyGame, Server, ServerSaysError
-from hanabi_rl.serve.patience import TRIES, Patience, run_all
+from hanabi_rl.serve.client import (
+    CONNECTION_ERRORS,
+    ChallengeClient,
+    KeyGame,
+    RemoteGame,
+    ServerError,
+)
+from hanabi_rl.serve.patience import MAX_RETRIES, RetryPolicy, run_threads
 from hanabi_rl.serve.seated import Player
 
 
-class Ended(NamedTuple):
+class FinishedGame(NamedTuple):
     """A game that was heard to its end."""
 
     num_players: int
@@ -35,18 +41,18 @@ class Submission:
 
     def __init__(
         self,
-        server: Server,
+        server: ChallengeClient,
         make: Callable[[int], Player],
         *,
         connections: int = 6,
         patience_s: float = 600.0,
     ) -> None:
-        self.ended: list[Ended] = []
+        self.ended: list[FinishedGame] = []
         self._server, self._make, self._connections = server, make, connections
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._patience = Patience(patience_s, self._stop)
+        self._patience = RetryPolicy(patience_s, self._stop)
         self._left = 0
-        self._open: set[Environment] = set()
+        self._open: set[RemoteGame] = set()
         self._players: list[Player] = []
         self._refused: collections.Counter[tuple[int, int]] = collections.Counter()
         """How often the server ended (game_id, turn) in words."""
@@ -71,7 +77,7 @@ class Submission:
         self._left = sum(game.status != "DONE" for game in games)
         workers = [self._work] * min(self._connections, self._left)
         try:
-            run_all(workers, self._stop, tick)
+            run_threads(workers, self._stop, tick)
         finally:  # a second Ctrl-C leaves the games where they are
             for player in list(self._players):
                 player.close()
@@ -95,7 +101,7 @@ class Submission:
         while not self._stop.is_set():
             try:
                 ended = self._play(players)
-            except (ServerSaysError, *LOST) as error:
+            except (ServerError, *CONNECTION_ERRORS) as error:
                 self._look_at(error)
                 self._patience.wait(tried, error)
                 tried += 1
@@ -106,21 +112,21 @@ class Submission:
 
     def _look_at(self, error: Exception) -> None:
         """Whether there is a game to wait for, where none of ours goes on."""
-        if not isinstance(error, ServerSaysError) or self._open:
+        if not isinstance(error, ServerError) or self._open:
             return
         try:
             if all(game.status == "DONE" for game in self._server.games()):
                 self._stop.set()
-        except ServerSaysError as refusal:
+        except ServerError as refusal:
             if not refusal.again:
                 raise
         except OSError:
             pass
 
-    def _play(self, players: dict[int, Player]) -> Ended:
+    def _play(self, players: dict[int, Player]) -> FinishedGame:
         environment, turn = self._server.play_next(), 0
         info = environment.info
-        self._patience.heard()
+        self._patience.reset()
         with self._lock:
             self._open.add(environment)
         try:
@@ -128,20 +134,20 @@ class Submission:
             player.begin(info)
             while not environment.done:
                 environment.step(player.act(environment.rows))
-                self._patience.heard()
+                self._patience.reset()
                 turn += 1
-        except ServerSaysError as error:
+        except ServerError as error:
             self._refused[info["game_id"], turn] += 1
-            if self._refused[info["game_id"], turn] == TRIES:
-                raise ValueError(f"{TRIES} times at one move the server says: {error}") from error
+            if self._refused[info["game_id"], turn] == MAX_RETRIES:
+                raise ValueError(f"{MAX_RETRIES} times at one move the server says: {error}") from error
             raise
         finally:
             with self._lock:
                 self._open.discard(environment)
-            with contextlib.suppress(*LOST):
+            with contextlib.suppress(*CONNECTION_ERRORS):
                 environment.close()
         agents = tuple(info["candidate_controlling"])
-        return Ended(info["num_players"], agents, int(environment.score))
+        return FinishedGame(info["num_players"], agents, int(environment.score))
 
     def _player(self, size: int, players: dict[int, Player]) -> Player:
         if size not in players:

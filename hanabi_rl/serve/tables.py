@@ -1,4 +1,4 @@
-"""Games in progress, as pages and terminals play them: `Tables`.
+"""Games in progress, as pages and terminals play them: `GameTables`.
 
 It does what the life cycle's effects say, in their order, and makes what may be shown. Where games
 are kept and who the partners are is said by who holds the tables: `LocalPlay` for one person,
@@ -11,23 +11,23 @@ import dataclasses
 import threading
 from collections.abc import Sequence
 
-from hanabi_rl.data.formats.hanab_live import share_link
+from hanabi_rl.data.formats.hanab_live import replay_link
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.lifecycle import (
     Effects,
     Event,
     Game,
-    Left,
-    Moved,
+    MoveMade,
+    PlayerLeft,
     RefusedError,
     advance,
 )
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.partners import PartnerAction
 from hanabi_rl.serve.seat_view import Frame, actions_of, seat_names, table_frame
-from hanabi_rl.serve.sight import open_sight, sight_of
+from hanabi_rl.serve.sight import player_view, spectator_view
 
 
-class Tables:
+class GameTables:
     """Games of `rules`, one person in each at most."""
 
     watched = False  # nobody plays: spectators see every hand
@@ -46,18 +46,18 @@ class Tables:
         game = self._games[game_id]
         if game.status == "active" and game.to_move not in game.people:
             raise RefusedError("it is another player's turn")
-        return self._happen(game, Moved(game.to_move or 0, turn, action))
+        return self._happen(game, MoveMade(game.to_move or 0, turn, action))
 
     def leave(self, game_id: int) -> Game:
         """Ends a game before its end; it is kept as unfinished. Raises RefusedError."""
-        return self._happen(self._games[game_id], Left())
+        return self._happen(self._games[game_id], PlayerLeft())
 
     def mark(self, game_id: int, turn: int, marked: bool) -> None:
         """Move number `turn`, a partner's last, is questionable in the person's eyes, or is not any
         more. Raises RefusedError, as here, where moves are not marked."""
         raise RefusedError("moves are not marked at this table")
 
-    def beside(self, game_id: int) -> Sequence[int]:
+    def paired_games(self, game_id: int) -> Sequence[int]:
         """Games in which the same happens: copies for other people at the table."""
         return ()
 
@@ -66,20 +66,20 @@ class Tables:
         game = self._games[game_id]
         return game.to_move is not None and game.to_move not in game.people
 
-    def think(self, game_id: int) -> Answer:
+    def partner_action(self, game_id: int) -> PartnerAction:
         """What the partner to move will do; it may take a while, in any thread."""
         with self._asking:
             return self._ask(self._games[game_id])
 
-    def partner_moves(self, game_id: int, turn: int, answer: Answer) -> Game:
-        """Makes the partner's move number `turn` that `think` answered. Raises RefusedError."""
+    def partner_moves(self, game_id: int, turn: int, answer: PartnerAction) -> Game:
+        """Makes the partner's move number `turn` that `partner_action` answered. Raises RefusedError."""
         game = self._games[game_id]
-        return self._happen(game, Moved(game.to_move or 0, turn, answer.action))
+        return self._happen(game, MoveMade(game.to_move or 0, turn, answer.action))
 
     def frame(self, game_id: int) -> Frame:
         """What the person (or the spectator) sees of the game now."""
         game = self._games[game_id]
-        sight = sight_of(game, _person(game))
+        sight = player_view(game, _person(game))
         return self._with_link(game, table_frame(sight, self._names_at(game)))
 
     def history(self, game_id: int) -> list[Frame]:
@@ -106,13 +106,13 @@ class Tables:
             raise RefusedError("the game is over here")
         frames = [self._line_frame(game, line)]
         for action in moves:
-            line, _ = advance(line, Moved(line.to_move or 0, line.turn, action))
+            line, _ = advance(line, MoveMade(line.to_move or 0, line.turn, action))
             frames.append(self._line_frame(game, line))
         return line, frames
 
     def _line_frame(self, game: Game, line: Game) -> Frame:
         """The last position of a hypothetical game, with the names at the table of `game`."""
-        sight, you = open_sight(line, line.turn), _person(game)
+        sight, you = spectator_view(line, line.turn), _person(game)
         frame = table_frame(dataclasses.replace(sight, seat=you), self._names_at(game))
         mover = dataclasses.replace(sight, seat=sight.to_move)
         return frame | {"actions": actions_of(mover, seat_names(self.rules, you))}
@@ -123,7 +123,7 @@ class Tables:
         return []
 
     def _open_frame(self, game: Game, turn: int) -> Frame:
-        sight = dataclasses.replace(open_sight(game, turn), seat=_person(game))
+        sight = dataclasses.replace(spectator_view(game, turn), seat=_person(game))
         frame = table_frame(sight, self._names_at(game)) | {"actions": []}
         return self._with_link(game, frame)
 
@@ -131,7 +131,7 @@ class Tables:
         """A game that is over has a replay link, where hanab.live knows such games."""
         if game.status == "done":
             try:
-                frame["link"] = share_link(game.rules, game.deck, game.moves)
+                frame["link"] = replay_link(game.rules, game.deck, game.moves)
             except ValueError:
                 frame["link"] = None
         return frame
@@ -153,7 +153,7 @@ class Tables:
         """What is shown as the name of the agent at each partner's seat."""
         raise NotImplementedError
 
-    def _ask(self, game: Game) -> Answer:
+    def _ask(self, game: Game) -> PartnerAction:
         """The answer of the partner to move."""
         raise NotImplementedError
 

@@ -73,7 +73,7 @@ def watch_terminal(
     game_id = play.new_game().game_id
     source = iter(lines)
     while play.partner_to_move(game_id):
-        answer = play.think(game_id)
+        answer = play.partner_action(game_id)
         frame = play.frame(game_id)
         show(f"{table_text(frame)}\n{bars_text(frame)}")
         play.partner_moves(game_id, frame["turn"], answer)
@@ -89,13 +89,13 @@ def _one_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], None
     game_id = play.current().game_id
     show(f"With {', '.join(agent for agent in play.agents)}. `help` lists what you can type.")
     if play.remembers:
-        show(known_text(len(play.game(game_id).earlier)) + " (`--strangers` begins anew).")
+        show(known_text(len(play.game(game_id).previous_games)) + " (`--strangers` begins anew).")
     show("")
     shown = len(play.frame(game_id)["log"])
     while True:
         while play.partner_to_move(game_id):
             turn = play.game(game_id).turn
-            play.partner_moves(game_id, turn, play.think(game_id))
+            play.partner_moves(game_id, turn, play.partner_action(game_id))
         frame = play.frame(game_id)
         for line in frame["log"][shown:]:
             show(line)

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.policy import Policy, next_game, thinks
-from hanabi_rl.env import rules as core
+from hanabi_rl.agents.policy import Policy, next_game, runs_search
+from hanabi_rl.env import dynamics as core
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import State
@@ -64,7 +64,7 @@ def compiled(function: Any, *arguments: Any, **static: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames=("rules", "size"))
-def empty(policies: tuple[Policy, ...], *, rules: Rules, size: int) -> tuple[State, list[Any]]:
+def init_slots(policies: tuple[Policy, ...], *, rules: Rules, size: int) -> tuple[State, list[Any]]:
     """`size` games, and for each policy what it remembers at every seat of each, leaves
     [size * P, ...]."""
     decks = np.zeros((size, rules.deck_size), np.uint8)
@@ -82,13 +82,13 @@ def _with_rows(tree: Any, index: Any, rows: Any) -> Any:
 
 
 @functools.partial(jax.jit, donate_argnums=0)
-def put(memory: Any, place: Any, row: Any) -> Any:
+def write_memory(memory: Any, place: Any, row: Any) -> Any:
     """`memory` [S * P, ...] with another row (leaves without that axis) at `place`."""
     return jax.tree.map(lambda leaf, new: leaf.at[place].set(new), memory, row)
 
 
 @jax.jit
-def kept(policy: Policy, row: Any) -> Any:
+def next_game_memory(policy: Policy, row: Any) -> Any:
     """What `policy` remembers before another game with the same partners, from what it remembered
     at the end of one; leaves without the axis of places."""
     after = next_game(policy, jax.tree.map(lambda leaf: leaf[None], row), jnp.ones(1, bool))
@@ -116,7 +116,7 @@ def step(
     used = seats.row < tick.turn.shape[0]
     row = jnp.where(used, seats.row, 0)
     idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop
-    awake = used & seats.asked if thinks(policy) else used
+    awake = used & seats.asked if runs_search(policy) else used
     legal = jnp.where(awake[:, None], tick.legal[row, seats.seat], idle)
     fold = jax.vmap(jax.random.fold_in)
     key = jax.random.fold_in(key, OWN_CHANCE)

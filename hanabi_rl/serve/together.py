@@ -1,4 +1,4 @@
-"""What many connections ask for at a time, asked once: `Together`."""
+"""What many connections ask for at a time, asked once: `AsyncBatcher`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Ask = TypeVar("Ask")
 Got = TypeVar("Got")
 
 
-class Together(Generic[Ask, Got]):
+class AsyncBatcher(Generic[Ask, Got]):
     """`do`, called with batches, one at a time: a batch is whatever was asked while the last one
     ran. Who is alone waits for nobody, a crowd forms large batches by itself, and all are served in
     the order in which they came.

@@ -1,7 +1,7 @@
 """The page and its socket, for one machine: `make_app`.
 
 A web worker: it imports no JAX and holds nothing but connections. What it sends is made by
-`Tables` from sights, never from a deck.
+`GameTables` from sights, never from a deck.
 
 The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": "history", "frames":
 [...], "conventions": [...]}` (all of a game that is over, or watched, and what each move was by
@@ -42,7 +42,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.local import LocalPlay
-from hanabi_rl.serve.tables import Tables
+from hanabi_rl.serve.tables import GameTables
 from hanabi_rl.serve.terminal import known_text
 
 HERE = Path(__file__).parent
@@ -67,10 +67,10 @@ class _Tab:
     moves: bool = True  # it takes itself for the newest
 
 
-class Lobby:
+class GameSockets:
     """The connections of every game, and the partners' turns in them."""
 
-    def __init__(self, play: Tables, pause: float) -> None:
+    def __init__(self, play: GameTables, pause: float) -> None:
         self.play, self.pause = play, pause
         self._watching: dict[int, dict[WebSocket, _Tab]] = {}
         self._turns: dict[int, asyncio.Task[None]] = {}
@@ -161,7 +161,7 @@ class Lobby:
         if self.play.watched:
             if content.get("step") == game.turn and game.status == "active":
                 async with self._failure_told(game_id):
-                    answer = await asyncio.to_thread(self.play.think, game_id)
+                    answer = await asyncio.to_thread(self.play.partner_action, game_id)
                     self.play.partner_moves(game_id, game.turn, answer)
                     await self._weigh(game_id)
                     await self._show(game_id)
@@ -185,7 +185,7 @@ class Lobby:
         moves."""
         if self.play.watched and self.play.partner_to_move(game_id):
             async with self._failure_told(game_id):
-                await asyncio.to_thread(self.play.think, game_id)
+                await asyncio.to_thread(self.play.partner_action, game_id)
 
     def _ask_partner(self, game_id: int) -> None:
         running = self._turns.get(game_id)
@@ -214,14 +214,14 @@ class Lobby:
         """The answer is shown after a fixed pause, so that its speed tells nothing."""
         turn = self.play.game(game_id).turn
         resting = asyncio.create_task(asyncio.sleep(self.pause))
-        answer = await asyncio.to_thread(self.play.think, game_id)
+        answer = await asyncio.to_thread(self.play.partner_action, game_id)
         await resting
         self.play.partner_moves(game_id, turn, answer)
         await self._show(game_id)
 
     async def show(self, game_id: int) -> None:
         """Shows a game as it is now to all who are at its table."""
-        for each in (game_id, *self.play.beside(game_id)):
+        for each in (game_id, *self.play.paired_games(game_id)):
             await self._show(each)
 
     async def _show(self, game_id: int) -> None:
@@ -259,7 +259,7 @@ def make_app(
 ) -> Starlette:
     """The application; `pause` is the seconds before a partner's move is shown, `at_end` is called
     when the server stops."""
-    lobby = Lobby(play, pause)
+    lobby = GameSockets(play, pause)
     templates = Jinja2Templates(HERE / "templates")
 
     async def start(request: Request) -> Response:
@@ -274,7 +274,7 @@ def make_app(
         game = play.game(_known_game(play, request.path_params["game"]))
         shown: dict[str, Any] = {"watched": play.watched, "players": play.rules.num_players}
         if play.remembers:
-            shown["known"] = known_text(len(game.earlier))
+            shown["known"] = known_text(len(game.previous_games))
         return templates.TemplateResponse(request, "table.html", shown)
 
     async def games(request: Request) -> Response:

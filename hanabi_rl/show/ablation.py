@@ -84,7 +84,7 @@ def ablation_tables(
 
 
 def _prediction_line(
-    name: str, predictions: Sequence[Prediction | None], published: paper.Predicted | None
+    name: str, predictions: Sequence[Prediction | None], published: paper.PredictionRow | None
 ) -> str:
     """Seeds are pooled game by game, so that the interval is over games."""
     read = [prediction for prediction in predictions if prediction is not None]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.data.formats.hanab_live import share_link
+from hanabi_rl.data.formats.hanab_live import replay_link
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.adaptation import Adaptation
 from hanabi_rl.measure.intervals import explained
 from hanabi_rl.storage.words import count
@@ -19,7 +19,7 @@ def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
     """Share, gain and kinds of what differs in game `length` of the series, and the `shown` games
     in which most does, with their links and moves."""
     share, gain = found.share, found.gain
-    known, strangers = found.last.scores.mean(), found.as_strangers.mean()
+    known, strangers = found.last.scores.mean(), found.first_meeting_scores.mean()
     lines = [
         f"of {count(int(found.decisions.sum()), 'decision')} in game {length} it would take "
         f"{share:.1%} otherwise with a stranger",
@@ -48,7 +48,7 @@ def adaptation_figures(found: Adaptation) -> dict[str, Any]:
         "changed_share": found.share.mean,
         "changed_share_ci95": found.share.bounds,
         "mean": float(found.last.scores.mean()),
-        "mean_as_strangers": float(found.as_strangers.mean()),
+        "mean_as_strangers": float(found.first_meeting_scores.mean()),
         "gain": found.gain.mean,
         "gain_ci95": found.gain.bounds,
         "kinds": [
@@ -67,25 +67,25 @@ def _game_lines(found: Adaptation, game: int, length: int) -> list[str]:
     changes = [change for change in found.changes if change.game == game]
     games = found.last
     lines = [
-        f"{count(games.scores[game], 'point')} ({found.as_strangers[game]} with strangers on "
+        f"{count(games.scores[game], 'point')} ({found.first_meeting_scores[game]} with strangers on "
         "this deck), "
         f"{count(len(changes), 'decision differs', 'decisions differ')}:",
         *_link(found.first, game, "game 1", 1),
         *_link(games, game, f"game {length}", changes[0].turn + 1),
     ]
-    table, moves = Table(games.rules, games.decks[game]), games.moves(game).tolist()
+    table, moves = PythonGame(games.rules, games.decks[game]), games.moves(game).tolist()
     for change in changes:
         while table.turn < change.turn:
             table.apply(moves[table.turn])
-        stranger = table.describe(change.stranger).partition(" ")[2]
+        stranger = table.describe(change.first_meeting_action).partition(" ")[2]
         lines.append(
-            f"  turn {change.turn + 1}: {table.describe(change.known)}; with a stranger: {stranger}"
+            f"  turn {change.turn + 1}: {table.describe(change.action)}; with a stranger: {stranger}"
         )
     return lines
 
 
 def _link(games: Games, game: int, name: str, turn: int) -> list[str]:
     with contextlib.suppress(ValueError):  # hanab.live knows the standard game alone
-        link = share_link(games.rules, games.decks[game], games.moves(game).tolist(), turn)
+        link = replay_link(games.rules, games.decks[game], games.moves(game).tolist(), turn)
         return [f"  {name}: {link}"]
     return []

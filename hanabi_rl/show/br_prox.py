@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.measure.br_prox import BRProx, Part, by_strength, experts, ratios
+from hanabi_rl.measure.br_prox import BRProx, Part, by_strength, is_expert, ratios
 from hanabi_rl.measure.intervals import explained
 from hanabi_rl.show.plots import COLORS, error_bars, plain_text
 
@@ -51,7 +51,7 @@ def br_prox_figures(
 ) -> dict[str, Any]:
     """JSON-ready."""
     by_partner = comparison.by_partner()
-    strong = experts(comparison.selfplay)
+    strong = is_expert(comparison.selfplay)
     return {
         "partners": [
             {
@@ -75,7 +75,7 @@ def br_prox_figures(
 def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRProx]]) -> str:
     """A line a method and kind of partners, and one a partner."""
     width = max(len(name) for name in ("method", *parts))
-    strong = experts(comparison.selfplay)
+    strong = is_expert(comparison.selfplay)
     counts = {"all": len(strong), "moderate": int((~strong).sum()), "expert": int(strong.sum())}
     lines = [
         f"{'method':<{width}}  {'runs':>4}  {'partners':<12}  {'BR-Prox':<20}  {'mean':>5}  "
@@ -114,7 +114,7 @@ def br_prox_table(comparison: Comparison, parts: Mapping[str, Mapping[Part, BRPr
 
 def _partner_lines(comparison: Comparison) -> list[str]:
     """Self-play, J_BR and each method's mean ratio, partner by partner."""
-    by_partner, strong = comparison.by_partner(), experts(comparison.selfplay)
+    by_partner, strong = comparison.by_partner(), is_expert(comparison.selfplay)
     width = max(len(name) for name in ("partner", *comparison.partners))
     columns = [max(len(name), 5) for name in by_partner]
     lines = [

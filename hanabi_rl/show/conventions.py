@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hanabi_rl.measure.annotate import BREAKS, KINDS
+from hanabi_rl.measure.annotate import KINDS, VIOLATIONS
 from hanabi_rl.measure.intervals import bounds_text, explained
 from hanabi_rl.storage.words import count
 
@@ -23,7 +23,7 @@ def conventions_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     lines += [line("follow the conventions", "adherence", True), "", "what they are"]
     lines += [line(f"  {kind}", f"kind/{kind}", False) for kind in KINDS]
     lines += ["", "what they break"]
-    lines += [line(f"  {name}", f"break/{name}", False) for name in BREAKS]
+    lines += [line(f"  {name}", f"break/{name}", False) for name in VIOLATIONS]
     counts = ", ".join(
         f"{label} {count(row['games'], 'game')} and {count(row['moves'], 'move')}"
         for label, row in rows.items()

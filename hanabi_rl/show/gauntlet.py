@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.measure.gauntlet import VERSION, Beside, Result
+from hanabi_rl.measure.gauntlet import VERSION, GauntletResult, PartnerResult
 from hanabi_rl.measure.intervals import Interval, explained
 from hanabi_rl.show.plots import COLORS, MARKERS, error_bars, in_legend, plain_text
 
 
-def gauntlet_table(results: Sequence[Result]) -> str:
+def gauntlet_table(results: Sequence[GauntletResult]) -> str:
     """A line an agent: its own kind, every family it meets, the mean and the worst of the families,
     and what a series is worth. A family of which all partners were met in training has a star."""
     families = list(dict.fromkeys(name for r in results for name in r.families()))
     names = [result.agent for result in results]
     width = max(len(name) for name in ("agent", *names))
-    best = [result.of_best() for result in results]
+    best = [result.fraction_of_best_response() for result in results]
     known = any(share is not None for share in best)
     heads = ["itself", *families, "mean", "worst", *(["of best"] if known else [])]
     heads += ["zero", "gain"]
@@ -29,7 +29,7 @@ def gauntlet_table(results: Sequence[Result]) -> str:
     ]
     for result, share in zip(results, best, strict=True):
         means, strange = result.families(), result.families(met=False)
-        cells = [f"{result.itself.mean.mean:.2f}"]
+        cells = [f"{result.self_play.mean.mean:.2f}"]
         for family in families:
             star = "" if family in strange or family not in means else "*"
             cells.append(f"{means[family].mean:.2f}{star}" if family in means else "-")
@@ -48,22 +48,22 @@ def gauntlet_table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def partner_table(result: Result) -> str:
+def partner_table(result: GauntletResult) -> str:
     """A line a partner: the mean score, zeros, and the score by the number of the game."""
-    rows = [result.itself, *result.beside]
+    rows = [result.self_play, *result.partner_results]
     width = max(len(row.partner.name) for row in rows) + 1
     kinds = max(len(row.partner.family) for row in rows)
     length = rows[0].scores.shape[2]
     games = "".join(f"  {f'game {k + 1}':>6}" for k in range(length)) if length > 1 else ""
-    known = any(row.of_best is not None for row in rows)
+    known = any(row.fraction_of_best_response is not None for row in rows)
     best = f"  {'of best':>7}" if known else ""
     lines = [
         f"{result.agent}",
         f"{'partner':<{width}}  {'family':<{kinds}}  {'mean':<20}{best}  {'zero':>5}{games}",
     ]
     for row in rows:
-        star = "*" if row.met else ""
-        share = "" if row.of_best is None else f"{row.of_best:.0%}"
+        star = "*" if row.seen_in_training else ""
+        share = "" if row.fraction_of_best_response is None else f"{row.fraction_of_best_response:.0%}"
         best = f"  {share:>7}" if known else ""
         by_game = "".join(f"  {of.mean:>6.2f}" for of in row.by_game) if length > 1 else ""
         lines.append(
@@ -78,18 +78,18 @@ def partner_table(result: Result) -> str:
     return explained("\n".join(lines))
 
 
-def gauntlet_figures(result: Result) -> dict[str, Any]:
+def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`."""
 
-    def figures(beside: Beside) -> dict[str, Any]:
+    def figures(beside: PartnerResult) -> dict[str, Any]:
         return {
             "partner": beside.partner.name,
             "policy_hash": beside.partner.policy.identity(),
             "family": beside.partner.family,
-            "met": beside.met,
+            "met": beside.seen_in_training,
             **_interval("mean", beside.mean),
             "best_response": beside.partner.best,
-            "of_best": beside.of_best,
+            "of_best": beside.fraction_of_best_response,
             "zero_share": beside.zero_share,
             "by_game": [of.mean for of in beside.by_game],
             "by_game_ci95": [of.bounds for of in beside.by_game],
@@ -103,13 +103,13 @@ def gauntlet_figures(result: Result) -> dict[str, Any]:
     return {
         "agent": result.agent,
         "gauntlet_version": VERSION,
-        "itself": figures(result.itself),
-        "partners": [figures(beside) for beside in result.beside],
+        "itself": figures(result.self_play),
+        "partners": [figures(beside) for beside in result.partner_results],
         "families": {
             name: _interval("mean", interval) for name, interval in result.families().items()
         },
         "over_families": over,
-        "of_best": result.shares(),
+        "of_best": result.fractions_of_best_response(),
         "zero_share": result.zero_share(),
         **({} if gain is None else _interval("gain", gain)),
     }
@@ -120,7 +120,7 @@ def _interval(name: str, interval: Interval) -> dict[str, Any]:
 
 
 @plain_text
-def plot_gauntlet(results: Sequence[Result], path: Path, title: str, max_score: int) -> None:
+def plot_gauntlet(results: Sequence[GauntletResult], path: Path, title: str, max_score: int) -> None:
     """Draws every agent's mean with each family, hollow where all of its partners were met in
     training, with 95% intervals; one colour and marker an agent, families from left to right."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -134,7 +134,7 @@ def plot_gauntlet(results: Sequence[Result], path: Path, title: str, max_score: 
     shift = 0.7 / max(len(results), 1)
     for index, result in enumerate(results):
         color, marker = COLORS[index % len(COLORS)], MARKERS[index // len(COLORS) % len(MARKERS)]
-        found = {"itself": result.itself.mean, **result.families()}
+        found = {"itself": result.self_play.mean, **result.families()}
         strange = result.families(met=False)
         for place, name in zip(places, ["itself", *families], strict=True):
             if name not in found:

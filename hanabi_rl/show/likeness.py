@@ -11,7 +11,7 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import Interval
-from hanabi_rl.measure.likeness import DISTANCE, HABITS, Likeness
+from hanabi_rl.measure.likeness import COMPARED_MEASURES, DISTANCE, HumanLikeness
 from hanabi_rl.measure.ratio import Ratio, intervals_of
 from hanabi_rl.papers import ah2ac2
 from hanabi_rl.show.plots import COLORS, MARKERS, in_legend, plain_text
@@ -20,7 +20,7 @@ from hanabi_rl.storage.words import count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LABELS = {measure.name: measure.label for measure in HABITS} | {
+LABELS = {measure.name: measure.label for measure in COMPARED_MEASURES} | {
     DISTANCE: "distance of the fourteen events"
 }
 _GROUPS = {
@@ -29,11 +29,11 @@ _GROUPS = {
     "conventions": "By H-Group's first conventions",
     "events": "Events, shares of turns",
 }
-_UNITS = {measure.name: measure.unit for measure in HABITS} | {DISTANCE: "sum of shares of turns"}
+_UNITS = {measure.name: measure.unit for measure in COMPARED_MEASURES} | {DISTANCE: "sum of shares of turns"}
 _SHOWN_TO = 6.0  # spreads; what is farther away stands at the edge of the picture
 
 
-def likeness_table(found: Likeness) -> str:
+def likeness_table(found: HumanLikeness) -> str:
     """A line a figure: the people's, their spread, and each agent's, with a star where it is
     outside."""
     width = max(10, *(len(label) + 2 for label in found.agents))
@@ -48,7 +48,7 @@ def likeness_table(found: Likeness) -> str:
 
     for group, title in _GROUPS.items():
         lines.append(title)
-        for name in (measure.name for measure in HABITS if measure.group == group):
+        for name in (measure.name for measure in COMPARED_MEASURES if measure.group == group):
             cells = [_cell(found, label, name) for label in found.agents]
             lines.append(line(name, _number(_mean(found.people[name])), cells))
     cells = [
@@ -76,11 +76,11 @@ def _plain(title: str, cells: list[str], width: int) -> str:
     return f"  {title:<63}" + "".join(f"{cell:>{width + 1}}" for cell in cells)
 
 
-def _cell(found: Likeness, label: str, name: str) -> str:
+def _cell(found: HumanLikeness, label: str, name: str) -> str:
     return f"{_number(_mean(found.agents[label][name]))}{_star(found, label, name)}"
 
 
-def _star(found: Likeness, label: str, name: str) -> str:
+def _star(found: HumanLikeness, label: str, name: str) -> str:
     return "*" if found.within(label, name) is False else " "
 
 
@@ -92,7 +92,7 @@ def _mean(ratio: Ratio) -> float | None:
     return ratio.mean if ratio.defined else None
 
 
-def likeness_figures(found: Likeness) -> dict[str, Any]:
+def likeness_figures(found: HumanLikeness) -> dict[str, Any]:
     """JSON-ready: a record a figure, and the prediction and play with the clone of each agent."""
     people = _intervals(found.people)
     agents = {label: _intervals(habits) for label, habits in found.agents.items()}
@@ -138,7 +138,7 @@ def _interval(name: str, interval: Interval) -> dict[str, Any]:
     return {name: interval.mean, f"{name}_ci95": interval.bounds}
 
 
-def paper_tables(found: Likeness, rules: Rules, clone: str | None = None) -> str:
+def paper_tables(found: HumanLikeness, rules: Rules, clone: str | None = None) -> str:
     """AH2AC2's Tables 2, 3 and 10 of these agents, with the paper's proxies below where it has
     them. clone: the label of the one that differences are taken to."""
     standard = rules.num_players if rules.is_standard else 0
@@ -184,7 +184,7 @@ def _row(who: str, width: int, accuracy: float, change: float, loss: float, more
 
 
 @plain_text
-def plot_likeness(found: Likeness, path: Path, title: str) -> None:
+def plot_likeness(found: HumanLikeness, path: Path, title: str) -> None:
     """Draws how far each agent's figures are from the people's, in spreads, and writes a PNG to
     `path`. What is more than six spreads away stands at the edge."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -215,7 +215,7 @@ def plot_likeness(found: Likeness, path: Path, title: str) -> None:
 
 
 def _draw(
-    axes: Axes, found: Likeness, label: str, names: list[str], number: int, offset: float
+    axes: Axes, found: HumanLikeness, label: str, names: list[str], number: int, offset: float
 ) -> None:
     differences = [found.difference(label, name) for name in names]
     spreads = [found.spread.of[name] or np.nan for name in names]
@@ -234,6 +234,6 @@ def _draw(
     )
 
 
-def _tick(found: Likeness, name: str) -> str:
+def _tick(found: HumanLikeness, name: str) -> str:
     people = "" if name == DISTANCE else _number(_mean(found.people[name])) + " "
     return f"{LABELS[name].strip()}  {people}± {found.spread.of[name]:.3f}"

@@ -19,7 +19,7 @@ from hanabi_rl.storage.files import to_json, write_json, write_text
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.matrix import CrossPlayMatrix, Setting
+    from hanabi_rl.measure.matrix import CrossPlayMatrix, EvalSetting
 
 FORMAT_VERSION = 1
 _TIME = re.compile(r"-\d{8}T\d{6}Z$")  # how the name of a run's folder ends
@@ -195,7 +195,7 @@ def matrix_table(matrix: CrossPlayMatrix) -> str:
     return "\n".join(lines)
 
 
-def _decks_named(setting: Setting) -> str:
+def _decks_named(setting: EvalSetting) -> str:
     if names := setting.seed_names:
         return f"{count(setting.games, 'hanab.live deal')} ({' '.join(names)})"
     return count(setting.games, "deck")

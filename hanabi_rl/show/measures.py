@@ -12,7 +12,7 @@ from hanabi_rl.measure.registry import Measure, measures_of
 from hanabi_rl.storage.words import count
 
 
-def measure_table(
+def measures_table(
     figures: Mapping[str, Any],
     measures: Iterable[Measure],
     rules: Rules,
@@ -73,7 +73,7 @@ def _number(figure: float | None) -> str:
 
 def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
     """`behaviour_figures` as text, beside the paper's figures where it has them of this game."""
-    table, has_published = measure_table(figures, measures_of("behaviour"), rules)
+    table, has_published = measures_table(figures, measures_of("behaviour"), rules)
     lines = [
         table,
         f"{count(figures['games'], 'game')}: {count(figures['plays'], 'card')} played, "
@@ -99,7 +99,7 @@ def interdependence_table(
 ) -> str:
     """`interdependence_figures` as text, beside `reference_figures` (empty: none)."""
     measures = (*measures_of("interdependence"), *measures_of("team"))
-    table, _ = measure_table(figures, measures, rules, references)
+    table, _ = measures_table(figures, measures, rules, references)
     left = figures["unfinished"]
     of_these = f" ({left:,} left before their end, of which no figure a game is)" if left else ""
     lines = [

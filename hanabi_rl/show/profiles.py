@@ -11,12 +11,12 @@ import numpy as np
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.profiles import (
-    ENOUGH,
+    MIN_SAMPLES,
     SHOWN,
     Figures,
-    ObjectiveProfile,
+    ObjectiveMetrics,
     Rating,
-    ratings,
+    predicted_ratings,
     small_sample,
 )
 from hanabi_rl.measure.teamwork import POOLS, RatingChange
@@ -55,7 +55,7 @@ def is_published_game(rules: Rules) -> bool:
     return rules.is_standard and rules.num_players == 2
 
 
-def profiles_text(profiles: Sequence[ObjectiveProfile], rules: Rules, recorded: bool) -> str:
+def profiles_text(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool) -> str:
     """Every table that there is: with partners, alone, each pair, what is published, and the
     ratings."""
     with_partners = [profile for profile in profiles if profile.pairs]
@@ -67,14 +67,14 @@ def profiles_text(profiles: Sequence[ObjectiveProfile], rules: Rules, recorded: 
         parts.append("\n".join(_published_lines(_label_width(profiles))))
     if with_partners:
         parts.append(_pair_table(with_partners))
-    if any(profile.small or small_sample(profile.alone) for profile in profiles):
+    if any(profile.small or small_sample(profile.self_play) for profile in profiles):
         parts.append(_small_sample_lines())
     if is_published_game(rules) and not recorded:
         parts.append(ratings_table(profiles))
     return "\n\n".join(parts)
 
 
-def _partner_table(profiles: Sequence[ObjectiveProfile], rules: Rules) -> str:
+def _partner_table(profiles: Sequence[ObjectiveMetrics], rules: Rules) -> str:
     width = _label_width(profiles)
     lines = ["With partners: mean ± standard deviation over them", _head(width)]
     for profile in profiles:
@@ -98,14 +98,14 @@ def _published_lines(width: int) -> list[str]:
     return lines
 
 
-def _alone_table(profiles: Sequence[ObjectiveProfile], recorded: bool) -> str:
+def _alone_table(profiles: Sequence[ObjectiveMetrics], recorded: bool) -> str:
     title = "Recorded games" if recorded else "Self-play"
     lines = [f"{title}: mean ± half of the 95% interval over games{_ONE_SIDED}"]
-    lines += _figure_lines([(profile.label, profile.alone) for profile in profiles])
+    lines += _figure_lines([(profile.label, profile.self_play) for profile in profiles])
     return "\n".join(lines)
 
 
-def _pair_table(profiles: Sequence[ObjectiveProfile]) -> str:
+def _pair_table(profiles: Sequence[ObjectiveMetrics]) -> str:
     rows = [
         (f"{profile.label} / {partner}", figures)
         for profile in profiles
@@ -135,9 +135,9 @@ def _figure_lines(rows: Sequence[tuple[str, Figures]]) -> list[str]:
 
 def _small_sample_lines() -> str:
     wanted = [
-        f"{', '.join(SHORT[name] for name, of in ENOUGH.items() if of == want)} from {want[1]:,} "
+        f"{', '.join(SHORT[name] for name, of in MIN_SAMPLES.items() if of == want)} from {want[1]:,} "
         + ("moves in a row" if want[0] == "pairs" else "moves")
-        for want in dict.fromkeys(ENOUGH.values())
+        for want in dict.fromkeys(MIN_SAMPLES.values())
     ]
     return (
         f"* a small sample: {'; '.join(wanted)} on. Of fewer they are off by more than their "
@@ -148,7 +148,7 @@ def _small_sample_lines() -> str:
 _LEAST_LABEL = 12
 
 
-def _label_width(profiles: Iterable[ObjectiveProfile]) -> int:
+def _label_width(profiles: Iterable[ObjectiveMetrics]) -> int:
     return max(_LEAST_LABEL, *(len(profile.label) for profile in profiles))
 
 
@@ -188,7 +188,7 @@ def _digits(name: str) -> int:
     return 2 if name == "points" else 4 if name.startswith("g") else 3
 
 
-def ratings_table(profiles: Sequence[ObjectiveProfile]) -> str:
+def ratings_table(profiles: Sequence[ObjectiveMetrics]) -> str:
     """What each regression of Table 5 predicts for each agent."""
     width = _label_width(profiles)
     low, high = siu2025.RATING_RANGE
@@ -200,7 +200,7 @@ def ratings_table(profiles: Sequence[ObjectiveProfile]) -> str:
         "together, and r is 0.03 to 0.46.",
         f"{'':<{width}} {'from':<22} {'value':>8}   {'all ratings':<28} without RandomBot's",
     ]
-    predicted = [(profile.label, rating) for profile in profiles for rating in ratings(profile)]
+    predicted = [(profile.label, rating) for profile in profiles for rating in predicted_ratings(profile)]
     lines += [_rating_line(label, width, rating) for label, rating in predicted]
     lines.append("n.s.: not significant by the paper's threshold. IC: its parabola is not printed.")
     lines.append(
@@ -253,7 +253,7 @@ def _outside(rating: Rating) -> str:
 
 
 def profiles_dict(
-    profiles: Sequence[ObjectiveProfile], rules: Rules, recorded: bool
+    profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool
 ) -> dict[str, Any]:
     """Everything, JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
     `small_sample` names the figures beside it that are of too few moves."""
@@ -268,12 +268,12 @@ def profiles_dict(
         "rows": [
             {
                 "label": profile.label,
-                "recorded" if recorded else "selfplay": _marked(profile.alone),
+                "recorded" if recorded else "selfplay": _marked(profile.self_play),
                 "with_partners": profile.with_partners | {"small_sample": profile.small}
                 if profile.pairs
                 else None,
                 "pairs": {name: _marked(figures) for name, figures in profile.pairs.items()},
-                "ratings": [_rating_dict(rating) for rating in ratings(profile)]
+                "ratings": [_rating_dict(rating) for rating in predicted_ratings(profile)]
                 if published and not recorded
                 else [],
             }
@@ -292,7 +292,7 @@ def _marked(figures: Figures) -> dict[str, Any]:
     return {**figures, "small_sample": small_sample(figures)}
 
 
-def _row_dict(row: siu2025.Row) -> dict[str, Any]:
+def _row_dict(row: siu2025.AgentRow) -> dict[str, Any]:
     return {
         name: None if spread is None else {"mean": spread.mean, "sd": spread.deviation}
         for name, spread in row._asdict().items()
@@ -322,14 +322,14 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
 
 
 def plot_profiles(
-    profiles: Sequence[ObjectiveProfile], rules: Rules, path: Path, title: str
+    profiles: Sequence[ObjectiveMetrics], rules: Rules, path: Path, title: str
 ) -> None:
     """Draws the rows with the lines of Table 3 where they are of this game: those with partners
     where there are any, else all, in self-play."""
     together = any(profile.pairs for profile in profiles)
     drawn = [profile for profile in profiles if profile.pairs or not together]
     names = sorted(SHORT, key=lambda name: name not in PUBLISHED)  # gaps at the end
-    lines = [Line(profile.label, tuple(profile.shown[name] for name in names)) for profile in drawn]
+    lines = [Line(profile.label, tuple(profile.reported[name] for name in names)) for profile in drawn]
     if is_published_game(rules):
         lines += [
             Line(f"{who} (Siu et al.)", _published(row, names, together), _OURS.get(who, ""))
@@ -339,7 +339,7 @@ def plot_profiles(
     plot_parallel(digits, lines, path, title)
 
 
-def _published(row: siu2025.Row, names: Sequence[str], together: bool) -> tuple[float | None, ...]:
+def _published(row: siu2025.AgentRow, names: Sequence[str], together: bool) -> tuple[float | None, ...]:
     """A line of Table 3 in our columns; its points with partners, or in self-play."""
     columns = PUBLISHED if together else {**PUBLISHED, "points": "selfplay"}
     return tuple(getattr(row, columns[name]).mean if name in columns else None for name in names)

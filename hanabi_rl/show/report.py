@@ -11,14 +11,14 @@ from hanabi_rl.measure.selfplay import ScoreSummary, SelfPlayResult
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.beside_clone import HDRReport, Likeness
+    from hanabi_rl.measure.beside_clone import CloneComparison, PredictionComparison
 
 
-def report_figures(report: HDRReport) -> dict[str, Any]:
+def clone_comparison_dict(report: CloneComparison) -> dict[str, Any]:
     """The evaluation keys of `summary.json`; the script adds what only it knows (env_steps, wall_s,
     preset)."""
     figures = {"num_players": report.policy.rules.num_players, "eval_games": _decks(report)}
-    figures |= score_figures(_scores(report))
+    figures |= score_dict(_scores(report))
     per_decision, per_timestep = report.kl.per_decision().interval, report.kl.per_timestep()
     return figures | {
         "kl_to_bc": per_decision.mean,
@@ -29,7 +29,7 @@ def report_figures(report: HDRReport) -> dict[str, Any]:
     }
 
 
-def score_figures(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
+def score_dict(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
     """The keys that `summary.json` has for each named score: `<name>_mean`, `<name>_ci95` and so
     on."""
     figures: dict[str, Any] = {}
@@ -46,7 +46,7 @@ def score_figures(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
     return figures
 
 
-def likeness_figures(found: Likeness) -> dict[str, Any]:
+def prediction_dict(found: PredictionComparison) -> dict[str, Any]:
     """The keys of `summary.json` of validation games: the policy's `val_*`, the clone's
     `bc_val_*`, and what the two differ by."""
     figures: dict[str, Any] = {"val_games": found.games}
@@ -65,7 +65,7 @@ def likeness_figures(found: Likeness) -> dict[str, Any]:
     return figures
 
 
-def likeness_table(found: Likeness, title: str) -> str:
+def prediction_table(found: PredictionComparison, title: str) -> str:
     """AH2AC2's Table 3 for one policy, of validation games: the clone's line, the policy's, called
     `title`, and the difference."""
     rows: list[tuple[str, Ratio, Ratio, float]] = [
@@ -86,7 +86,7 @@ def likeness_table(found: Likeness, title: str) -> str:
     return "\n".join(lines)
 
 
-def report_table(report: HDRReport) -> str:
+def report_table(report: CloneComparison) -> str:
     """The final table and the replay links, as text."""
     names = {
         "bc_selfplay": "BC self-play",
@@ -135,7 +135,7 @@ def link_lines(result: SelfPlayResult) -> list[str]:
     ]
 
 
-def _scores(report: HDRReport) -> dict[str, ScoreSummary]:
+def _scores(report: CloneComparison) -> dict[str, ScoreSummary]:
     return {
         "bc_selfplay": report.bc.summary,
         "selfplay": report.policy.summary,
@@ -143,5 +143,5 @@ def _scores(report: HDRReport) -> dict[str, ScoreSummary]:
     }
 
 
-def _decks(report: HDRReport) -> int:
+def _decks(report: CloneComparison) -> int:
     return len(report.policy.records)

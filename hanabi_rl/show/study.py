@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hanabi_rl.measure.intervals import Interval
-from hanabi_rl.measure.study import ENOUGH, AgentFigures, Figure
-from hanabi_rl.measure.study_findings import Curves, Finding
+from hanabi_rl.measure.study import MIN_GROUPS, AgentFigures, Figure
+from hanabi_rl.measure.study_findings import Curves, TestResult
 from hanabi_rl.measure.study_games import OF_AGENT, OF_TEAM, PlayFigures
 from hanabi_rl.measure.study_report import StudyReport
 from hanabi_rl.storage.words import count
@@ -71,7 +71,7 @@ def people_text(people: int, groups: int) -> str:
     return str(people) if groups == people else f"{people} in {groups} groups"
 
 
-def _findings_table(findings: Sequence[Finding]) -> str:
+def _findings_table(findings: Sequence[TestResult]) -> str:
     """Agents compared within people."""
     rows = [["within people", "people", "difference", "p", "corrected", ""]]
     for each in findings:
@@ -86,20 +86,20 @@ def _findings_table(findings: Sequence[Finding]) -> str:
     return "\n".join(_aligned(rows))
 
 
-def _cells(finding: Finding, spec: str, unit: str) -> list[str]:
+def _cells(finding: TestResult, spec: str, unit: str) -> list[str]:
     """How many, the estimate, p, corrected p and the verdict."""
     estimate, count = finding.estimate, people_text(finding.n, finding.groups)
-    if finding.groups < finding.enough:
+    if finding.groups < finding.min_groups:
         unit = unit if finding.groups == finding.n else "groups"
-        return [count, "", "", "", f"not enough {unit} to say: {finding.enough} are"]
-    if finding.p is None or estimate is None or finding.adjusted is None:
+        return [count, "", "", "", f"not enough {unit} to say: {finding.min_groups} are"]
+    if finding.p is None or estimate is None or finding.p_adjusted is None:
         return [count, "", "", "", "nothing varies: no test"]
-    said = "found" if finding.found else "not found"
+    said = "found" if finding.significant else "not found"
     return [
         count,
         _interval(estimate, spec),
         _p(finding.p),
-        _p(finding.adjusted),
+        _p(finding.p_adjusted),
         said,
     ]
 
@@ -130,7 +130,7 @@ def _vertex_line(curves: Curves) -> str:
     low, high = curves.scores.min(), curves.scores.max()
     if curves.parabola.p is None:
         return "Whether ratings turn back where scores are high cannot be said."
-    if not curves.parabola.found or curves.vertex is None or curves.abc is None:
+    if not curves.parabola.significant or curves.vertex is None or curves.abc is None:
         return "No bend is found: these people do not tell a parabola from a line."
     top = "top" if curves.abc[0] < 0 else "bottom"
     where = {True: "inside", None: "perhaps not inside", False: "outside"}[curves.inside]
@@ -141,7 +141,7 @@ def _vertex_line(curves: Curves) -> str:
     )
 
 
-def _across_table(findings: Sequence[Finding]) -> str:
+def _across_table(findings: Sequence[TestResult]) -> str:
     rows = [["over agents, Spearman's rho", "agents", "rho", "p", "corrected", ""]]
     for each in findings:
         rows.append([" and ".join(each.about), *_cells(each, "+.2f", "agents")])
@@ -200,7 +200,7 @@ def report_figures(report: StudyReport, played: Sequence[PlayFigures] = ()) -> d
     by_agent = {of.agent: of for of in played}
     return {
         "format_version": FORMAT_VERSION,
-        "enough_people": ENOUGH,
+        "enough_people": MIN_GROUPS,
         "agents": [_agent_figures(of, by_agent.get(of.agent)) for of in report.agents],
         "comparisons": [_finding_figures(each) for each in report.comparisons],
         "rating_on_score": _curve_figures(report.curves),
@@ -237,26 +237,26 @@ def _figure_fields(name: str, figure: Figure) -> dict[str, Any]:
     }
 
 
-def _finding_figures(finding: Finding) -> dict[str, Any]:
+def _finding_figures(finding: TestResult) -> dict[str, Any]:
     estimate = finding.estimate
     return {
         "kind": finding.kind,
         "about": list(finding.about),
         "n": finding.n,
         "groups": finding.groups,
-        "enough": finding.enough,
+        "enough": finding.min_groups,
         "estimate": None if estimate is None else estimate.mean,
         "estimate_ci95": None if estimate is None else estimate.bounds,
         "p": finding.p,
-        "p_corrected": finding.adjusted,
-        "found": finding.found,
+        "p_corrected": finding.p_adjusted,
+        "found": finding.significant,
     }
 
 
 def _curve_figures(curves: Curves | None) -> dict[str, Any] | None:
     if curves is None:
         return None
-    vertex = curves.vertex if curves.parabola.found else None
+    vertex = curves.vertex if curves.parabola.significant else None
     return {
         "points": len(curves.scores),
         "pearson_r": curves.r,

@@ -65,11 +65,11 @@ def _draw_curves(axes: Axes, curves: Curves | None) -> None:
     axes.plot(curves.scores, curves.ratings, "o", color="#555555", alpha=0.35, markersize=4)
     x = np.linspace(curves.scores.min(), curves.scores.max(), 100)
     if curves.line.p is not None:
-        style = "-" if curves.line.found else ":"
-        said = "found" if curves.line.found else "not found"
+        style = "-" if curves.line.significant else ":"
+        said = "found" if curves.line.significant else "not found"
         y = curves.intercept + curves.slope * x
         axes.plot(x, y, style, color=COLORS[0], label=f"line: {said}")
-    if curves.parabola.found and curves.abc is not None:
+    if curves.parabola.significant and curves.abc is not None:
         axes.plot(x, np.polyval(curves.abc, x), "--", color=COLORS[1], label="parabola: found")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=8, frameon=False, loc="upper left")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hanabi_rl.data.formats.hanab_live import share_link
+from hanabi_rl.data.formats.hanab_live import replay_link
 from hanabi_rl.measure.attempts import CATEGORIES, Attempt
-from hanabi_rl.measure.unit_tests import Result, category_means
+from hanabi_rl.measure.unit_tests import UnitTestResult, category_means
 
 _LABEL = 40
 
 
-def unit_test_table(results: Mapping[str, Sequence[Result]]) -> str:
+def unit_test_table(results: Mapping[str, Sequence[UnitTestResult]]) -> str:
     """A line a test: chance, and the share that each agent (name -> results) passes, of pairs also
     how often it was right with either kind of partner; then the means of the categories, which are
     never averaged, and one failure of each test to look at."""
@@ -28,8 +28,8 @@ def unit_test_table(results: Mapping[str, Sequence[Result]]) -> str:
         label = f"{result.test.name:<4}{result.test.category:<6}{result.test.title}"
         shares = [results[name][row].share for name in names]
         lines.append(_line(label, result.chance, shares, columns))
-        for history in result.by_history:
-            shares = [results[name][row].by_history[history] for name in names]
+        for history in result.rate_by_history:
+            shares = [results[name][row].rate_by_history[history] for name in names]
             lines.append(_line(f"          {history}", None, shares, columns))
     lines.append("")
     means = {name: category_means(results[name]) for name in names}
@@ -44,7 +44,7 @@ def unit_test_table(results: Mapping[str, Sequence[Result]]) -> str:
     return "\n".join(lines + [line for name in names for line in _failures(name, results[name])])
 
 
-def unit_test_figures(results: Sequence[Result]) -> dict[str, Any]:
+def unit_test_figures(results: Sequence[UnitTestResult]) -> dict[str, Any]:
     """One agent's results, JSON-ready: shares with Wilson intervals, chance, links of failures."""
     return {
         "tests": {result.test.name: _figures(result) for result in results},
@@ -53,7 +53,7 @@ def unit_test_figures(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def _figures(result: Result) -> dict[str, Any]:
+def _figures(result: UnitTestResult) -> dict[str, Any]:
     from scipy.stats import binomtest
 
     passed, count = int(result.passed.sum()), len(result.passed)
@@ -66,7 +66,7 @@ def _figures(result: Result) -> dict[str, Any]:
         "share_ci95": [interval.low, interval.high],
         "chance": result.chance,
         "corrected": result.corrected,
-        "by_history": result.by_history,
+        "by_history": result.rate_by_history,
         "failures": [_link(attempt) for attempt in result.failures()],
     }
 
@@ -77,13 +77,13 @@ def _line(label: str, chance: float | None, shares: Sequence[float], columns: Se
     return f"{label:<{_LABEL}}{beside:>6}" + "".join(cells)
 
 
-def _failures(name: str, results: Sequence[Result]) -> list[str]:
+def _failures(name: str, results: Sequence[UnitTestResult]) -> list[str]:
     failed = [result for result in results if result.failures()]
     if not failed:
         return [f"{name}: no failure"]
     lines = [f"{name}, a failure of each test:"]
     for result in failed:
-        lines.append(f"  {result.test.name}: {result.test.means}")
+        lines.append(f"  {result.test.name}: {result.test.failure_meaning}")
         lines.append(f"      {_link(result.failures()[0])}")
     return lines
 
@@ -91,7 +91,7 @@ def _failures(name: str, results: Sequence[Result]) -> list[str]:
 def _link(attempt: Attempt) -> str:
     """Its replay, opened where the agent begins to choose."""
     situation = attempt.situation
-    return share_link(
+    return replay_link(
         situation.rules, situation.deck, attempt.actions, turn=len(situation.prefix) + 1
     )
 

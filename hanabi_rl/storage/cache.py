@@ -25,7 +25,7 @@ def cache_folder() -> Path:
     )
 
 
-def keep_compiled() -> None:
+def enable_compilation_cache() -> None:
     """Keep compiled programs on disk, for any later process of this user on such a machine.
 
     JAX locks the folder. JAX's own variables apply: JAX_COMPILATION_CACHE_DIR names another folder,
@@ -42,7 +42,7 @@ def keep_compiled() -> None:
         "jax_persistent_cache_enable_xla_caches": ("none", str)
     }
     if folder is None or folder.parent == programs:
-        folder = programs / machine()  # an inherited one may be of another machine
+        folder = programs / cpu_fingerprint()  # an inherited one may be of another machine
         settings |= {
             "jax_compilation_cache_max_size": (str(MOST_BYTES), int),
             "jax_persistent_cache_min_compile_time_secs": (str(LEAST_COMPILE_S), float),
@@ -57,7 +57,7 @@ def keep_compiled() -> None:
             jax.config.update(name, kind(value))
 
 
-def machine() -> str:
+def cpu_fingerprint() -> str:
     """What programs are compiled for: a hash of the processor's kind and instructions. JAX's own
     key of a program does not tell one CPU from another, and a home may be shared by several."""
     kinds = {"model name", "flags", "Features", "CPU implementer", "CPU part"}

@@ -34,7 +34,7 @@ _COMMITTED = "commit_success.txt"  # Orbax writes it last: without it a step doe
 _PATIENCE_S = 60.0  # for the threads of a save that failed
 
 
-class Restored(NamedTuple):
+class RestoredCheckpoint(NamedTuple):
     """One checkpoint, read back and verified."""
 
     step: int
@@ -77,7 +77,7 @@ class Checkpointer:
                 ),
                 cleanup_tmp_directories=True,
                 create=False,  # done above; Orbax would wait for the other hosts
-                multiprocessing_options=trees.this_process(),
+                multiprocessing_options=trees.single_process_orbax(),
                 # An asynchronous save reports its errors one save too late, and hashing needs a
                 # host copy anyway.
                 enable_async_checkpointing=False,
@@ -147,7 +147,7 @@ class Checkpointer:
         host_state, metrics = to_json(host_state), to_json(metrics or {})
         sha256 = _digest(manifest, host_state, self._policy, metrics)
         items = {
-            "state": ocp.args.PyTreeSave(trees.storable(arrays)),
+            "state": ocp.args.PyTreeSave(trees.without_empty_leaves(arrays)),
             _HOST_STATE: ocp.args.JsonSave(host_state),
             "policy": ocp.args.JsonSave(self._policy),
             "evaluation": ocp.args.JsonSave(metrics),
@@ -198,7 +198,7 @@ class Checkpointer:
         except (CorruptError, IncompatibleError):
             return None
 
-    def restore(self, template: PyTree, step: int | None = None) -> Restored:
+    def restore(self, template: PyTree, step: int | None = None) -> RestoredCheckpoint:
         """Reads the latest intact checkpoint, or the one at `step`.
 
         Args:
@@ -260,7 +260,7 @@ def _wait_for_others(known: set[threading.Thread]) -> None:
         time.sleep(0.01)
 
 
-class Documents(NamedTuple):
+class CheckpointItems(NamedTuple):
     """The JSON items of one checkpoint, verified."""
 
     leaves: Manifest
@@ -269,7 +269,7 @@ class Documents(NamedTuple):
     metrics: dict[str, float | None]
 
 
-def read_documents(folder: Path) -> Documents:
+def read_documents(folder: Path) -> CheckpointItems:
     """Reads and verifies the JSON items of the checkpoint `folder`, without a manager: a writer may
     be at work beside it.
 
@@ -299,7 +299,7 @@ def read_documents(folder: Path) -> Documents:
             f"{folder}: says that it is of format {version!r}, not {FORMAT_VERSION}: the data is "
             "damaged"
         )
-    return Documents(manifest["leaves"], host_state, policy, metrics)
+    return CheckpointItems(manifest["leaves"], host_state, policy, metrics)
 
 
 def _read_item(folder: Path, name: str) -> Any:
@@ -315,11 +315,11 @@ def _digest(leaves: Manifest, *documents: Any) -> str:
     return trees.manifest_digest(leaves, FORMAT_VERSION, *documents)
 
 
-def read_checkpoint(folder: Path, template: PyTree) -> Restored:
+def read_checkpoint(folder: Path, template: PyTree) -> RestoredCheckpoint:
     """Reads the one checkpoint `folder` (`checkpoints/<step>`); see `Checkpointer.restore`."""
     documents = read_documents(folder)
     trees.check_structure(documents.leaves, template, where=str(folder))
     leaves = trees.read_leaves(folder / "state", documents.leaves, documents.leaves)
-    return Restored(
-        int(folder.name), trees.like(template, leaves), documents.host_state, documents.metrics
+    return RestoredCheckpoint(
+        int(folder.name), trees.restore_structure(template, leaves), documents.host_state, documents.metrics
     )

@@ -73,11 +73,11 @@ def folder_name(text: str, content: Any) -> str:
     return f"{fitting}-{digest}"
 
 
-PICTURES = (".png", ".pdf", ".svg")
+IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
 """What plots are drawn to."""
 
 
-def check_place(flag: str, path: Path | None, suffixes: Sequence[str] = ()) -> None:
+def check_writable(flag: str, path: Path | None, suffixes: Sequence[str] = ()) -> None:
     """Raises ValueError where nothing can be written to `path`, a file that ends in one of
     `suffixes` or, without any, a folder, either of which may be there or not: said before hours of
     work, not after them. None is no place at all, and right."""
@@ -94,7 +94,7 @@ def check_place(flag: str, path: Path | None, suffixes: Sequence[str] = ()) -> N
         raise ValueError(f"{flag}: expected a place that can be written to, got {path}") from error
 
 
-def check_input(flag: str, path: Path, expected: str) -> None:
+def check_readable(flag: str, path: Path, expected: str) -> None:
     """Raises ValueError where `path` is no file to read, saying what was `expected` of `flag`."""
     if not path.exists() or path.is_dir():  # a pipe is right: --key-file <(pass show key)
         got = "a folder" if path.is_dir() else "which does not exist"
@@ -137,12 +137,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replaces `path` by `data` atomically, as `write_text`."""
-    with replacing(path) as beside:
+    with atomic_replace(path) as beside:
         beside.write_bytes(data)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_replace(path: Path) -> Iterator[Path]:
     """Yields a place beside `path` to write a file to, which then takes the place of `path`,
     atomically. After an error (a full disk) nothing of it is left."""
     beside = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")  # of this thread alone
@@ -235,7 +235,7 @@ def fsync_tree(folder: Path) -> None:
     fsync_path(folder.parent)
 
 
-def finish_replacements(folder: Path) -> None:
+def remove_partial_writes(folder: Path) -> None:
     """Removes from `folder`, and from the folders in it, what a kill left of atomic writes. Nobody
     else may be writing there."""
     for path in list(folder.rglob(".*.tmp")):

@@ -28,7 +28,7 @@ def _quiet() -> Iterator[None]:
 
 
 @_quiet()
-def fetch_file(
+def download_file(
     repository: str,
     name: str,
     *,
@@ -90,7 +90,7 @@ def list_files(
     """The paths of a repository's files, sorted; without a connection, of those in the cache.
 
     Raises:
-        ValueError, PermissionError: as `fetch_file`.
+        ValueError, PermissionError: as `download_file`.
         ConnectionError: there is no connection, and nothing of it is in the cache.
     """
     from huggingface_hub import HfApi
@@ -119,7 +119,7 @@ def check_logged_in() -> None:
 
 
 @_quiet()
-def put_files(
+def upload_files(
     repository: str, files: Mapping[str, bytes | Edit], *, private: bool, message: str
 ) -> str:
     """Commits files to a repository of models, which is made where there is none.
@@ -162,7 +162,7 @@ def put_files(
 
 @contextmanager
 def _writing(repository: str) -> Iterator[None]:
-    """Turns what the Hub's client raises into the errors of `put_files`."""
+    """Turns what the Hub's client raises into the errors of `upload_files`."""
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     page = _page(repository, "model")

@@ -21,13 +21,13 @@ import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-WORD = 2**31 - 1
+INT32_MAX = 2**31 - 1
 """The largest whole number of 32 bits with a sign."""
-EXACT = 2**53
+MAX_EXACT_INT = 2**53
 """Up to here every whole number is a float too."""
 
 
-class OutOfRangeError(ValueError):
+class InvalidValueError(ValueError):
     """A value, most often a number, that its field or flag cannot hold: `place` (dots for nesting),
     and what was expected and got."""
 
@@ -39,48 +39,48 @@ class OutOfRangeError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """From `low` to `high`, both included unless they are `above` or `below` what is allowed."""
+    """From `low` to `high`, both included unless they are `exclusive_low` or `exclusive_high` what is allowed."""
 
     low: float = -math.inf
     high: float = math.inf
-    above: bool = False
+    exclusive_low: bool = False
     """More than `low`, not `low` itself."""
-    below: bool = False
+    exclusive_high: bool = False
     """Less than `high`, not `high` itself."""
 
-    def holds(self, value: float) -> bool:
+    def contains(self, value: float) -> bool:
         """Whether a finite `value` is in the range."""
-        lowest = self.low < value if self.above else self.low <= value
-        return lowest and (value < self.high if self.below else value <= self.high)
+        lowest = self.low < value if self.exclusive_low else self.low <= value
+        return lowest and (value < self.high if self.exclusive_high else value <= self.high)
 
     def __str__(self) -> str:
-        if not (self.above or self.below or math.inf in (-self.low, self.high)):
+        if not (self.exclusive_low or self.exclusive_high or math.inf in (-self.low, self.high)):
             return f"from {plain_number(self.low)} to {plain_number(self.high)}"
         bounds = []
         if self.low > -math.inf:
-            bounds.append(f"{'above' if self.above else 'at least'} {plain_number(self.low)}")
+            bounds.append(f"{'above' if self.exclusive_low else 'at least'} {plain_number(self.low)}")
         if self.high < math.inf:
-            bounds.append(f"{'below' if self.below else 'at most'} {plain_number(self.high)}")
+            bounds.append(f"{'below' if self.exclusive_high else 'at most'} {plain_number(self.high)}")
         return " and ".join(bounds)
 
 
 Seed = Annotated[int, Range(0, 2**32 - 1)]
 """Of random numbers. JAX takes its lowest 32 bits: any other number is one of these again."""
-Count = Annotated[int, Range(1, 10_000_000)]
+BoundedCount = Annotated[int, Range(1, 10_000_000)]
 """Of games, decks or runs; ten million games are held in memory."""
-Number = Annotated[int, Range(1, WORD)]
+PositiveInt = Annotated[int, Range(1, INT32_MAX)]
 """At least one of something."""
-Share = Annotated[float, Range(0.0, 1.0)]
-Weight = Annotated[float, Range(0.0, 1e6)]
+UnitInterval = Annotated[float, Range(0.0, 1.0)]
+NonNegative = Annotated[float, Range(0.0, 1e6)]
 """Of a term of a loss or a return."""
 LearningRate = Annotated[float, Range(0.0, 10.0)]
 Seconds = Annotated[float, Range(0.0, 1e6)]
 Port = Annotated[int, Range(0, 65535)]
 
-_DEFAULT = {int: Range(-WORD - 1, WORD), float: Range()}
+_DEFAULT = {int: Range(-INT32_MAX - 1, INT32_MAX), float: Range()}
 
 
-def check_fields(config: Any) -> None:
+def validate_fields(config: Any) -> None:
     """Raises OutOfRangeError for the first value in `config`, a dataclass, or in a dataclass in it,
     that is not of the type of its field, or a number that is not in its range."""
     _check_fields(config, "")
@@ -92,12 +92,12 @@ def _check_fields(config: Any, prefix: str) -> None:
     for field in dataclasses.fields(config):
         value, hint, place = getattr(config, field.name), hints[field.name], prefix + field.name
         if not _is_of(value, hint):
-            raise OutOfRangeError(place, f"expected {_said(hint)}, got {value!r}")
+            raise InvalidValueError(place, f"expected {_said(hint)}, got {value!r}")
         _check(value, hint, place)
 
 
-def checked(function: F) -> F:
-    """`function`, whose arguments are checked as `check_fields` checks fields before it runs."""
+def validate_arguments(function: F) -> F:
+    """`function`, whose arguments are checked as `validate_fields` checks fields before it runs."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -131,9 +131,9 @@ def _check_number(value: float, hint: Any, place: str) -> None:
     what = "a whole number" if kind is int else "a number"
     whole = kind is not int or isinstance(value, int)
     finite = isinstance(value, int) or math.isfinite(value)  # a whole number may be no float
-    if not (finite and whole and allowed.holds(value)):
+    if not (finite and whole and allowed.contains(value)):
         expected = f"{what} {allowed}".rstrip() if whole else what
-        raise OutOfRangeError(place, f"expected {expected}, got {plain_number(value)}")
+        raise InvalidValueError(place, f"expected {expected}, got {plain_number(value)}")
 
 
 def _number(hint: Any) -> tuple[type, Range] | None:
@@ -182,5 +182,5 @@ def _said(hint: Any) -> str:
 
 def plain_number(value: float) -> str:
     """A number with all its digits, so that an error never shows the bound that it missed."""
-    whole = isinstance(value, int) or (value.is_integer() and abs(value) < EXACT)
+    whole = isinstance(value, int) or (value.is_integer() and abs(value) < MAX_EXACT_INT)
     return f"{int(value):,}" if whole else repr(float(value))

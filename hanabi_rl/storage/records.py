@@ -8,7 +8,7 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
-from hanabi_rl.storage.ranges import OutOfRangeError
+from hanabi_rl.storage.ranges import InvalidValueError
 
 T = TypeVar("T")
 
@@ -63,8 +63,8 @@ def from_dict(
         if hasattr(base, "replace"):  # a class with fields that follow from others has its own
             return base.replace(**changes)
         return dataclasses.replace(base, **changes)  # type: ignore[type-var]
-    except OutOfRangeError as error:
-        raise OutOfRangeError(error.place, error.problem, where) from error
+    except InvalidValueError as error:
+        raise InvalidValueError(error.place, error.problem, where) from error
 
 
 def _of_kind(hint: Any, value: dict[str, Any], current: type, place: str) -> type:

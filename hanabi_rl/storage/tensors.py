@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from hanabi_rl.storage.files import canonical_json, replacing
+from hanabi_rl.storage.files import atomic_replace, canonical_json
 
 DTYPES = {
     "BOOL": "bool",
@@ -66,7 +66,7 @@ def write_tensors(
     end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES], "little")
     header = canonical_json(json.loads(bytes(written[_LENGTH_BYTES:end])))
     header += b" " * (-len(header) % _LENGTH_BYTES)  # tensors begin where their dtypes align
-    with replacing(path) as beside, beside.open("wb") as file:
+    with atomic_replace(path) as beside, beside.open("wb") as file:
         file.write(len(header).to_bytes(_LENGTH_BYTES, "little"))
         file.write(header)
         file.write(written[end:])
@@ -87,7 +87,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     return _read(path, tensors=False)[1]
 
 
-def write_leaves(path: Path, tree: Any) -> None:
+def write_pytree(path: Path, tree: Any) -> None:
     """Replace `path` by a file of the arrays of a pytree, of any dtype that JAX has but keys."""
     import jax
 
@@ -96,8 +96,8 @@ def write_leaves(path: Path, tree: Any) -> None:
     write_tensors(path, {place: _bits(leaf) for place, leaf in leaves.items()}, dtypes)
 
 
-def read_leaves(path: Path, like: Any) -> Any:
-    """What `write_leaves` kept; None where there is no file, or it holds no tree like `like`."""
+def read_pytree(path: Path, like: Any) -> Any:
+    """What `write_pytree` kept; None where there is no file, or it holds no tree like `like`."""
     import jax
 
     try:

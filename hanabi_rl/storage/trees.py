@@ -38,7 +38,7 @@ class CorruptError(ValueError):
     """What is stored is not what was saved."""
 
 
-def this_process() -> ocp.options.MultiprocessingOptions:
+def single_process_orbax() -> ocp.options.MultiprocessingOptions:
     """Tells Orbax to wait for no other process: of several hosts that train together, the first
     saves and restores alone."""
     me = jax.process_index()
@@ -83,7 +83,7 @@ def to_host(tree: PyTree) -> tuple[dict[str, np.ndarray], Manifest]:
     return arrays, manifest
 
 
-def nested(leaves: Mapping[str, Any], separator: str = "/") -> dict[str, Any]:
+def unflatten(leaves: Mapping[str, Any], separator: str = "/") -> dict[str, Any]:
     """`{"a/b": x}` as `{"a": {"b": x}}`: the form in which Orbax stores a tree."""
     tree: dict[str, Any] = {}
     for path, leaf in leaves.items():
@@ -95,10 +95,10 @@ def nested(leaves: Mapping[str, Any], separator: str = "/") -> dict[str, Any]:
     return tree
 
 
-def storable(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def without_empty_leaves(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """What to hand to Orbax for the arrays of `to_host`: nested, without those that have no
     elements (it refuses them)."""
-    return nested({path: array for path, array in arrays.items() if array.size})
+    return unflatten({path: array for path, array in arrays.items() if array.size})
 
 
 def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None:
@@ -140,7 +140,7 @@ def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[
             those saved.
     """
     leaves: dict[str, Any] = {}
-    alone = this_process()
+    alone = single_process_orbax()
     reader = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
     with ocp.Checkpointer(reader, multiprocessing_options=alone) as checkpointer:
         for path in paths:
@@ -158,7 +158,7 @@ def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[
 def _read_array(checkpointer: ocp.Checkpointer, folder: Path, path: str) -> np.ndarray:
     # One leaf a call: where one of many concurrent reads fails, Orbax closes the event loop under
     # the others, which then complain on stderr from their own threads.
-    one = nested({path: ocp.RestoreArgs(restore_type=np.ndarray)})
+    one = unflatten({path: ocp.RestoreArgs(restore_type=np.ndarray)})
     args = ocp.args.PyTreeRestore(item=one, restore_args=one, partial_restore=True)
     try:
         (array,) = leaf_paths(checkpointer.restore(folder.resolve(), args=args)).values()
@@ -183,7 +183,7 @@ def _verified(array: np.ndarray, entry: Mapping[str, Any], *, where: str) -> Any
     return array if impl is None else jax.random.wrap_key_data(jnp.asarray(array), impl=impl)
 
 
-def like(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
+def restore_structure(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
     """`leaves` (by path) in the structure of `template`: NumPy where the template's leaf is NumPy,
     else on JAX's default device."""
     treedef = jax.tree.structure(template)
@@ -222,6 +222,6 @@ def read_tree(path: Path) -> dict[str, Any]:
         CorruptError: naming the file, where it cannot be read.
     """
     try:
-        return nested(read_tensors(path)[0])
+        return unflatten(read_tensors(path)[0])
     except ValueError as error:
         raise CorruptError(f"{path}: {error}") from error

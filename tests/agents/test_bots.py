@@ -358,8 +358,8 @@ class Table:
             return word.at[0, seat].set((word[0, seat] & ~jnp.uint32(every)) | bits)
 
         self.state = state.replace(
-            maybe_colors=told(state.maybe_colors, self.rules.color_cards),
-            maybe_ranks=told(state.maybe_ranks, self.rules.rank_cards),
+            possible_colors=told(state.possible_colors, self.rules.color_cards),
+            possible_ranks=told(state.possible_ranks, self.rules.rank_cards),
         )
         return self
 

@@ -23,7 +23,7 @@ from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.folder import write_config
 from hanabi_rl.storage import tensors
 from hanabi_rl.storage.checkpoint import Checkpointer
-from hanabi_rl.storage.files import finish_replacements
+from hanabi_rl.storage.files import remove_partial_writes
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError
 
 RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
@@ -187,7 +187,7 @@ def test_a_kill_while_saving_leaves_the_policy_before_or_none(
         assert damaged.exists() is not first and list(run.rglob(".*.tmp"))
         if not first:
             assert load_policy(run).identity() == make_policy(1).identity()
-        finish_replacements(run)
+        remove_partial_writes(run)
         assert not list(run.rglob(".*"))
     save_policy(damaged, make_policy(2), algorithm="bc", steps=8, score=None)
     assert load_policy(run).identity() == make_policy(2).identity()

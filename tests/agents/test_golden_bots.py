@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import BOTS, make_bot
 from hanabi_rl.agents.bots.rule_lists import RuleBot, observe_own
-from hanabi_rl.agents.bots.rules import facts_of, first_to_fire
-from hanabi_rl.env import rules as game
+from hanabi_rl.agents.bots.rules import first_matching_rule, rule_inputs
+from hanabi_rl.env import dynamics as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe_seat
 
@@ -119,11 +119,11 @@ def fired(decks: jax.Array, actions: jax.Array, seat: jax.Array) -> tuple:
         legal = jnp.take_along_axis(legal, seat[:, None, None], axis=1)[:, 0]
 
         def think(plausible: jax.Array, obs: jax.Array, legal: jax.Array) -> tuple:
-            seen = view(rules, obs)
+            seen = decode_observation(rules, obs)
             plausible = observe_own(rules, plausible, seen)
-            facts = facts_of(rules, plausible, seen)
+            facts = rule_inputs(rules, plausible, seen)
             lists = [bot.rule_list for bot in bots if issubclass(bot, RuleBot)]
-            return plausible, [first_to_fire(rules, rule_list, facts, legal) for rule_list in lists]
+            return plausible, [first_matching_rule(rules, rule_list, facts, legal) for rule_list in lists]
 
         plausible, answers = jax.vmap(think)(plausible, obs, legal)
         allowed = jnp.stack([w[jnp.arange(len(seat)), action] > 0 for w, _ in answers])

@@ -29,13 +29,13 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.hub import END, START, model_page, parse_hub_name
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.one_file import read_card, read_file, rounded, write_file
-from hanabi_rl.agents.origin import trained_with
+from hanabi_rl.agents.one_file import read_card, read_file, round_to_half, write_file
+from hanabi_rl.agents.origin import training_partners
 from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import names_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.show.matrix import short_labels
-from hanabi_rl.storage.hub import put_files
+from hanabi_rl.storage.hub import upload_files
 
 
 @pytest.fixture
@@ -83,18 +83,18 @@ def test_an_exported_agent(cache: Path, exported: Path) -> None:
     """By its repository alone, with a file, at a tag and at a commit, and with options."""
     files = {"policy.safetensors": exported.read_bytes(), "README.md": b"", "b.safetensors": b""}
     keep_in_cache(cache, "me/anyone", files, ref="main")
-    other = rounded(network_policy(TINY, 1))
+    other = round_to_half(network_policy(TINY, 1))
     write_file(exported, other)
     commit = "f" * 40
     at = {"policy.safetensors": exported.read_bytes()}
     keep_in_cache(cache, "me/anyone", at, commit=commit, ref="v2")
     first = load_policy("hf:me/anyone")
-    assert first.identity() == rounded(network_policy(TINY, 0)).identity()
+    assert first.identity() == round_to_half(network_policy(TINY, 0)).identity()
     assert first.identity() == load_policy("hf:me/anyone/policy.safetensors@main").identity()
     for revision in ("v2", commit):
         assert load_policy(f"hf:me/anyone@{revision}").identity() == other.identity()
     assert load_policy("hf:me/anyone@v2?temperature=2", TINY).identity() != other.identity()
-    assert trained_with("hf:me/anyone") == ("bot:iggi",)
+    assert training_partners("hf:me/anyone") == ("bot:iggi",)
     with pytest.raises(ValueError, match="hf:me/anyone: expected an agent for 5 colours"):
         load_policy("hf:me/anyone", Rules())
     assert not names_games("hf:me/anyone/b.safetensors")
@@ -261,15 +261,15 @@ def test_what_is_not_published(
     hub = Hub(private=False)
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
     with pytest.raises(ValueError, match="a private repository, got .*me/a, which is public"):
-        put_files("me/a", {"x": b"x"}, private=True, message="x")
+        upload_files("me/a", {"x": b"x"}, private=True, message="x")
     assert not hub.files
-    assert put_files("me/a", {"x": b"x"}, private=False, message="x").endswith("commit/1")
+    assert upload_files("me/a", {"x": b"x"}, private=False, message="x").endswith("commit/1")
     hub.refuse = HfHubHTTPError("no", response=answer(401))
     with pytest.raises(PermissionError, match="me/a .*: log in with `hf auth login`, or set HF_TO"):
-        put_files("me/a", {}, private=False, message="x")
+        upload_files("me/a", {}, private=False, message="x")
     hub.refuse = OSError("no route to host")
     with pytest.raises(ConnectionError, match="could not write to .*me/a .*no route to host"):
-        put_files("me/a", {}, private=False, message="x")
+        upload_files("me/a", {}, private=False, message="x")
     for arguments, message in (
         ([], "expected a file to write, or --push OWNER/NAME"),
         (["--push", "anyone"], "--push: expected OWNER/NAME, got anyone"),
@@ -397,7 +397,7 @@ def test_a_page_that_cannot_be_edited_is_refused_and_nothing_is_written(
         return model_page("me/a", card_with(), None, current).encode()
 
     with pytest.raises(ValueError, match=message):
-        put_files("me/a", {"x": b"x", "README.md": page}, private=False, message="x")
+        upload_files("me/a", {"x": b"x", "README.md": page}, private=False, message="x")
     assert hub.files == {"README.md": before}
 
 
@@ -411,7 +411,7 @@ def test_a_page_that_cannot_be_read_is_not_replaced(monkeypatch: pytest.MonkeyPa
 
         monkeypatch.setattr(hub, "hf_hub_download", refuse)
         with pytest.raises(ConnectionError, match="could not write to .*me/a"):
-            put_files("me/a", {"README.md": lambda _: b"new"}, private=False, message="x")
+            upload_files("me/a", {"README.md": lambda _: b"new"}, private=False, message="x")
     assert not hub.files
 
 

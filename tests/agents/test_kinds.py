@@ -11,11 +11,11 @@ import pytest
 from support.hands import cards_of, unseen_cards
 from support.structured import SMALL, first_state, look_at_state, play_random_games
 
-from hanabi_rl.agents.structured.kinds import Kinds, kinds_of
+from hanabi_rl.agents.structured.kinds import CardTypeFeatures, card_type_features
 from hanabi_rl.agents.structured.memory import Memory, next_seat, records, unpack
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.state import State
-from hanabi_rl.learning.beliefs import belief_tilt
+from hanabi_rl.learning.beliefs import belief_log_weights
 from hanabi_rl.nn.belief import BeliefNetwork
 
 RANKS, KINDS, HAND = SMALL.num_ranks, SMALL.num_cards, SMALL.hand_size
@@ -30,12 +30,12 @@ class Seen:
         )
         looks = [look_at_state(SMALL, "learnt", *_part(i, before, self.state)) for i in range(8)]
         self.memory, self.view = jax.tree.map(lambda *x: np.concatenate(x), *looks)
-        self.facts: Kinds = facts_of(self.memory, self.state)
+        self.facts: CardTypeFeatures = facts_of(self.memory, self.state)
 
 
 @jax.jit
-def facts_of(memory: Memory, state: State) -> Kinds:
-    return kinds_of(SMALL, "learnt", memory, from_state(SMALL, state))
+def facts_of(memory: Memory, state: State) -> CardTypeFeatures:
+    return card_type_features(SMALL, "learnt", memory, from_state(SMALL, state))
 
 
 def _part(i: int, *trees: Any) -> Any:
@@ -93,7 +93,7 @@ def test_the_movers_tilt_is_of_the_mover(seen: Seen) -> None:
     params = jax.jit(BeliefNetwork().init)(jax.random.key(1), seen.view, seen.facts)["params"]
     params = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params)
     direct = jax.jit(BeliefNetwork().apply)({"params": params}, seen.view, seen.facts)
-    tilt = jax.jit(belief_tilt, static_argnums=(0, 1))(
+    tilt = jax.jit(belief_log_weights, static_argnums=(0, 1))(
         SMALL, "learnt", params, seen.view, next_seat(seen.memory), seen.state
     )
     np.testing.assert_allclose(tilt, direct, rtol=1e-4, atol=1e-4)

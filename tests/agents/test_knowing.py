@@ -13,8 +13,8 @@ import pytest
 from support.compiled import ask, init_params, legal_actions, observe
 from support.games import TINY, TINY_3P, random_games
 
-from hanabi_rl.agents.identity import digest
-from hanabi_rl.agents.knowing import known_counts, learns
+from hanabi_rl.agents.identity import agent_hash
+from hanabi_rl.agents.knowing import has_profile, profile_counts
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.one_file import write_file
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, next_game
@@ -62,27 +62,27 @@ def test_the_partner_is_who_sat_where_the_name_says() -> None:
     human[:, 0] = True
     marked = dataclasses.replace(games, human_seats=human)
     for found, seats in (
-        (known_counts(games), [0, 1]),
-        (known_counts(games, 1), [1]),
-        (known_counts(marked), [0]),
-        (known_counts(marked, 1), [1]),
+        (profile_counts(games), [0, 1]),
+        (profile_counts(games, 1), [1]),
+        (profile_counts(marked), [0]),
+        (profile_counts(marked, 1), [1]),
     ):
         own, partner = found[:, [HINT, TURN]]
         assert tuple(partner) == counted(games, seats) and not own.any()
     three = random_games(TINY_3P, 3, seed=1)
-    own, *others = known_counts(three, 2)[:, [HINT, TURN]]
+    own, *others = profile_counts(three, 2)[:, [HINT, TURN]]
     assert [tuple(row) for row in others] == [counted(three, [2])] * 2 and not own.any()
     with pytest.raises(ValueError, match="expected a seat from 0 to 1, got 2"):
-        known_counts(games, 2)
+        profile_counts(games, 2)
 
 
 def test_which_agents_learn_of_their_partners(folder: Path) -> None:
     told = load_policy(str(folder / "told.safetensors"))
-    assert learns(told) and learns(load_policy(f"{folder / 'told.safetensors'}?temperature=2"))
+    assert has_profile(told) and has_profile(load_policy(f"{folder / 'told.safetensors'}?temperature=2"))
     known = load_policy(f"{folder / 'told.safetensors'}?knows={folder / 'games.safetensors'}")
-    assert learns(known)
-    assert not learns(load_policy(str(folder / "blind.safetensors")))
-    assert not learns(load_policy("bot:simple", TINY))
+    assert has_profile(known)
+    assert not has_profile(load_policy(str(folder / "blind.safetensors")))
+    assert not has_profile(load_policy("bot:simple", TINY))
 
 
 @pytest.mark.slow  # test_profile.py has what is counted in play
@@ -90,7 +90,7 @@ def test_what_it_counts_in_play_is_added_to_what_it_knows(folder: Path) -> None:
     """Seat 1 of another game, its beginning, another game with the same partner, and a stranger,
     who again is the player of the games."""
     policy = load_policy(f"{folder}/told.safetensors?knows={folder}/games.safetensors,0")
-    known = known_counts(recorded(), 0)
+    known = profile_counts(recorded(), 0)
     games = random_games(TINY, 6, seed=9)
     played = jax.device_get(replay(TINY, games.decks, games.actions).state)
 
@@ -131,9 +131,9 @@ def test_identity_and_options_of_others(folder: Path) -> None:
     ]
     policies = [load_policy(name) for name in names]
     assert len({policy.identity() for policy in policies}) == 4
-    known = known_counts(recorded())
+    known = profile_counts(recorded())
     whose = {"wrapper": "knowing", "of": policies[0].identity()}
-    assert policies[1].identity() == digest(whose, known)
+    assert policies[1].identity() == agent_hash(whose, known)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from support.policies import network_policy
 from hanabi_rl.agents.bots.registry import BOTS
 from hanabi_rl.agents.names import (
     AgentName,
-    known_agents,
+    agent_catalog,
     load_agents,
     load_policy,
     parse_name,
     read_value,
 )
 from hanabi_rl.agents.one_file import write_file
-from hanabi_rl.agents.renamed import Renamed
+from hanabi_rl.agents.renamed import ColorPermuted
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.cli.app import main
 from hanabi_rl.env.game import Rules
@@ -45,7 +45,7 @@ RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_to
 def test_names_are_taken_apart(text: str, expected: tuple) -> None:
     name = parse_name(text)
     assert name == AgentName(*expected)
-    assert text.partition("?")[0] == name.plain
+    assert text.partition("?")[0] == name.without_options
 
 
 @pytest.mark.parametrize("text", ["bot:x?", "bot:x?a", "bot:x?a=", "bot:x?=1", "bot:x?a=1&&b=2"])
@@ -142,7 +142,7 @@ def test_a_bots_parameters_are_part_of_its_identity_and_its_logits() -> None:
 def test_wrappers_enter_a_matrix_like_any_other_agent() -> None:
     names = ["bot:convention", "bot:convention?colors=1,0,2,3,4", "bot:convention?smoothing=0.5"]
     first, renamed, _ = policies = load_agents([*names], 2)
-    assert isinstance(renamed, Renamed) and renamed.policy.identity() == first.identity()
+    assert isinstance(renamed, ColorPermuted) and renamed.policy.identity() == first.identity()
     agents = make_agents(policies, names, ["a", "b", "c"])
     assert len({agent.hash for agent in agents}) == 3
     with pytest.raises(ValueError, match="expected policies that differ"):
@@ -176,7 +176,7 @@ def test_an_agent_named_twice_is_one_object() -> None:
 def test_the_list_of_agents(capsys: pytest.CaptureFixture[str]) -> None:
     main(["agents", "--json"])
     known = json.loads(capsys.readouterr().out)
-    assert known == known_agents()
+    assert known == agent_catalog()
     bots = {agent["name"]: agent for agent in known["agents"] if "version" in agent}
     assert list(bots) == [f"bot:{name}" for name in BOTS]
     assert bots["bot:convention"]["parameters"]["smoothing"] == {"type": "float", "default": 0.02}

@@ -9,9 +9,9 @@ import pytest
 from support import compiled as game
 from support.compiled import observe
 
-from hanabi_rl.agents.bots import holmes, scene, smart
+from hanabi_rl.agents.bots import holmes, odwyer_common, smart
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.bots.scene import Board
 from hanabi_rl.env.actions import Move, decode_action, encode_action
@@ -98,7 +98,7 @@ def test_smart_means_the_newest_card_that_is_touched() -> None:
 
 
 def test_smart_sees_what_is_worthless_and_valuable() -> None:
-    kinds = smart.kinds_of(RULES, board(played="R1 Y1", discarded="R3 R3 B2 G1 G1"))
+    kinds = smart.card_classes(RULES, board(played="R1 Y1", discarded="R3 R3 B2 G1 G1"))
     assert int(kinds.playable) == as_set("R2 Y2 G1 B1 P1")
     assert int(kinds.worthless) == as_set("R1 Y1 R4 R5")
     # R5 lies above R3, of which none is left.
@@ -123,10 +123,10 @@ def test_the_table_before_the_last_move() -> None:
     """It is read back from the table after it, of every kind of move, over a whole game."""
     decks = jnp.array([np.random.default_rng(5).permutation(full_deck(RULES))], jnp.int32)
     state, rng = game.deal(RULES, decks), np.random.default_rng(7)
-    look = jax.jit(lambda state: view(RULES, observe(RULES, state)[0, 0]))
-    back = jax.jit(lambda seen: scene.board_before(RULES, seen))
+    look = jax.jit(lambda state: decode_observation(RULES, observe(RULES, state)[0, 0]))
+    back = jax.jit(lambda seen: odwyer_common.board_before(RULES, seen))
     step = jax.jit(lambda state, action: game.step(RULES, state, action)[0])
-    before, turns = scene.board_now(look(state)), 0
+    before, turns = odwyer_common.board_now(look(state)), 0
     while not bool(game.finished(RULES, state)[0]):
         seat = int(state.player[0])
         legal = np.flatnonzero(np.array(game.legal_actions(RULES, state))[0, seat])
@@ -135,7 +135,7 @@ def test_the_table_before_the_last_move() -> None:
         state = step(state, jnp.array([rng.choice(kind)], jnp.int32))
         seen = look(state)
         jax.tree.map(np.testing.assert_array_equal, back(seen), before)
-        before, turns = scene.board_now(seen), turns + 1
+        before, turns = odwyer_common.board_now(seen), turns + 1
     assert turns >= 3
 
 

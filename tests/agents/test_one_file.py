@@ -17,19 +17,19 @@ from support.games import TINY
 from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import known_agents, load_policy
+from hanabi_rl.agents.names import agent_catalog, load_policy
 from hanabi_rl.agents.one_file import (
-    SHIPPED,
+    BUNDLED_DIR,
     _digest,
-    describe,
+    bundled_files,
+    policy_metadata,
     read_card,
     read_file,
     read_rules,
-    rounded,
-    shipped,
+    round_to_half,
     write_file,
 )
-from hanabi_rl.agents.origin import trained_with
+from hanabi_rl.agents.origin import training_partners
 from hanabi_rl.cli import main
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.tensors import read_tensors
@@ -65,7 +65,7 @@ def test_parameters_of_any_layout(tmp_path: Path, layout: str, half: bool) -> No
     same = policy.replace(params=jax.tree.map(change, policy.params))
     assert same.identity() == policy.identity()
     write_file(path, same, half=half)
-    expected = rounded(policy) if half else policy
+    expected = round_to_half(policy) if half else policy
     assert read_file(path).identity() == expected.identity()
     if not half:
         save_policy(tmp_path / "policy", same, algorithm="bc", steps=1, score=None)
@@ -88,7 +88,7 @@ def test_parameters_of_fewer_digits(bits: int) -> None:
     """Against each number's own power of two; half a digit is the most that is lost."""
     policy = network_policy(TINY, 4)
     for exact, kept in zip(
-        jax.tree.leaves(policy.params), jax.tree.leaves(rounded(policy, bits).params), strict=True
+        jax.tree.leaves(policy.params), jax.tree.leaves(round_to_half(policy, bits).params), strict=True
     ):
         half = np.asarray(exact, np.float16).astype(np.float64)
         step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(half), 2.0**-14))) + 1 - bits)
@@ -99,7 +99,7 @@ def test_half_precision(tmp_path: Path) -> None:
     policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
     write_file(path, policy, {"about": "a test"}, half=True)
     back = read_file(path)
-    assert back.identity() == rounded(policy).identity() != policy.identity()
+    assert back.identity() == round_to_half(policy).identity() != policy.identity()
     assert (back.rules, back.network, back.info) == (policy.rules, policy.network, policy.info)
     for leaf, kept in zip(
         jax.tree.leaves(policy.params), jax.tree.leaves(back.params), strict=True
@@ -189,7 +189,7 @@ def test_parameters_of_another_dtype(tmp_path: Path, dtype: Any) -> None:
         write_file(path, policy.replace(params=wide))
     assert not path.exists()
     leaves = leaf_paths(wide)
-    header = {"policy": json.dumps(describe(policy)), "card": "{}"}
+    header = {"policy": json.dumps(policy_metadata(policy)), "card": "{}"}
     save_file(leaves, path, header | {"sha256": _digest(leaves, header)})
     with pytest.raises(IncompatibleError, match=refused):
         read_file(path)
@@ -220,7 +220,7 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     assert card["selfplay"]["mean"] == pytest.approx(summary.mean.mean, abs=5e-4)
     assert (card["steps"], card["algorithm"], card["tier"]) == (7, "bc", "lstm")
     assert card["commit"] == "abc"
-    assert card["met"] == ["bot:simple", "bot:iggi"] == list(trained_with(str(path)))
+    assert card["met"] == ["bot:simple", "bot:iggi"] == list(training_partners(str(path)))
     # the file's card is shown, wherever it lies, and of the run what is known
     copy = tmp_path / "fetched" / "policy.safetensors"
     copy.parent.mkdir()
@@ -254,11 +254,11 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
-    agents = {agent["name"]: agent for agent in known_agents()["agents"]}
+    agents = {agent["name"]: agent for agent in agent_catalog()["agents"]}
     # as a wheel packs them: it is to stay below 10 MB, and has 0.8 MB beside them
-    packed = sum(len(zlib.compress(path.read_bytes())) for path in SHIPPED.iterdir())
-    assert shipped() and packed < 9.2e6
-    for name, path in shipped().items():
+    packed = sum(len(zlib.compress(path.read_bytes())) for path in BUNDLED_DIR.iterdir())
+    assert bundled_files() and packed < 9.2e6
+    for name, path in bundled_files().items():
         card = agents[f"agent:{name}"]
         assert read_rules(path).num_players == card["players"]
         assert card["command"] and card["data"] and card["selfplay"]["games"] >= 5000
@@ -274,15 +274,15 @@ def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow  # measure/test_board.py loads those on the boards of the docs
-@pytest.mark.parametrize("name", sorted(shipped()))
+@pytest.mark.parametrize("name", sorted(bundled_files()))
 def test_a_shipped_agent_is_loaded(name: str) -> None:
-    assert load_policy(f"agent:{name}").rules == read_rules(shipped()[name])
+    assert load_policy(f"agent:{name}").rules == read_rules(bundled_files()[name])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(shipped())[::6])  # about a minute each
+@pytest.mark.parametrize("name", sorted(bundled_files())[::6])  # about a minute each
 def test_a_shipped_agent_plays_as_its_card_says(name: str) -> None:
-    card = read_card(shipped()[name])
+    card = read_card(bundled_files()[name])
     scores = evaluate_selfplay(load_policy(f"agent:{name}"), 512, 99).summary.mean
     error = np.hypot(scores.bounds[1] - scores.mean, np.diff(card["selfplay"]["ci95"])[0] / 2)
     assert abs(scores.mean - card["selfplay"]["mean"]) < 2 * error

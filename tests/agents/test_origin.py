@@ -10,9 +10,9 @@ import pytest
 from support.games import TINY
 from support.policies import network_policy
 
-from hanabi_rl.agents import origin
-from hanabi_rl.agents.folder import FILE, REFERENCE, save_policy
-from hanabi_rl.agents.origin import acquaintance, trained_with
+from hanabi_rl.agents import provenance
+from hanabi_rl.agents.folder import CLONE_FOLDER, FILE, save_policy
+from hanabi_rl.agents.origin import describe_data_overlap, training_partners
 
 CARD = {
     "3p_human_train_180.safetensors": "learnt from 3p_human_train_180.safetensors itself",
@@ -23,7 +23,7 @@ CARD = {
 
 @pytest.mark.parametrize(("file", "words"), CARD.items())
 def test_of_an_agent_by_its_card(file: str, words: str) -> None:
-    assert (acquaintance("agent:human-3p?safe=0.6,0.1", Path("there") / file) or "")[
+    assert (describe_data_overlap("agent:human-3p?safe=0.6,0.1", Path("there") / file) or "")[
         :60
     ].startswith(words[:60])
 
@@ -34,7 +34,7 @@ def test_of_a_run_by_its_config(tmp_path: Path) -> None:
     for name, config in {"clone": games, "policy": {"bc": games}}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({"config": config}))
-        said = [acquaintance(str(tmp_path / name), Path(f"{file}.json")) or "" for file in "abc"]
+        said = [describe_data_overlap(str(tmp_path / name), Path(f"{file}.json")) or "" for file in "abc"]
         assert [words[:18] for words in said] == [
             "learnt from a.json",
             "did not learn from",
@@ -45,14 +45,14 @@ def test_of_a_run_by_its_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize("said", ['{"model_type": "bert"}', "[1]", "// none", '{"config": 1}'])
 def test_beside_a_config_of_another_program(tmp_path: Path, said: str) -> None:
     (tmp_path / "config.json").write_text(said)
-    assert trained_with(str(tmp_path / "mine")) == ()
-    assert acquaintance(str(tmp_path / "mine"), Path("a.json")) is None
+    assert training_partners(str(tmp_path / "mine")) == ()
+    assert describe_data_overlap(str(tmp_path / "mine"), Path("a.json")) is None
 
 
 def test_of_a_card_with_an_apostrophe(monkeypatch: pytest.MonkeyPatch) -> None:
     card = {"command": "my friend's script --data a.json"}
-    monkeypatch.setattr(origin, "card_of", lambda name: card)
-    assert acquaintance("mine.safetensors", Path("a.json")) == (
+    monkeypatch.setattr(provenance, "read_model_card", lambda name: card)
+    assert describe_data_overlap("mine.safetensors", Path("a.json")) == (
         "learnt from a.json itself, so that its prediction flatters it"
     )
 
@@ -62,8 +62,8 @@ def test_of_a_card_whose_command_has_its_file_behind_an_equals_sign(
     monkeypatch: pytest.MonkeyPatch, flag: str
 ) -> None:
     card = {"command": f"train/x.py --val=b.json {flag}=there/a.json c.json --val b.json d.json"}
-    monkeypatch.setattr(origin, "card_of", lambda name: card)
-    said = [acquaintance("mine", Path(f"{file}.json")) or "" for file in "abcd"]
+    monkeypatch.setattr(provenance, "read_model_card", lambda name: card)
+    said = [describe_data_overlap("mine", Path(f"{file}.json")) or "" for file in "abcd"]
     assert [words.split(",")[0] for words in said] == [
         "learnt from a.json itself",
         "did not learn from b.json",
@@ -73,14 +73,14 @@ def test_of_a_card_whose_command_has_its_file_behind_an_equals_sign(
 
 
 def test_of_no_games() -> None:
-    assert acquaintance("bot:convention", Path("a.json")) is None
-    assert "no recorded games" in (acquaintance("agent:ippo-2p", Path("a.json")) or "")
+    assert describe_data_overlap("bot:convention", Path("a.json")) is None
+    assert "no recorded games" in (describe_data_overlap("agent:ippo-2p", Path("a.json")) or "")
 
 
 def test_of_data_that_nobody_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `hanabi-rl export` writes the card of a run without --data: nothing is known."""
-    monkeypatch.setattr(origin, "card_of", lambda name: {"data": origin.NOT_NOTED, "command": ""})
-    assert acquaintance("mine.safetensors", Path("a.json")) is None
+    monkeypatch.setattr(provenance, "read_model_card", lambda name: {"data": provenance.NOT_RECORDED, "command": ""})
+    assert describe_data_overlap("mine.safetensors", Path("a.json")) is None
 
 
 def run_of(folder: Path, algorithm: str = "best_response", **config: Any) -> str:
@@ -93,11 +93,11 @@ def test_whom_an_agent_began_as_was_met_and_whom_that_one_met(tmp_path: Path) ->
     """Over runs and cards, each once, nearest first."""
     card = "agent:human-3p-robust"
     of_card = tuple(f"Q{i}?temperature=0.3" for i in range(1, 9))
-    assert trained_with(card) == of_card
+    assert training_partners(card) == of_card
     first = run_of(tmp_path / "1", start_from=card, partners=["bot:iggi", "bot:iggi", of_card[0]])
     second = run_of(tmp_path / "2", start_from=first, partners=["bot:smart", "bot:iggi"])
     met = ("bot:smart", "bot:iggi", first, of_card[0], card, *of_card[1:])
-    assert trained_with(second) == trained_with(f"{second}/checkpoints/5?noise=0.1") == met
+    assert training_partners(second) == training_partners(f"{second}/checkpoints/5?noise=0.1") == met
     clone = {"data": [], "start_from": second}
     for name, algorithm, config, expected in (
         ("3", "hdr_ippo", {"bc": clone, "partners": []}, (second, *met)),
@@ -108,18 +108,18 @@ def test_whom_an_agent_began_as_was_met_and_whom_that_one_met(tmp_path: Path) ->
         ("7", "br_bc", {"bc": clone, "bc_policy": first, "partners": ["a"]}, ("a", first, card)),
         ("8", "bc", {"data": [], "start_from": None}, ()),
     ):
-        assert trained_with(run_of(tmp_path / name, algorithm, **config)) == expected, name
+        assert training_partners(run_of(tmp_path / name, algorithm, **config)) == expected, name
     beside = run_of(tmp_path / "9", start_from=str(tmp_path / "7"), partners=["b"])
-    assert trained_with(beside) == ("b", str(tmp_path / "7"), "a", first, card)
+    assert training_partners(beside) == ("b", str(tmp_path / "7"), "a", first, card)
 
 
 def test_runs_that_began_as_each_other_or_as_what_is_gone(tmp_path: Path) -> None:
     places = [str(tmp_path / name) for name in "abc"]
     for place, start in zip(places, [places[1], places[0], "agent:gone"], strict=True):
         run_of(Path(place), start_from=start, partners=[f"bot:of-{place[-1]}"])
-    assert trained_with(places[0]) == ("bot:of-a", places[1], "bot:of-b", places[0])
-    assert trained_with(places[2]) == ("bot:of-c", "agent:gone")
-    assert acquaintance(places[0], Path("x.json")) is not None
+    assert training_partners(places[0]) == ("bot:of-a", places[1], "bot:of-b", places[0])
+    assert training_partners(places[2]) == ("bot:of-c", "agent:gone")
+    assert describe_data_overlap(places[0], Path("x.json")) is not None
 
 
 def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) ->
             f"began as {old}, which learnt from there/a.json, not from x.json {by_name}",
         ),
     ):
-        assert acquaintance(agent, Path("elsewhere") / file) == words, (agent, file)
+        assert describe_data_overlap(agent, Path("elsewhere") / file) == words, (agent, file)
 
 
 def test_games_beside_a_given_clone_are_not_learnt_from(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_games_beside_a_given_clone_are_not_learnt_from(tmp_path: Path) -> None:
         ("c", "learnt from a.json, not from c.json by its name"),
         ("d", "learnt from a.json, not from d.json by its name"),
     ):
-        assert acquaintance(hdr, Path(f"{file}.json")) == f"began as {clone}, which {words}"
+        assert describe_data_overlap(hdr, Path(f"{file}.json")) == f"began as {clone}, which {words}"
     policy = network_policy(TINY, seed=0)
-    assert [origin.known_of(name, policy)["data"] for name in (hdr, clone)] == ["a.json"] * 2
+    assert [provenance.run_metadata(name, policy)["data"] for name in (hdr, clone)] == ["a.json"] * 2
 
 
 def test_the_clone_that_a_run_keeps_is_the_clone(tmp_path: Path) -> None:
@@ -190,30 +190,30 @@ def test_the_clone_that_a_run_keeps_is_the_clone(tmp_path: Path) -> None:
     own = run_of(tmp_path / "own", "hdr_ippo", bc_policy=None, bc=met, partners=["bot:simple"])
     run_of(tmp_path / "own" / "bc", "bc", **met)
     for run, began in ((given, (clone, "bot:iggi")), (own, ("bot:iggi",))):
-        kept = f"{run}/{REFERENCE}"
+        kept = f"{run}/{CLONE_FOLDER}"
         save_policy(kept, network_policy(TINY, seed=0), algorithm="bc", steps=1, score=None)
         for name in (kept, f"{kept}/{FILE}", f"{kept}?noise=0.1"):
-            assert trained_with(name) == ("bot:iggi",), name
-            assert acquaintance(name, Path("a.json")) == acquaintance(clone, Path("a.json")), name
-        assert trained_with(f"{run}/policy") == ("bot:simple", *began)
+            assert training_partners(name) == ("bot:iggi",), name
+            assert describe_data_overlap(name, Path("a.json")) == describe_data_overlap(clone, Path("a.json")), name
+        assert training_partners(f"{run}/policy") == ("bot:simple", *began)
     gone = run_of(tmp_path / "gone", "br_bc", bc_policy="agent:gone", partners=["bot:simple"])
-    assert trained_with(f"{gone}/{REFERENCE}") == ()
+    assert training_partners(f"{gone}/{CLONE_FOLDER}") == ()
 
 
 def test_what_an_agent_began_as_may_have_learnt_is_not_denied(tmp_path: Path) -> None:
     gone = run_of(tmp_path / "1", "bc", data=["a.json"], val=["b.json"], start_from="no/such")
-    assert acquaintance(gone, Path("x.json")) == (
+    assert describe_data_overlap(gone, Path("x.json")) == (
         "learnt from a.json; began as no/such, whose data is not noted"
     )
-    assert acquaintance(gone, Path("b.json")) == (
+    assert describe_data_overlap(gone, Path("b.json")) == (
         "had an epoch chosen by b.json; began as no/such, whose data is not noted"
     )
     prior = run_of(tmp_path / "2", "bc", data=["a.json"], start_from="agent:prior-3p")
-    words = acquaintance(prior, Path("x.json")) or ""
+    words = describe_data_overlap(prior, Path("x.json")) or ""
     assert words.startswith("learnt from a.json; began as agent:prior-3p, which learnt from 10,500")
     assert words.endswith("whether x.json is of them its card does not say")
     alone = run_of(tmp_path / "3", "bc", data=["a.json"], start_from="agent:ippo-2p")
-    assert acquaintance(alone, Path("x.json")) == (
+    assert describe_data_overlap(alone, Path("x.json")) == (
         "learnt from a.json, not from x.json by its name; began as agent:ippo-2p, which learnt "
         "from no recorded games, as far as its card says"
     )

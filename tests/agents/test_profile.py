@@ -14,16 +14,16 @@ from support.compiled import init_params, observe
 from support.games import random_games
 
 from hanabi_rl.agents.policy import NetworkPolicy, next_game
-from hanabi_rl.agents.structured import features, memory, profile
+from hanabi_rl.agents.structured import features, hint_memory, profile
 from hanabi_rl.agents.structured.board import count_cards
-from hanabi_rl.agents.structured.features import look
+from hanabi_rl.agents.structured.features import encode_step
 from hanabi_rl.agents.structured.recorded import counts_before, player_counts
 from hanabi_rl.agents.structured.sight import from_observation, from_state
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.state import State
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.nn.structured import StructuredConfig
 
 RULES = Rules(num_players=3, num_colors=3, num_ranks=3, hand_size=3, max_info_tokens=4)
@@ -33,7 +33,7 @@ NAMES = list(profile.COUNTS)
 
 def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
     """int[P, K] by absolute seat, of a table that plays the game."""
-    table, counts = Table(rules, deck), np.zeros((rules.num_players, len(NAMES)), int)
+    table, counts = PythonGame(rules, deck), np.zeros((rules.num_players, len(NAMES)), int)
     first: dict[int, dict[str, Any]] = {}
     latest: dict[int, dict[str, Any]] = {}
 
@@ -120,13 +120,13 @@ def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return counts
 
 
-def gone(table: Table, lost: list[int], card: int) -> bool:
+def gone(table: PythonGame, lost: list[int], card: int) -> bool:
     color, rank = divmod(card, table.rules.num_ranks)
     played = table.fireworks[color] > rank
     return lost.count(card) + played == table.rules.num_cards_of_rank[rank]
 
 
-def useful(table: Table, lost: list[int], card: int) -> bool:
+def useful(table: PythonGame, lost: list[int], card: int) -> bool:
     color, rank = divmod(card, table.rules.num_ranks)
     copies = table.rules.num_cards_of_rank
     below = range(table.fireworks[color], rank + 1)
@@ -144,20 +144,20 @@ def games() -> tuple[Any, State, np.ndarray]:
     return recorded, played.state, exists
 
 
-def remember(kept: memory.Memory, sight: Any) -> memory.Memory:
+def remember(kept: hint_memory.Memory, sight: Any) -> hint_memory.Memory:
     after = profile.remember(RULES, kept.profile, sight, count_cards(RULES, sight))
     return kept._replace(profile=after)
 
 
 @jax.jit
-def of_movers(states: State) -> memory.Memory:
+def of_movers(states: State) -> hint_memory.Memory:
     """What each mover knows before its move, [T, N, ...]."""
 
-    def turn(kept: memory.Memory, state: State) -> Any:
+    def turn(kept: hint_memory.Memory, state: State) -> Any:
         after = remember(kept, from_state(RULES, state))
-        return memory.next_seat(after), after
+        return hint_memory.next_seat(after), after
 
-    start = memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
+    start = hint_memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
     return jax.lax.scan(turn, start, states)[1]
 
 
@@ -189,7 +189,7 @@ def test_every_seat_counts_what_the_movers_pass_on(games: Any) -> None:
     passed_on = jax.tree.map(np.asarray, of_movers(states))
     look = jax.jit(lambda kept, obs: remember(kept, from_observation(RULES, obs)))
     seats = [
-        memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
+        hint_memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
         for _ in range(3)
     ]
     states = jax.tree.map(np.asarray, states)
@@ -206,14 +206,14 @@ def test_hidden_cards_change_nothing(games: Any) -> None:
     """Every hand is another's, slot by slot: what was counted so far stays."""
     _, states, exists = games
     before = of_movers(states).profile
-    kept = memory.Memory(jnp.zeros((GAMES, 3, 3, 0), jnp.uint32))
+    kept = hint_memory.Memory(jnp.zeros((GAMES, 3, 3, 0), jnp.uint32))
     rolled = states.replace(
         colors=np.roll(states.colors, 1, -1), ranks=np.roll(states.ranks, 1, -1)
     )
     turn = 9
     one, other = (jax.tree.map(lambda x: np.asarray(x)[turn], s) for s in (states, rolled))
     start = jax.tree.map(lambda x: np.asarray(x)[turn - 1], before)
-    start = memory.next_seat(kept._replace(profile=start))
+    start = hint_memory.next_seat(kept._replace(profile=start))
     full = np.asarray((one.hands != 0).all(axis=(1, 2))) & exists[turn]
     assert full.sum() > 3
     learn = jax.jit(lambda kept, state: remember(kept, from_state(RULES, state)))
@@ -304,20 +304,20 @@ def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read(games: 
     network = StructuredConfig(trunk=(8,), head=8, card=(8,))
     policy = NetworkPolicy(init_params(RULES, network, jax.random.key(0)), RULES, network)
     told = policy.replace(network=dataclasses.replace(network, profile=True))
-    assert (policy.reads, told.reads) == ("facts", "facts+profile")
+    assert (policy.feature_spec, told.feature_spec) == ("facts", "facts+profile")
     assert policy.identity() != told.identity()
     state = jax.tree.map(lambda x: np.asarray(x)[5], games[1])
 
     @jax.jit
     def shown(state: State) -> Any:
-        kept = memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
-        return look(RULES, "facts", kept, from_state(RULES, state))[1]
+        kept = hint_memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
+        return encode_step(RULES, "facts", kept, from_state(RULES, state))[1]
 
     both = shown(state)
     width = features.sizes(RULES, "facts").table.shape[1]
     assert both.table.shape[1] > width
     alone = both._replace(table=both.table[:, :width])
     legal, reset = jnp.ones((GAMES, RULES.num_moves), bool), jnp.zeros(GAMES, bool)
-    answer = jax.jit(type(policy).step_inputs)
+    answer = jax.jit(type(policy).step_features)
     answers = [answer(policy, (), view, legal, reset)[1] for view in (both, alone)]
     np.testing.assert_array_equal(*answers)

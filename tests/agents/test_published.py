@@ -13,10 +13,10 @@ from support.compiled import ask
 from support.hub import keep_in_cache, offline
 
 from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import STORED, load_policy
+from hanabi_rl.agents.names import LOADERS, load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy
-from hanabi_rl.algorithms.clone import reference_policy
+from hanabi_rl.algorithms.clone import load_or_train_clone
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import load_agent
@@ -286,7 +286,7 @@ def test_published_agents_play_a_game_and_are_told_apart(stored):
     assert (records.num_actions > 0).all()
     with pytest.raises(ValueError, match="expected an agent for 3 players, got one for 2"):
         load_policy(names[0], Rules(num_players=3))
-    assert {f"{source}:" for source in STORED} == {"agent:", "hf:", *PREFIXES}
+    assert {f"{source}:" for source in LOADERS} == {"agent:", "hf:", *PREFIXES}
 
 
 @pytest.mark.parametrize("layout", ["clone", "hdr_ippo", "feed_forward", "obl"])
@@ -309,7 +309,7 @@ def test_a_published_layout_is_told_by_its_tensors(stored, tmp_path, monkeypatch
 def test_a_published_clone_starts_hdr_ippo_and_is_saved_as_ours(stored, tmp_path):
     name = f"ah2ac2:{stored(clone())}"
     config = HDRIPPOConfig(bc_policy=name)
-    reference, policy = reference_policy(config, tmp_path / "run"), load_policy(name)
+    reference, policy = load_or_train_clone(config, tmp_path / "run"), load_policy(name)
     jax.tree.map(np.testing.assert_array_equal, reference.params, policy.params)
     save_policy(tmp_path / "ours", policy, algorithm="bc", steps=0, score=None)
     jax.tree.map(

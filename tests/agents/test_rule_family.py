@@ -11,12 +11,12 @@ import pytest
 from support.compiled import permute_actions, permute_decks, permute_legal
 
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
-from hanabi_rl.agents.bots.rule_family import MOST_EPSILON, RANGES, draw_member
-from hanabi_rl.agents.bots.rules import facts_of, first_to_fire
-from hanabi_rl.agents.names import load_policy, spread_names
-from hanabi_rl.env import rules as game
+from hanabi_rl.agents.bots.rule_family import MAX_EPSILON, RANGES, sample_member
+from hanabi_rl.agents.bots.rules import first_matching_rule, rule_inputs
+from hanabi_rl.agents.names import expand_seed_ranges, load_policy
+from hanabi_rl.env import dynamics as game
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.table import full_deck
@@ -80,7 +80,7 @@ def chosen(text: str, moves: list[int]) -> dict[str, int]:
     decks = np.tile(np.array(deck(text), np.int32), (GAMES, 1))
     forced = np.full((TURNS, GAMES), -1, np.int32)
     forced[: len(moves)] = np.array(moves, np.int32)[:, None]
-    logits, _ = follow(members.policies[0], jnp.asarray(decks), jnp.asarray(forced))
+    logits, _ = follow(members.stacks[0], jnp.asarray(decks), jnp.asarray(forced))
     at = np.asarray(logits[len(moves), :, 0, len(moves) % 2])
     return dict(zip(MEMBERS, np.argmax(at, axis=-1).tolist(), strict=True))
 
@@ -132,20 +132,20 @@ def test_who_hints_what_is_playable_alone() -> None:
 def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
     """What each does after the deal, had it no token to hint with and a deck of so many cards."""
     state = game.deal(RULES, jnp.asarray([full_deck(RULES)], jnp.int32))
-    seen = view(RULES, observe(RULES, state)[0, 0])
+    seen = decode_observation(RULES, observe(RULES, state)[0, 0])
     seen = seen._replace(deck=cards_left, info=jnp.int32(0))
-    facts = facts_of(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
+    facts = rule_inputs(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
     legal = jnp.ones(RULES.num_moves, bool)
 
     def weights(member: Any) -> jax.Array:
-        return first_to_fire(RULES, member.ordered_rules(), facts, legal)[0]
+        return first_matching_rule(RULES, member.ordered_rules(), facts, legal)[0]
 
     return jnp.argmax(jax.vmap(weights)(members), axis=-1)
 
 
 def test_who_gambles_at_the_end() -> None:
     bots = [make_bot("rules", RULES, gambles=gambles) for gambles in (False, True)]
-    members = stack_policies(bots).policies[0]
+    members = stack_policies(bots).stacks[0]
     told = {cards: without_tokens(members, np.int32(cards)).tolist() for cards in (2, 1, 0)}
     assert told == {2: [DISCARD, DISCARD], 1: [DISCARD, PLAY + 4], 0: [DISCARD, PLAY + 4]}
 
@@ -166,7 +166,7 @@ def test_chances_and_colours() -> None:
     rng = np.random.default_rng(0)
     decks = rng.permuted(np.tile(np.array(full_deck(RULES), np.int32), (GAMES, 1)), axis=1)
     bots: list[Bot] = [make_bot("rules", RULES, **fields) for fields in MEMBERS.values()]
-    members = stack_policies(bots).policies[0]
+    members = stack_policies(bots).stacks[0]
     free = np.full((TURNS, GAMES), -1, np.int32)
     logits, actions = jax.device_get(follow(members, decks, free))
     exact, noisy = np.exp(logits[:, 0]), np.exp(logits[:, len(MEMBERS) - 1])
@@ -185,20 +185,20 @@ def test_chances_and_colours() -> None:
 
 
 def test_members_by_seed() -> None:
-    drawn = [draw_member(seed) for seed in range(200)]
+    drawn = [sample_member(seed) for seed in range(200)]
     for name, values in RANGES.items():
         assert {member[name] for member in drawn} == set(values)
-    assert all(0.0 <= member["epsilon"] <= MOST_EPSILON for member in drawn)
+    assert all(0.0 <= member["epsilon"] <= MAX_EPSILON for member in drawn)
     with pytest.raises(ValueError, match="seed=9..0: expected seeds from the least to the"):
-        spread_names(["bot:rules?seed=9..0"])
+        expand_seed_ranges(["bot:rules?seed=9..0"])
     with pytest.raises(ValueError, match=r"seed=5\.\.10005: expected at most 10,000 seeds"):
-        spread_names(["bot:rules?seed=5..10005"])
-    assert len(spread_names(["bot:rules?seed=5..10004"])) == 10_000
-    names = spread_names(["bot:rules?seed=3..5", "bot:iggi"])
+        expand_seed_ranges(["bot:rules?seed=5..10005"])
+    assert len(expand_seed_ranges(["bot:rules?seed=5..10004"])) == 10_000
+    names = expand_seed_ranges(["bot:rules?seed=3..5", "bot:iggi"])
     assert names == ["bot:rules?seed=3", "bot:rules?seed=4", "bot:rules?seed=5", "bot:iggi"]
     member = load_policy("bot:rules?seed=3&trusts=true")
     assert isinstance(member, Bot)
-    assert member.parameters() == {"seed": 3, "smoothing": 0.02} | draw_member(3) | {
+    assert member.parameters() == {"seed": 3, "smoothing": 0.02} | sample_member(3) | {
         "trusts": True,
         "rash": 0,
         "exact": False,

@@ -8,10 +8,10 @@ import pytest
 from support import compiled as game
 from support.compiled import observe
 
-from hanabi_rl.agents.bots import rules as rule
-from hanabi_rl.agents.bots.obs_view import view
+from hanabi_rl.agents.bots import rule_set as rule
+from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
-from hanabi_rl.agents.bots.rules import Facts, facts_of, first_to_fire
+from hanabi_rl.agents.bots.rules import RuleInputs, first_matching_rule, rule_inputs
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
@@ -19,7 +19,7 @@ from hanabi_rl.env.table import full_deck
 RULES = Rules()
 DISCARD, PLAY = (lambda slot: slot), (lambda slot: 5 + slot)
 
-read, judge = (jax.jit(of, static_argnums=0) for of in (view, facts_of))
+read, judge = (jax.jit(of, static_argnums=0) for of in (decode_observation, rule_inputs))
 
 
 def color(name: str) -> int:
@@ -35,7 +35,7 @@ def cards(text: str) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def position() -> Facts:
+def position() -> RuleInputs:
     """At the deal, with a hand of five cards in view."""
     hands, rest = cards("R4 R4 Y4 Y4 G4") + cards("R3 R1 Y1 B3 R5"), full_deck(RULES)
     for card in hands:
@@ -45,7 +45,7 @@ def position() -> Facts:
     return jax.device_get(judge(RULES, np.full(5, RULES.all_cards, np.uint32), seen))
 
 
-def knowing(facts: Facts, *sets: str, tokens: int = 8, played: str = "", lives: int = 3) -> Facts:
+def knowing(facts: RuleInputs, *sets: str, tokens: int = 8, played: str = "", lives: int = 3) -> RuleInputs:
     """Own cards that can be one of these ("" for any); a card known by one colour was named it,
     and likewise by rank."""
     possible = [
@@ -65,12 +65,12 @@ def knowing(facts: Facts, *sets: str, tokens: int = 8, played: str = "", lives: 
     return jax.device_get(judge(RULES, np.array(possible, np.uint32), seen))
 
 
-def weights(which: rule.Rule, facts: Facts) -> dict[int, float]:
+def weights(which: rule.Rule, facts: RuleInputs) -> dict[int, float]:
     found = np.asarray(jax.jit(which, static_argnums=0)(RULES, facts))
     return {int(action): float(found[action]) for action in np.flatnonzero(found)}
 
 
-def test_plays(position: Facts) -> None:
+def test_plays(position: RuleInputs) -> None:
     facts = knowing(position, "", "R1 Y1 G1", "B1", "R1 R2 R3")
     assert weights(rule.safe, facts) == {PLAY(1): 1}
     assert weights(rule.certain, facts) == {PLAY(2): 1}
@@ -84,7 +84,7 @@ def test_plays(position: Facts) -> None:
     assert weights(rule.hail_mary, last) == {PLAY(1): 1}
 
 
-def test_discards(position: Facts) -> None:
+def test_discards(position: RuleInputs) -> None:
     nothing = knowing(position, tokens=5)
     assert weights(rule.discard_oldest, nothing) == {DISCARD(0): 1}
     assert weights(rule.discard_random, nothing) == {DISCARD(slot): 1 for slot in range(5)}
@@ -100,7 +100,7 @@ def test_discards(position: Facts) -> None:
     assert weights(rule.discard_useless(0.0), nothing) == {DISCARD(0): 1}
 
 
-def test_hints(position: Facts) -> None:
+def test_hints(position: RuleInputs) -> None:
     """To a partner who holds R3 R1 Y1 B3 R5."""
     assert weights(rule.useful, position) == {rank(1): 1}
     assert weights(rule.playable_hint, position) == {color("R"): 1, rank(1): 1}
@@ -117,9 +117,9 @@ def test_hints(position: Facts) -> None:
     assert weights(rule.dispensable(2), low) == {}
 
 
-def test_the_first_rule_that_fires_moves(position: Facts) -> None:
+def test_the_first_rule_that_fires_moves(position: RuleInputs) -> None:
     facts, legal = knowing(position, "B1", tokens=5), np.arange(21) < 3
-    fire = jax.jit(first_to_fire, static_argnums=(0, 1))
+    fire = jax.jit(first_matching_rule, static_argnums=(0, 1))
     found, place = fire(RULES, (rule.osawa, rule.safe, rule.useful), facts, legal)
     assert int(place) == 1 and np.flatnonzero(found).tolist() == [PLAY(0)]
     found, place = fire(RULES, (rule.osawa,), facts, legal)

@@ -8,18 +8,18 @@ from support import compiled as game
 from support.compiled import observe
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.safe import chances
+from hanabi_rl.agents.safe import playable_probs
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 
 RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=3, max_life_tokens=2)
 
 
-def played(seed: int, turns: int) -> tuple[Table, np.ndarray, np.ndarray]:
+def played(seed: int, turns: int) -> tuple[PythonGame, np.ndarray, np.ndarray]:
     """A random game after some turns: the table, the mover's observation and legal actions."""
     rng = np.random.default_rng(seed)
     deck = rng.permutation(full_deck(RULES))
-    table = Table(RULES, deck)
+    table = PythonGame(RULES, deck)
     state = game.deal(RULES, jnp.asarray(deck[None], jnp.int32))
     while table.turn < turns and not table.over:
         legal = [a for a in range(RULES.num_moves) if table.illegal_reason(a) is None]
@@ -31,7 +31,7 @@ def played(seed: int, turns: int) -> tuple[Table, np.ndarray, np.ndarray]:
     return table, np.asarray(obs), np.asarray(game.legal_actions(RULES, state)[0, mover])
 
 
-def counted(table: Table) -> list[float]:
+def counted(table: PythonGame) -> list[float]:
     """The chance that each card of the mover's hand is playable, card by card of the deck."""
     me, ranks = table.player, RULES.num_ranks
     others = {order for seat, hand in enumerate(table.hands) if seat != me for order in hand}
@@ -49,7 +49,7 @@ def counted(table: Table) -> list[float]:
 @pytest.mark.parametrize("seed", range(12))
 def test_chances_are_those_of_counting_the_deck(seed: int) -> None:
     table, obs, _ = played(seed, turns=seed)
-    chance, lives = jax.jit(chances, static_argnums=0)(RULES, obs)
+    chance, lives = jax.jit(playable_probs, static_argnums=0)(RULES, obs)
     np.testing.assert_allclose(chance, counted(table), atol=1e-6)
     assert lives == table.life_tokens
 

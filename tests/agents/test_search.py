@@ -26,19 +26,19 @@ from support.search import (
     world,
 )
 
-from hanabi_rl.agents.search import hands, thinking
-from hanabi_rl.agents.search.searched import Searched
-from hanabi_rl.agents.search.settings import Settings
+from hanabi_rl.agents.search import decision, determinization
+from hanabi_rl.agents.search.searched import SearchPolicy
+from hanabi_rl.agents.search.settings import SearchConfig
 from hanabi_rl.agents.search.thinking import Decision
 from hanabi_rl.env.actions import action_slices
-from hanabi_rl.env.belief import NO_WAY
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.belief import LOG_ZERO
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.serve.lifecycle import Game
 
 # ---- the belief --------------------------------------------------------------------------------
 
 
-def exact_belief(game: Game, seat: int, settings: Settings) -> dict[tuple[int, ...], np.ndarray]:
+def exact_belief(game: Game, seat: int, settings: SearchConfig) -> dict[tuple[int, ...], np.ndarray]:
     """Every hand -> (how many ways to deal it, log-likelihood of the others' last moves), by
     replaying the whole game in a world where it was held."""
     state = state_after(game)
@@ -72,13 +72,13 @@ def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
     for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
         exact = exact_belief(game, 0, SETTINGS)
         held = len(next(iter(exact)))
-        counted = found.loglik > NO_WAY / 2
+        counted = found.loglik > LOG_ZERO / 2
         drawn = [tuple(hand[:held].tolist()) for hand in found.hands[counted]]
         expected = np.array([exact[hand][1] for hand in drawn])
         np.testing.assert_allclose(found.loglik[counted], expected, atol=2e-3)
         weight = np.exp(expected - expected.max())
         effective = weight.sum() ** 2 / (weight**2).sum() * SETTINGS.drawn / len(drawn)
-        np.testing.assert_allclose(found.effective, effective, rtol=1e-2)
+        np.testing.assert_allclose(found.effective_sample_size, effective, rtol=1e-2)
         spreads.append(np.ptp([log for _, log in exact.values()]))
         if game in games[6:]:
             assert sorted(drawn) == sorted(exact), "every hand, once"
@@ -90,25 +90,25 @@ def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
 
 def test_at_the_end_of_the_deck_every_hand_is_there_as_often_as_asked() -> None:
     """With what is then in the deck; where they do not fit, hands are drawn."""
-    taken = jax.jit(hands.possible_hands, static_argnums=(0, 1, 2))
+    taken = jax.jit(determinization.sample_hands, static_argnums=(0, 1, 2))
     several = 0
     for game in games_at_the_end()[:10]:
         state = state_after(game)
         ways = every_hand(TINY, state, 0, 0)
         found = jax.device_get(taken(TINY, 20, 3, state, jax.random.key(0)))
-        assert found.every
-        assert found.counted == 3 * len(ways)
-        held = [tuple(map(int, hand)) for hand in found.cards.T[: found.counted]]
+        assert found.is_exhaustive
+        assert found.num_valid == 3 * len(ways)
+        held = [tuple(map(int, hand)) for hand in found.cards.T[: found.num_valid]]
         assert held[::3] == held[1::3] == held[2::3]
         assert Counter(held[::3]) == Counter(dict.fromkeys(ways, 1))
-        np.testing.assert_array_equal(found.loglik > NO_WAY / 2, np.arange(20) < found.counted)
+        np.testing.assert_array_equal(found.loglik > LOG_ZERO / 2, np.arange(20) < found.num_valid)
         unseen = Counter(unseen_cards(TINY, state, 0, 0))
         for hand, rest in zip(held, found.rest.T, strict=False):
             assert {k: n for k, n in enumerate(rest) if n} == unseen - Counter(hand)
         few = jax.device_get(taken(TINY, 4, 3, state, jax.random.key(0)))
-        assert few.every == (len(ways) == 1)
-        assert few.every or few.counted == 4
-        assert {tuple(map(int, hand)) for hand in few.cards.T[: few.counted]} <= set(ways)
+        assert few.is_exhaustive == (len(ways) == 1)
+        assert few.is_exhaustive or few.num_valid == 4
+        assert {tuple(map(int, hand)) for hand in few.cards.T[: few.num_valid]} <= set(ways)
         several += len(ways) > 1
     assert several > 2
 
@@ -125,7 +125,7 @@ def game_with_one_who_discards() -> Game:
     slices = action_slices(TINY)
     for seed in itertools.count():
         deck = tuple(map(int, np.random.default_rng(seed).permutation(full_deck(TINY))))
-        table, moves = Table(TINY, deck), [slices["play"].start]
+        table, moves = PythonGame(TINY, deck), [slices["play"].start]
         table.apply(moves[0])
         if table.points == 0:
             continue
@@ -145,14 +145,14 @@ def test_of_several_models_the_one_that_fits_is_played_on_with() -> None:
     game = game_with_one_who_discards()
 
     def think(*models: Habit) -> Decision:
-        searching = Searched(habit("color"), models=models, settings=SETTINGS)
+        searching = SearchPolicy(habit("color"), models=models, settings=SETTINGS)
         return decisions(searching, [game], [0])[0]
 
-    assert think(discards, discards).effective == pytest.approx(SETTINGS.drawn, rel=0.02)
+    assert think(discards, discards).effective_sample_size == pytest.approx(SETTINGS.drawn, rel=0.02)
     for models in ((discards, plays), (plays, discards)):
         found = think(*models)
-        assert found.effective == pytest.approx(SETTINGS.drawn / 2, rel=0.02)
-        where = found.tried[: found.num_tried] >= action_slices(TINY)["color"].start
+        assert found.effective_sample_size == pytest.approx(SETTINGS.drawn / 2, rel=0.02)
+        where = found.candidates[: found.num_tried] >= action_slices(TINY)["color"].start
         np.testing.assert_allclose(found.value[: found.num_tried][where], 1.0)
         assert where.any()
     assert np.abs(think(plays, plays).value[: found.num_tried][where] - 1.0).min() > 0.5
@@ -168,7 +168,7 @@ def games_at_the_end() -> list[Game]:
 
 
 def exact_values(
-    game: Game, seat: int, settings: Settings, moves: np.ndarray
+    game: Game, seat: int, settings: SearchConfig, moves: np.ndarray
 ) -> tuple[np.ndarray, int]:
     """The expected score of each move, over every hand and every order of the deck; and how many
     worlds there are."""
@@ -193,8 +193,8 @@ def test_values_are_those_of_every_world_played_to_its_end() -> None:
     games = games_at_the_end()[:10]
     several, compared = 0, 0
     for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
-        tried = found.tried[: found.num_tried]
-        if found.num_tried < 2 or found.effective < SETTINGS.effective * SETTINGS.hands:
+        tried = found.candidates[: found.num_tried]
+        if found.num_tried < 2 or found.effective_sample_size < SETTINGS.effective * SETTINGS.hands:
             continue
         values, worlds = exact_values(game, 0, SETTINGS, tried)
         np.testing.assert_allclose(found.value[: len(tried)], values, atol=1e-4)
@@ -218,17 +218,17 @@ def test_a_move_better_than_the_habit_is_found() -> None:
     playable = slices["play"].start + TINY.hand_size - 1
     settings = dataclasses.replace(SETTINGS, lam=0.1, hands=8, rollouts=8)
     (found,) = decisions(
-        Searched(Habit(jnp.asarray(logits), TINY), settings=settings), [game], [seat]
+        SearchPolicy(Habit(jnp.asarray(logits), TINY), settings=settings), [game], [seat]
     )
-    where = list(found.tried).index(playable)
+    where = list(found.candidates).index(playable)
     assert found.gain[where] == pytest.approx(1.0)
     assert found.error[where] == pytest.approx(0.0)
     usual = slices["discard"].start
     assert np.argmax(found.policy) == usual
     for lam, expected in ((0.1, playable), (50.0, usual)):
         dial = dataclasses.replace(settings, lam=lam)
-        given = found.policy, found.tried, found.gain, found.error
-        answer = thinking.logits_after(dial, *map(jnp.asarray, given))
+        given = found.policy, found.candidates, found.gain, found.error
+        answer = decision.regularized_logits(dial, *map(jnp.asarray, given))
         assert np.argmax(answer) == expected
     assert np.argmax(found.logits) == playable
 
@@ -262,11 +262,11 @@ def test_logits_are_the_policy_s_and_the_gain_over_lambda() -> None:
     settings = dataclasses.replace(SETTINGS, lam=0.5, doubt=1.0)
     policy = np.log(np.array([0.5, 0.3, 0.2], np.float32))
     tried, gain, error = np.array([0, 2]), np.array([0.0, 0.7]), np.array([0.0, 0.2])
-    found = thinking.logits_after(settings, jnp.asarray(policy), tried, gain, error)
+    found = decision.regularized_logits(settings, jnp.asarray(policy), tried, gain, error)
     np.testing.assert_allclose(found, policy + np.array([0, 0, 1.0]), rtol=1e-6)
-    worse = thinking.logits_after(settings, jnp.asarray(policy), tried, -gain, error)
+    worse = decision.regularized_logits(settings, jnp.asarray(policy), tried, -gain, error)
     np.testing.assert_allclose(worse, policy - np.array([0, 0, 1.0]), rtol=1e-6)
-    doubtful = thinking.logits_after(settings, jnp.asarray(policy), tried, gain, 5 * error)
+    doubtful = decision.regularized_logits(settings, jnp.asarray(policy), tried, gain, 5 * error)
     np.testing.assert_allclose(doubtful, policy, rtol=1e-6)
 
 
@@ -274,15 +274,15 @@ def test_moves_worth_trying_are_likely_and_legal() -> None:
     policy = jnp.log(jnp.array([0.01, 0.5, 0.2, 0.2, 0.09]))
     legal = jnp.array([True, True, True, False, True])
     settings = dataclasses.replace(SETTINGS, moves=3, least=0.1)
-    tried, count = thinking.worth_trying(settings, policy, legal)
+    tried, count = decision.select_candidates(settings, policy, legal)
     assert count == 2
     assert tried[:2].tolist() == [1, 2]
     one = dataclasses.replace(settings, least=1.0)
-    assert thinking.worth_trying(one, policy, legal)[1] == 1
+    assert decision.select_candidates(one, policy, legal)[1] == 1
 
 
 def test_hands_weigh_what_they_are_likely() -> None:
-    weight, effective = hands.weights(np.log(np.array([0.1, 0.1, 0.2, 0.0001], np.float32)))
+    weight, effective = determinization.normalized_weights(np.log(np.array([0.1, 0.1, 0.2, 0.0001], np.float32)))
     expected = np.array([0.1, 0.1, 0.2, 0.0001]) / 0.4001
     np.testing.assert_allclose(weight, expected, rtol=1e-5)
     np.testing.assert_allclose(effective, 1 / (expected**2).sum(), rtol=1e-5)
@@ -291,7 +291,7 @@ def test_hands_weigh_what_they_are_likely() -> None:
 def test_a_hand_is_drawn_again_as_often_as_it_weighs() -> None:
     weight = np.array([0.5, 0.0, 0.125, 0.375], np.float32)
     for start in (0.0, 0.3, 0.99):
-        drawn = hands.drawn_again(jnp.asarray(weight), (jnp.arange(16) + start) / 16)
+        drawn = determinization.systematic_resample(jnp.asarray(weight), (jnp.arange(16) + start) / 16)
         np.testing.assert_array_equal(np.bincount(drawn, minlength=4), 16 * weight)
 
 
@@ -300,7 +300,7 @@ def test_with_too_few_hands_that_fit_the_policy_plays_as_it_is() -> None:
     least = SETTINGS.effective * SETTINGS.hands
     few, gained = 0, 0
     for found in decisions(searcher(), games, [0] * len(games)):
-        if found.effective < least:
+        if found.effective_sample_size < least:
             few += 1
             np.testing.assert_array_equal(found.logits, found.policy)
         else:

@@ -26,10 +26,10 @@ from support.search import (
 )
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.search.history import Shown, init_history, look
-from hanabi_rl.agents.search.searched import Searched
+from hanabi_rl.agents.search.history import FeatureSpec, init_history, update_carry
+from hanabi_rl.agents.search.searched import SearchPolicy
 from hanabi_rl.agents.search.seen import state_of
-from hanabi_rl.agents.search.settings import PRESETS, Settings
+from hanabi_rl.agents.search.settings import PRESETS, SearchConfig
 from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.game import Rules
@@ -97,11 +97,11 @@ def test_without_a_deck_the_last_round_begins_with_the_first_move() -> None:
     rules = Rules(
         num_players=2, num_colors=2, num_ranks=3, hand_size=3, num_cards_of_rank=(1, 1, 1)
     )
-    state, shown = deal(rules, evaluation_decks(rules, 2, 0)), Shown("facts", False)
+    state, shown = deal(rules, evaluation_decks(rules, 2, 0)), FeatureSpec("facts", False)
     history = init_history(rules, shown, 4, 2)
     for turn in range(2):
         obs = observe_seat(rules, state, jnp.zeros(2, jnp.int32))
-        history = look(rules, shown, history, obs, jnp.full(2, turn == 0))
+        history = update_carry(rules, shown, history, obs, jnp.full(2, turn == 0))
         now = history.now.state
         assert np.asarray(now.last_round).tolist() == [turn] * 2
         np.testing.assert_array_equal(now.last_round, state.last_round)
@@ -119,7 +119,7 @@ def swapped(count: int) -> tuple[list[Game], list[Game], list[int]]:
     return one, other, seats
 
 
-def cheats(searching: Searched, see: Any, count: int) -> int:
+def cheats(searching: SearchPolicy, see: Any, count: int) -> int:
     """In how many positions other hidden cards change the answer, to the bit."""
     one, other, seats = swapped(count)
     answers = [decisions(searching, games, seats, see) for games in (one, other)]
@@ -165,8 +165,8 @@ def test_models_of_other_levels_are_shown_their_part() -> None:
     each has every other hand."""
     policy, partners = reader(level="learnt"), (reader(level="facts", seed=1), reader(seed=2))
     games = games_at_turn(4, range(6, 12))
-    mixed = Searched(policy, models=partners, settings=SETTINGS)
-    assert mixed.shown == Shown("learnt", profile=False)
+    mixed = SearchPolicy(policy, models=partners, settings=SETTINGS)
+    assert mixed.shown == FeatureSpec("learnt", profile=False)
     for game, found in zip(games, decisions(mixed, games, [0] * 4), strict=True):
         state = state_after(game)
         hands = [tuple(hand.tolist()) for hand in found.hands]
@@ -193,10 +193,10 @@ WORLDS_READ = 8
 def test_it_is_named_like_any_other_agent() -> None:
     agent = "agent:convention-2p"
     fast = load_policy(f"{agent}?search=fast")
-    assert isinstance(fast, Searched)
+    assert isinstance(fast, SearchPolicy)
     assert fast.settings == PRESETS["fast"]
     other = load_policy(f"{agent}?search=fast&lambda=0.7&rollouts=32&partner=agent:ippo-2p")
-    assert isinstance(other, Searched)
+    assert isinstance(other, SearchPolicy)
     assert other.settings == dataclasses.replace(PRESETS["fast"], lam=0.7, rollouts=32)
     assert other.models[0].identity() == load_policy("agent:ippo-2p").identity()
     wrapped = load_policy(f"{agent}?temperature=2&search=strong&safe=0.5,0.1")
@@ -238,8 +238,8 @@ def test_it_plays_whole_games_beside_others(capsys: pytest.CaptureFixture[str]) 
     weights = np.linspace(0, -0.1, TINY.num_moves, dtype=np.float32)
     weights[action_slices(TINY)["play"]] -= 1.0
     plain = Habit(jnp.asarray(weights), TINY)
-    settings = Settings(hands=72, rollouts=72, moves=9, least=0.0)
-    teams = (plain, plain), (Searched(plain, settings=settings), plain)
+    settings = SearchConfig(hands=72, rollouts=72, moves=9, least=0.0)
+    teams = (plain, plain), (SearchPolicy(plain, settings=settings), plain)
     without, by = (play_games(team, TINY, decks) for team in teams)
     assert capsys.readouterr().err.count("games: 12/12 games") == 1
     assert by.scores.mean() > without.scores.mean() + 0.5

@@ -31,18 +31,18 @@ from support.structured import (
     random_move,
 )
 
-from hanabi_rl.agents.bots import inference
-from hanabi_rl.agents.bots.hints import judge_hints
+from hanabi_rl.agents.bots import hint_inference
+from hanabi_rl.agents.bots.hints import score_hints
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured import features, memory, reading
+from hanabi_rl.agents.structured import convention_features, features, hint_memory
 from hanabi_rl.agents.structured.board import count_cards
 from hanabi_rl.agents.structured.memory import LEVELS, Memory, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
-from hanabi_rl.nn.structured import Level, StructuredActor, StructuredConfig
+from hanabi_rl.nn.structured import FeatureSet, StructuredActor, StructuredConfig
 from hanabi_rl.storage.tensors import read_metadata
 
 GAMES = [SMALL, *(pytest.param(Rules(p), marks=pytest.mark.slow) for p in (2, 3, 5))]
@@ -66,7 +66,7 @@ def test_the_state_shows_what_the_observation_shows(rules: Rules) -> None:
 @pytest.mark.parametrize(
     "level", ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("learnt", "reading"))]
 )
-def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: Level) -> None:
+def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: FeatureSet) -> None:
     rules = SMALL
     state, passed_on = first_state(rules), init_memory(rules, level, (BATCH,))
     seats = [init_memory(rules, level, (BATCH,)) for _ in range(rules.num_players)]
@@ -87,7 +87,7 @@ def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: Level) -> Non
 @pytest.mark.parametrize(
     "level", ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("learnt", "reading"))]
 )
-def test_renaming_colours_permutes_the_logits(level: Level) -> None:
+def test_renaming_colours_permutes_the_logits(level: FeatureSet) -> None:
     rules = SMALL
     actor, params = network(rules, level)
     states, kept = play_random_games(rules, level, first_state(rules), jax.random.key(2))
@@ -113,7 +113,7 @@ def rename(rules: Rules, kept: Memory, perm: jax.Array) -> Memory:
     return Memory(jnp.asarray(renamed))
 
 
-def network(rules: Rules, level: Level) -> tuple[StructuredActor, Any]:
+def network(rules: Rules, level: FeatureSet) -> tuple[StructuredActor, Any]:
     actor = StructuredConfig(level, trunk=(32, 16), head=16).actor()
     shapes = features.sizes(rules, level)
     blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
@@ -122,14 +122,14 @@ def network(rules: Rules, level: Level) -> tuple[StructuredActor, Any]:
 
 
 def act(
-    rules: Rules, level: Level, actor: StructuredActor, params: Any, kept: Memory, state: State
+    rules: Rules, level: FeatureSet, actor: StructuredActor, params: Any, kept: Memory, state: State
 ) -> np.ndarray:
     _, shown = look_at_state(rules, level, kept, state)
     return np.asarray(jax.jit(actor.apply)(params, shown, legal_for_mover(rules, state)))
 
 
 @pytest.mark.parametrize("level", [*LEVELS[:2], pytest.param("reading", marks=pytest.mark.slow)])
-def test_another_own_hand_and_deck_show_the_same(level: Level) -> None:
+def test_another_own_hand_and_deck_show_the_same(level: FeatureSet) -> None:
     """The mover's hand is replaced by the next player's, slot by slot; its hints stay."""
     rules = SMALL
     states, kept = play_random_games(rules, level, first_state(rules), jax.random.key(4))
@@ -158,12 +158,12 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
         raise AssertionError("the conventions were read")
 
     for name in ("read_hands", "read_hint", "card_facts", "soon_playable"):
-        monkeypatch.setattr(reading, name, refuse)
-    monkeypatch.setattr(inference, "observe_move", refuse)
+        monkeypatch.setattr(convention_features, name, refuse)
+    monkeypatch.setattr(hint_inference, "update_common_knowledge", refuse)
 
-    def trace(level: Level) -> None:
+    def trace(level: FeatureSet) -> None:
         jax.eval_shape(
-            lambda state: features.look(
+            lambda state: features.encode_step(
                 rules, level, init_memory(rules, level, (rows,)), from_state(rules, state)
             ),
             state,
@@ -178,20 +178,20 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow  # compiles what both make of hints
 def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
     """The sum of its components is the bot's own worth, which they repeat term by term, and its
-    danger the bot's: else `reading` would say another thing than the convention."""
+    danger the bot's: else `convention_features` would say another thing than the convention."""
     rules = SMALL
     states, kept = play_random_games(rules, "reading", first_state(rules), jax.random.key(6))
 
     @jax.jit
     def both(states: State, kept: Memory) -> Any:
         sight = from_state(rules, states)
-        after = features.remember(rules, "reading", kept, sight)
+        after = features.update_memory(rules, "reading", kept, sight)
         table = count_cards(rules, sight)
-        public = memory.public_of(memory.unpack(after), sight)
+        public = hint_memory.to_common_knowledge(hint_memory.unpack(after), sight)
 
         def one(public: Any, seen: Any, unseen: jax.Array) -> Any:
-            everyone, mine, board, danger, columns = reading._read(rules, public, seen, unseen)
-            judged = judge_hints(rules, board, public, everyone, mine, seen)
+            everyone, mine, board, danger, columns = convention_features._read(rules, public, seen, unseen)
+            judged = score_hints(rules, board, public, everyone, mine, seen)
             return columns[-1], danger, judged
 
         return jax.vmap(one, in_axes=-1)(public, sight.seen, table.unseen[0])

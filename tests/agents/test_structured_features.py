@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from support.structured import BATCH, SMALL, look_at_state
 
-from hanabi_rl.agents.structured import memory
-from hanabi_rl.agents.structured.features import own_truth
+from hanabi_rl.agents.structured import hint_memory
+from hanabi_rl.agents.structured.features import true_hand_features
 from hanabi_rl.agents.structured.memory import init_memory, next_seat
 from hanabi_rl.data.games import pad_moves
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.replay import replay
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 
 PLAYERS, HAND, COLORS, RANKS = SMALL.num_players, SMALL.hand_size, SMALL.num_colors, SMALL.num_ranks
 READ = ("player", "fireworks", "discards", "hands", "knowledge", "hints", "deck_left")
@@ -311,7 +311,7 @@ def careful_games(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     one, and seldom one that loses a life."""
     rng, tables, moves = np.random.default_rng(seed), [], []
     for _ in range(BATCH):
-        table = Table(SMALL, rng.permutation(full_deck(SMALL)))
+        table = PythonGame(SMALL, rng.permutation(full_deck(SMALL)))
         played: list[int] = []
         while not table.over:
             legal = [a for a in range(SMALL.num_moves) if table.illegal_reason(a) is None]
@@ -336,8 +336,8 @@ def shown() -> tuple[list[Position], Any]:
     for turn in range(actions.shape[1]):
         state = jax.tree.map(lambda x, t=turn: x[t], states)
         after, features = look_at_state(SMALL, "learnt", kept, state)
-        kept, bits_kept = next_seat(after), memory.unpack(after)
-        records, ages = jax.device_get((memory.records(bits_kept), memory.ages(bits_kept)))
+        kept, bits_kept = next_seat(after), hint_memory.unpack(after)
+        records, ages = jax.device_get((hint_memory.records(bits_kept), hint_memory.ages(bits_kept)))
         playing = np.flatnonzero(actions[:, turn] != SMALL.noop) if turn % 2 else []
         for n in playing:
             one = type("One", (), {name: value[turn, n] for name, value in fields.items()})
@@ -362,7 +362,7 @@ def test_what_a_critic_is_told_of_the_own_hand() -> None:
     decks, actions = careful_games()
     played = jax.device_get(replay(SMALL, decks, actions).state)
     states = jax.tree.map(lambda x: x[13], played)
-    told = np.asarray(jax.jit(own_truth, static_argnums=0)(SMALL, states))
+    told = np.asarray(jax.jit(true_hand_features, static_argnums=0)(SMALL, states))
     playing = np.flatnonzero(actions[:, 13] != SMALL.noop)
     assert len(playing) > 8
     fields = {name: np.asarray(getattr(states, name)) for name in READ}

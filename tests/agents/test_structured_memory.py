@@ -11,15 +11,15 @@ import pytest
 from support.games import random_games
 from support.structured import SMALL
 
-from hanabi_rl.agents.structured import features, memory
-from hanabi_rl.agents.structured.memory import AtHint, init_memory, next_seat
+from hanabi_rl.agents.structured import features, hint_memory
+from hanabi_rl.agents.structured.memory import HintSnapshot, init_memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.state import State
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 
 Note = dict[str, Any]
 
@@ -28,19 +28,19 @@ WIDE = Rules(num_colors=1, num_ranks=2, hand_size=8, num_cards_of_rank=(12, 10))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def remembered(rules: Rules, states: State) -> tuple[AtHint, jax.Array]:
+def remembered(rules: Rules, states: State) -> tuple[HintSnapshot, jax.Array]:
     """Games [T, N] -> the records [T, 2, P, H, N] and ages [T, P, H, N] that each mover has."""
 
     def turn(kept: Any, state: State) -> Any:
-        after = features.remember(rules, "learnt", kept, from_state(rules, state))
-        bits = memory.unpack(after)
-        return next_seat(after), (memory.records(bits), memory.ages(bits))
+        after = features.update_memory(rules, "learnt", kept, from_state(rules, state))
+        bits = hint_memory.unpack(after)
+        return next_seat(after), (hint_memory.records(bits), hint_memory.ages(bits))
 
     start = init_memory(rules, "learnt", (states.counters.shape[1],))
     return jax.lax.scan(turn, start, states)[1]
 
 
-def note_hint(table: Table, notes: dict[int, list[Note]], turn: int, action: int) -> None:
+def note_hint(table: PythonGame, notes: dict[int, list[Note]], turn: int, action: int) -> None:
     """Writes down, for each card that a hint touches, how things stand."""
     move, rules = decode_action(table.rules, action), table.rules
     if move.kind not in ("color", "rank"):
@@ -68,7 +68,7 @@ def note_hint(table: Table, notes: dict[int, list[Note]], turn: int, action: int
         )
 
 
-def cards(table: Table, which: Any) -> int:
+def cards(table: PythonGame, which: Any) -> int:
     """The set, as bits, of the cards (colour, rank) that are not played, still reachable, and
     so."""
     rules, found = table.rules, 0
@@ -80,7 +80,7 @@ def cards(table: Table, which: Any) -> int:
     return found
 
 
-def copies(table: Table, color: int, rank: int) -> int:
+def copies(table: PythonGame, color: int, rank: int) -> int:
     """Of a card that is not played: those that are not discarded."""
     lost = [table.deck[order] for order in table.discards]
     card = color * table.rules.num_ranks + rank
@@ -94,7 +94,7 @@ def test_each_card_keeps_how_things_stood_at_its_last_and_its_first_hint(rules: 
     records, ages = jax.device_get(remembered(rules, states))
     most = 0
     for game in range(len(games)):
-        table, notes = Table(rules, games.decks[game]), {}
+        table, notes = PythonGame(rules, games.decks[game]), {}
         drawn = dict.fromkeys(range(table.drawn), -1)  # the deal counts as a move
         for turn in range(games.num_actions[game]):
             for seat, hand in enumerate(table.hands):
@@ -106,7 +106,7 @@ def test_each_card_keeps_how_things_stood_at_its_last_and_its_first_hint(rules: 
                     for which, note in enumerate((told[-1], told[0])):
                         if note:
                             note["age"] = turn - 1 - note["turn"]
-                        for field in AtHint._fields:
+                        for field in HintSnapshot._fields:
                             found = getattr(records, field)[turn, which, row, slot, game]
                             assert found == note.get(field, 0), f"{where}: {which} {field}"
                             most = max(most, int(records.new[turn, which, row, slot, game]))

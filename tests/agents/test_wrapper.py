@@ -15,16 +15,16 @@ from support.policies import network_policy
 from hanabi_rl.agents.bots.base import smoothed
 from hanabi_rl.agents.bots.registry import BOTS, make_bot
 from hanabi_rl.agents.gullible import Gullible
-from hanabi_rl.agents.knowing import Knowing
-from hanabi_rl.agents.names import OPTIONS, load_policy
-from hanabi_rl.agents.noisy import Noisy
-from hanabi_rl.agents.policy import Policy, draws
-from hanabi_rl.agents.renamed import Renamed
-from hanabi_rl.agents.safe import Safe
-from hanabi_rl.agents.search.searched import Searched
-from hanabi_rl.agents.search.settings import Settings
+from hanabi_rl.agents.knowing import PreloadedProfile
+from hanabi_rl.agents.names import WRAPPER_OPTIONS, load_policy
+from hanabi_rl.agents.noisy import EpsilonNoise
+from hanabi_rl.agents.policy import Policy, is_stochastic
+from hanabi_rl.agents.renamed import ColorPermuted
+from hanabi_rl.agents.safe import SafetyFilter
+from hanabi_rl.agents.search.searched import SearchPolicy
+from hanabi_rl.agents.search.settings import SearchConfig
 from hanabi_rl.agents.tempered import Tempered
-from hanabi_rl.agents.wrapper import redrawn
+from hanabi_rl.agents.wrapper import couple_samples
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 
@@ -33,13 +33,13 @@ def test_no_two_wrappers_are_one_structure_to_jit() -> None:
     """See `own_structure`: at one number, a temperature and a chance of a random move were."""
     bot = make_bot("simple", Rules())
     wrapped = [
-        Noisy(bot, epsilon=0.5),
+        EpsilonNoise(bot, epsilon=0.5),
         Tempered(bot, temperature=0.5),
-        Safe(bot, last_life=0.5, before=0.5),
+        SafetyFilter(bot, min_prob_last_life=0.5, min_prob=0.5),
         Gullible(bot, plays=1),
-        Renamed(bot, colors=jnp.arange(5)),
-        Searched(bot),
-        Knowing(bot, counts=jnp.arange(5)),
+        ColorPermuted(bot, colors=jnp.arange(5)),
+        SearchPolicy(bot),
+        PreloadedProfile(bot, counts=jnp.arange(5)),
     ]
     for one, other in itertools.combinations(wrapped, 2):
         assert jax.tree.structure(one) != jax.tree.structure(other), (one, other)
@@ -55,14 +55,14 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
         for bot in bots
         for wrapper in (
             bot,
-            *(Noisy(bot, epsilon=x) for x in (0.25, 0.5)),
+            *(EpsilonNoise(bot, epsilon=x) for x in (0.25, 0.5)),
             *(Tempered(bot, temperature=x) for x in (0.25, 0.5)),
             *(Gullible(bot, plays=x) for x in (1, 2)),
-            *(Safe(bot, last_life=x, before=y) for x in (0.25, 0.5) for y in (0.25, 0.5)),
-            *(Searched(bot, settings=Settings(lam=x)) for x in (0.25, 0.5)),
-            Searched(bot, models=(Tempered(bot, temperature=2.0),)),
-            *(Renamed(bot, colors=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
-            *(Knowing(bot, counts=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
+            *(SafetyFilter(bot, min_prob_last_life=x, min_prob=y) for x in (0.25, 0.5) for y in (0.25, 0.5)),
+            *(SearchPolicy(bot, settings=SearchConfig(lam=x)) for x in (0.25, 0.5)),
+            SearchPolicy(bot, models=(Tempered(bot, temperature=2.0),)),
+            *(ColorPermuted(bot, colors=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
+            *(PreloadedProfile(bot, counts=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
         )
     ]
     assert len({each.identity() for each in wrapped}) == len(wrapped) == 36
@@ -126,13 +126,13 @@ def test_around_who_draws_a_move_the_draws_are_of_the_whole_distribution(
 ) -> None:
     """See `Policy.step`: the mean of the softmax over keys is the distribution without any. What
     is remembered is what was drawn, and no wrapper makes an illegal move."""
-    assert set(SETTINGS) == set(OPTIONS) - {"knows", "search"}  # which are of networks
+    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - {"knows", "search"}  # which are of networks
     rules, many = LENIENT_3P, 3000
     weights = 2 * jax.random.normal(jax.random.key(0), (rules.obs_size, rules.num_moves))
     plain: Policy = Drawer(weights / 5, rules)
     policy = plain
     for option in chain:
-        policy = OPTIONS[option].wrap(policy, SETTINGS[option])
+        policy = WRAPPER_OPTIONS[option].wrap(policy, SETTINGS[option])
     obs, legal = positions
     rows = obs, legal, np.zeros(len(obs), bool)
     _, logits = game.ask(policy, policy.init_carry(len(obs)), *rows)
@@ -165,7 +165,7 @@ def test_a_draw_stays_where_the_distribution_does() -> None:
         sure = smoothed(best, legal, 0.02)
         tempered = jnp.where(legal, sure / 0.4, -1e10)
         filtered = jnp.where(risky, -1e10, jnp.where(legal, jnp.maximum(tempered, -5e9), -1e10))
-        return redrawn(redrawn(sure, sure, tempered), tempered, filtered), filtered
+        return couple_samples(couple_samples(sure, sure, tempered), tempered, filtered), filtered
 
     got, whole = (jax.nn.softmax(x) for x in twice(legal, best, risky))
     np.testing.assert_allclose(got, whole, atol=1e-5)
@@ -187,9 +187,9 @@ def test_who_draws_by_a_key_says_so() -> None:
 
     for name in BOTS:
         bot = make_bot(name, rules)
-        assert draws(bot) == draws(Tempered(bot)) == reads(bot), name
-    assert draws(Safe(Noisy(make_bot("random", rules))))
-    assert not draws(network_policy(rules, 0)) and not reads(network_policy(rules, 0))
+        assert is_stochastic(bot) == is_stochastic(Tempered(bot)) == reads(bot), name
+    assert is_stochastic(SafetyFilter(EpsilonNoise(make_bot("random", rules))))
+    assert not is_stochastic(network_policy(rules, 0)) and not reads(network_policy(rules, 0))
 
 
 def test_noise_is_any_legal_move_on_its_share_of_the_turns() -> None:

@@ -9,13 +9,13 @@ import pytest
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.renamed import Renamed
+from hanabi_rl.agents.renamed import ColorPermuted
 from hanabi_rl.algorithms.br_bc import mixed_lineups
 from hanabi_rl.algorithms.other_play import renamed_colors
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import DrawEpisode, Given, self_play
+from hanabi_rl.learning.rollout import SampleEpisode, TrainContext, self_play
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.networks import NetworkConfig
@@ -28,7 +28,7 @@ NETWORK = NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), critic=(32,)
 
 def trained(
     make_ppo: Any,
-    draw_episode: DrawEpisode,
+    draw_episode: SampleEpisode,
     partner: Any = None,
     seed: int = 0,
     updates: int = UPDATES,
@@ -43,8 +43,8 @@ def trained(
         entropy_coef=0.01,
         lr_schedule="linear",
     ).config
-    ppo = PPO(config, NETWORK, draw_episode=draw_episode)
-    given = Given(partners=partner)
+    ppo = PPO(config, NETWORK, sample_episode=draw_episode)
+    given = TrainContext(partners=partner)
     learner, actors = jax.jit(ppo.init)(jax.random.key(seed), given)
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     given, update = parallel.replicate(given), ppo.compile_update()
@@ -65,7 +65,7 @@ def test_other_plays_policy_does_not_mind_other_names_for_the_colors(ippo: Netwo
     """Had its colour hints been played in the wrong colours it would not have learnt either."""
     policy = trained(make_ppo, renamed_colors(ippo.rules))
     own = evaluate_selfplay(policy, GAMES).summary.mean.mean
-    swapped = evaluate_pair(Renamed(policy, jnp.array([1, 0])), policy, GAMES).summary.mean.mean
+    swapped = evaluate_pair(ColorPermuted(policy, jnp.array([1, 0])), policy, GAMES).summary.mean.mean
     assert own > 3.5 and own - swapped < 0.15
 
 

@@ -19,14 +19,14 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, legal_actions, step
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, BCState, BCTraining
-from hanabi_rl.learning.cloning_games import GameExamples, color_permutations, game_examples
+from hanabi_rl.learning.cloning import BC, BCState, BCTrainConfig
+from hanabi_rl.learning.cloning_games import GameDataset, color_permutations, game_dataset
 from hanabi_rl.learning.loader import Batch, BatchLoader
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 
 PLAYERS = TINY.num_players
 NETWORK = NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), dropout=0.0)
-TRAINING = BCTraining(
+TRAINING = BCTrainConfig(
     network=NETWORK,
     batch_size=32,
     epochs=24,
@@ -37,7 +37,7 @@ TRAINING = BCTraining(
 class Learner(NamedTuple):
     bc: BC
     games: Games  # 240 of the teacher's; seat 1 is not human in every fourth game
-    examples: GameExamples
+    examples: GameDataset
     compiled: Callable[..., tuple[BCState, dict[str, jax.Array]]]
     init: Callable[[jax.Array], BCState]
 
@@ -58,7 +58,7 @@ def learner() -> Learner:
     bc = BC(
         config=TRAINING, rules=TINY, num_updates=TRAINING.epochs * -(-240 // TRAINING.batch_size)
     )
-    examples = parallel.replicate(game_examples(games, NETWORK, jax.random.key(7)))
+    examples = parallel.replicate(game_dataset(games, NETWORK, jax.random.key(7)))
     return Learner(bc, games, examples, bc.compile_update(), jax.jit(bc.init))
 
 
@@ -165,7 +165,7 @@ def test_microbatches_add_up_to_the_minibatch(
 ) -> None:
     """32 games at once, and two groups of 16, of which the second is filling, on a CPU."""
     batch = last_batch(learner)
-    groups = jax.eval_shape(lambda batch: learner.examples.groups(batch), batch)
+    groups = jax.eval_shape(lambda batch: learner.examples.microbatches(batch), batch)
     assert groups.action.shape[0] == (2 if jax.default_backend() == "cpu" else 1)
     parts, found = learner.update(learner.fresh(), batch)
     monkeypatch.setattr("hanabi_rl.learning.cloning_games.CPU_GROUPS", ())
@@ -233,14 +233,14 @@ def test_an_epoch_is_replayed_under_colours_of_its_own(learner: Learner) -> None
 
 def test_examples_clone_human_seats_and_are_cut_to_the_longest_game() -> None:
     human = np.array([[True, False], [False, True], [True, True]])
-    np.testing.assert_array_equal(game_examples(unplayed_games(3, human), NETWORK).cloned, human)
-    everyone = game_examples(unplayed_games(3), NETWORK)
+    np.testing.assert_array_equal(game_dataset(unplayed_games(3, human), NETWORK).cloned, human)
+    everyone = game_dataset(unplayed_games(3), NETWORK)
     np.testing.assert_array_equal(everyone.cloned, np.ones((3, 2), bool))
     assert everyone.actions.shape == (3, 3) and len(everyone) == 3
 
 
 def test_learning_rate_falls_over_nine_tenths_of_training() -> None:
-    training = BCTraining(lr=5e-3, final_lr=1e-4)
+    training = BCTrainConfig(lr=5e-3, final_lr=1e-4)
     bc = BC(config=training, rules=TINY, num_updates=200)
     rates = [float(bc.learning_rate(jnp.int32(step))) for step in (0, 90, 180, 190, 199)]
     np.testing.assert_allclose(rates, [5e-3, (5e-3 + 1e-4) / 2, 1e-4, 1e-4, 1e-4], rtol=1e-5)
@@ -249,7 +249,7 @@ def test_learning_rate_falls_over_nine_tenths_of_training() -> None:
 def test_weight_decay_is_decoupled() -> None:
     """AdamW: with a zero gradient a parameter shrinks by rate x decay; at 0 it is Adam."""
     for decay in (0.1, 0.0):
-        bc = BC(config=BCTraining(lr=0.01, weight_decay=decay), rules=TINY, num_updates=10)
+        bc = BC(config=BCTrainConfig(lr=0.01, weight_decay=decay), rules=TINY, num_updates=10)
         params = {"w": jnp.array([2.0, -4.0])}
         state, nothing = bc.optimizer().init(params), {"w": np.zeros(2, np.float32)}
         change, _ = jax.jit(bc.optimizer().update)(nothing, state, params)

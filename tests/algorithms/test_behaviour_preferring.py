@@ -25,11 +25,11 @@ from hanabi_rl.algorithms.registry import run
 from hanabi_rl.env.events import EVENTS
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError
-from hanabi_rl.learning.pairs import Pair, Two
+from hanabi_rl.learning.pairs import LearnerPair, PerLearner
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.partners import read_partners
 from hanabi_rl.runs.folder import write_config
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.records import to_dict
 
 
@@ -76,9 +76,9 @@ def test_an_update_that_was_not_finite_is_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two checkpoints, whose metrics are the only ones that are logged."""
-    compiled = Pair.compile_update
+    compiled = LearnerPair.compile_update
 
-    def spoilt(pair: Pair) -> Any:
+    def spoilt(pair: LearnerPair) -> Any:
         update = compiled(pair)
         count = 0
 
@@ -92,7 +92,7 @@ def test_an_update_that_was_not_finite_is_not_passed_over(
 
         return once_not_finite
 
-    monkeypatch.setattr(Pair, "compile_update", spoilt)
+    monkeypatch.setattr(LearnerPair, "compile_update", spoilt)
     with pytest.raises(NotFiniteError, match="finite loss of the response .* pair 0, update 1"):
         run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(tmp_path / "pairs")))
 
@@ -112,10 +112,10 @@ def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
         asked.append(np.asarray(jax.random.key_data(key)).tobytes())
         return [(Learner(update=0), {}), (Learner(update=0), {})]
 
-    def update(learners: Two, actors: Two, preference: Any) -> Any:
+    def update(learners: PerLearner, actors: PerLearner, preference: Any) -> Any:
         asked.append((np.asarray(preference.event_weights).ravel()[:1], actors))
-        later = Two(*(Learner(update=learner.update + 1) for learner in learners))
-        return later, actors, Two({"loss": 0.25}, {"loss": 0.5})
+        later = PerLearner(*(Learner(update=learner.update + 1) for learner in learners))
+        return later, actors, PerLearner({"loss": 0.25}, {"loss": 0.5})
 
     monkeypatch.setattr(parallel, "replicate", lambda tree: tree)
     monkeypatch.setattr(parallel, "shard", lambda tree: tree)
@@ -157,7 +157,7 @@ def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
     last: Any = Signalled(updates=21)
     assert len(trainer.train(0, ((0.5,) * len(EVENTS), 1.0), last)) == 4  # whole: it is kept
     before: Any = Signalled(updates=20)
-    with pytest.raises(Stopped):
+    with pytest.raises(RunStopped):
         trainer.train(0, ((0.5,) * len(EVENTS), 1.0), before)
 
 
@@ -171,7 +171,7 @@ def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
     monkeypatch.setattr(bp, "save_policy", save)
     snapshots = [
-        Snapshot(update, score, Two(f"b{update}", f"r{update}"))
+        Snapshot(update, score, PerLearner(f"b{update}", f"r{update}"))
         for update, score in ((1, 0.5), (2, 1.5), (3, 4.0))
     ]
     bp._keep_pair(tmp_path, PAIRS, ((0.0,) * len(EVENTS), 0.5), snapshots)
@@ -190,10 +190,10 @@ def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -> None:
     config = dataclasses.replace(PAIRS, game=TINY_3P, num_minibatches=3)
     pair = make_pair(config)
-    assert (pair.response.own_share, pair.biased.own_share) == (1 / 3, pytest.approx(2 / 3))
+    assert (pair.response.learner_fraction, pair.biased.learner_fraction) == (1 / 3, pytest.approx(2 / 3))
     keys = jax.random.split(jax.random.key(0), 200)
     for ppo, seats in ((pair.response, 1), (pair.biased, 2)):
-        draw = jax.jit(jax.vmap(lambda key, p=ppo: p.draw_episode(key, jnp.zeros(())).learns))
+        draw = jax.jit(jax.vmap(lambda key, p=ppo: p.sample_episode(key, jnp.zeros(())).is_learner))
         learns = np.asarray(draw(keys))
         assert (learns.sum(axis=1) == seats).all() and np.ptp(learns.mean(axis=0)) < 0.15
 

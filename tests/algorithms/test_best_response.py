@@ -15,18 +15,22 @@ from support.policies import network_policy
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.best_response import ALGORITHM, BestResponseConfig, partner_rules
+from hanabi_rl.algorithms.best_response import (
+    ALGORITHM,
+    BestResponseConfig,
+    infer_rules_from_partners,
+)
 from hanabi_rl.algorithms.lineups import Lineup, load_population
-from hanabi_rl.algorithms.loop import given_by_name
+from hanabi_rl.algorithms.loop import named_input_hashes
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partners import stack_policies
-from hanabi_rl.learning.population import PopulationPPO
-from hanabi_rl.learning.rollout import Given
+from hanabi_rl.learning.population import PrioritizedPartnerPPO
+from hanabi_rl.learning.rollout import TrainContext
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
-from hanabi_rl.runs.folder import note_given
+from hanabi_rl.runs.folder import write_input_hashes
 
 SMALL = NetworkConfig(
     embedding=(32,),
@@ -84,13 +88,13 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
     plan = ALGORITHM.training(config, None)
     keys = jax.random.split(jax.random.key(0), 200)
-    draw = jax.jit(jax.vmap(lambda key: plan.ppo.draw_episode(key, jnp.zeros(())).learns))
+    draw = jax.jit(jax.vmap(lambda key: plan.ppo.sample_episode(key, jnp.zeros(())).is_learner))
     learns = np.asarray(draw(keys))
     assert (learns.sum(axis=1) == 1).all() and 0.35 < learns[:, 0].mean() < 0.65
     first = jax.tree.leaves(load_policy(names[0]).params)[0]
-    stacked = jax.tree.leaves(plan.partners.policies[0].params)[0]  # type: ignore[union-attr]
+    stacked = jax.tree.leaves(plan.partners.stacks[0].params)[0]  # type: ignore[union-attr]
     np.testing.assert_array_equal(stacked[0], first)
-    assert plan.partners.count == 2  # type: ignore[union-attr]
+    assert plan.partners.size == 2  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -120,15 +124,15 @@ def test_minibatches_leave_out_what_partners_decide(
             partners=("bot:rules?seed=0", "bot:rules?seed=1"),
         )
         ppo = ALGORITHM.training(config, None).ppo
-        assert isinstance(ppo, PopulationPPO) == (priority > 0)
-        if isinstance(ppo, PopulationPPO):
-            assert (ppo.lanes, ppo.beta) == (2, priority)
-    draw = jax.jit(jax.vmap(lambda key: ppo.draw_episode(key, jnp.zeros(())).learns))
+        assert isinstance(ppo, PrioritizedPartnerPPO) == (priority > 0)
+        if isinstance(ppo, PrioritizedPartnerPPO):
+            assert (ppo.num_env_groups, ppo.beta) == (2, priority)
+    draw = jax.jit(jax.vmap(lambda key: ppo.sample_episode(key, jnp.zeros(())).is_learner))
     learns = np.asarray(draw(jax.random.split(jax.random.key(1), 16 * 500)))
     blocks = learns.reshape(500, -1).mean(axis=1)
     assert abs(blocks.mean() - mean) < 0.01
-    assert ppo.own_share == pytest.approx(mean + blocks.std(), abs=0.005)
-    more = np.maximum(blocks - ppo.own_share, 0.0)
+    assert ppo.learner_fraction == pytest.approx(mean + blocks.std(), abs=0.005)
+    more = np.maximum(blocks - ppo.learner_fraction, 0.0)
     assert (more > 1e-6).mean() < 0.25 and more.mean() < 0.01
 
 
@@ -141,7 +145,7 @@ def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
     names = ("bot:flawed", str(partner))
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
     for _ in range(2):
-        note_given(folder, given_by_name(config))
+        write_input_hashes(folder, named_input_hashes(config))
     known = json.loads((folder / "given.json").read_text())
     assert known == {f"--partners {name}": load_policy(name, TINY).identity() for name in names}
     save(policy=network_policy(TINY, seed=1))
@@ -177,7 +181,7 @@ def test_partners_may_be_shown_less_than_the_learner() -> None:
         network=network, num_envs=16, num_steps=4, partners=("agent:ippo-2p", "agent:br-bc-2p")
     )
     plan = ALGORITHM.training(config, None)
-    given = Given(partners=plan.partners)
+    given = TrainContext(partners=plan.partners)
     learner, actors = jax.eval_shape(plan.ppo.init, jax.random.key(0), given)
     (memory,) = jax.tree.leaves(actors.partner_carry)
     assert memory.shape == (16, 2, 2, 5, 0)
@@ -193,8 +197,8 @@ def test_partners_of_one_kind_are_one_program_however_much_each_errs() -> None:
     assert [type(policy).__name__ for policy in plain] == ["Flawed", "Piers"]
     erring = ["bot:flawed", "bot:piers", "bot:flawed?noise=0.25"]
     partners = load_population(erring, TINY)
-    group, alone = stack_policies(partners).policies
-    assert stack_policies(partners).sizes == (2, 1)
+    group, alone = stack_policies(partners).stacks
+    assert stack_policies(partners).stack_sizes == (2, 1)
     np.testing.assert_allclose(group.epsilon, [0.0, 0.25])
     np.testing.assert_allclose(alone.epsilon, [0.0])
 
@@ -211,10 +215,10 @@ def test_partners_of_one_kind_are_one_program_however_much_each_errs() -> None:
 def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path: Path) -> None:
     save_policy(tmp_path / "p", network_policy(TINY, seed=0), algorithm="ippo", steps=0, score=None)
     of_both = BestResponseConfig(partners=("bot:simple", str(tmp_path / "p")))
-    assert partner_rules(of_both) == TINY
-    assert partner_rules(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
+    assert infer_rules_from_partners(of_both) == TINY
+    assert infer_rules_from_partners(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
     with pytest.raises(ValueError, match="--partners: expected whom to play with, got nobody"):
-        partner_rules(BestResponseConfig())
+        infer_rules_from_partners(BestResponseConfig())
     with pytest.raises(ValueError, match="--partner-share: expected a number from 0 to 1, got 2"):
         BestResponseConfig(partner_share=2.0)
 
@@ -240,7 +244,7 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
 def test_a_response_begins_with_an_agent_of_its_network() -> None:
     named = {"partners": ("bot:simple",), "start_from": "agent:anyone-2p"}
     network = StructuredConfig(level="reading", profile=True, critic=(16,))
-    begins_as = ALGORITHM.training(BestResponseConfig(**named, network=network), None).begins_as
+    begins_as = ALGORITHM.training(BestResponseConfig(**named, network=network), None).initial_params
     theirs = load_policy("agent:anyone-2p")
     assert isinstance(theirs, NetworkPolicy)
     jax.tree.map(np.testing.assert_array_equal, begins_as, theirs.params)

@@ -16,10 +16,10 @@ from support.small_ppo import make_ppo
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig, annealing, mixed_lineups
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learning.encoding import encode
-from hanabi_rl.learning.partners import Population
+from hanabi_rl.learning.encoding import observe_rows
+from hanabi_rl.learning.partners import PartnerPopulation
 from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.rollout import Episode, Given, Rollout
+from hanabi_rl.learning.rollout import EpisodeSetup, Rollout, TrainContext
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
 
@@ -41,7 +41,7 @@ def draws(players: int, lineup: Any) -> Any:
     """timesteps -> who learns in many games, bool [FREQUENCIES, P]; compiled once."""
     draw = mixed_lineups(players, 100, 300, lineup)
     keys = jax.random.split(jax.random.key(0), FREQUENCIES)
-    return jax.jit(lambda timesteps: jax.vmap(lambda key: draw(key, timesteps).learns)(keys))
+    return jax.jit(lambda timesteps: jax.vmap(lambda key: draw(key, timesteps).is_learner)(keys))
 
 
 @pytest.mark.parametrize("timesteps", [0, 150, 250, 1000])
@@ -121,17 +121,17 @@ def played(small: Any) -> Played:
         **{**vars(FEED_FORWARD), "embedding": (16,), "decoder": (16,), "critic": (16,)}
     )
     # a = 1/2 at timestep 0
-    ppo = PPO(make_ppo().config, network, draw_episode=mixed_lineups(2, -1, 1))
+    ppo = PPO(make_ppo().config, network, sample_episode=mixed_lineups(2, -1, 1))
 
     @jax.jit
     def start(clone: Any) -> Any:
-        learner, actors = ppo.init(jax.random.key(5), Given(clone, clone))
+        learner, actors = ppo.init(jax.random.key(5), TrainContext(clone, clone))
         return learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params)), actors
 
     @jax.jit
     def play(learner: Any, actors: Any, clone: Any, key: jax.Array) -> Any:
         following, rollout, last = ppo.collector.collect(
-            learner.params, actors, Given(clone, clone), key, 13
+            learner.params, actors, TrainContext(clone, clone), key, 13
         )
         reward = rollout.transition.reward
         return following, rollout, ppo.returns(rollout, last, actors.carry, reward)
@@ -144,7 +144,7 @@ def played(small: Any) -> Played:
 
 
 def test_a_lineup_holds_for_its_game(played: Played) -> None:
-    learns, begins = played.rollout.episode.learns, np.asarray(played.rollout.reset)
+    learns, begins = played.rollout.episode.is_learner, np.asarray(played.rollout.reset)
     assert {tuple(row) for row in learns.reshape(-1, 2).tolist()} == {
         (True, True),
         (True, False),
@@ -164,7 +164,7 @@ def test_each_seat_plays_its_own_network(played: Played) -> None:
     entropy = {"learner": 0.0, "clone": 0.0}
     learner_actor = jax.jit(Actor(played.ppo.network, rules.num_moves).apply)
     clone_actor = jax.jit(Actor(played.clone.network, rules.num_moves).apply)
-    see = jax.jit(lambda state, seat: encode(rules, state, seat))
+    see = jax.jit(lambda state, seat: observe_rows(rules, state, seat))
     for seat in range(2):
         obs, legal = see(rollout.state, np.full(envs, seat))
         logits = {
@@ -190,7 +190,7 @@ def test_each_seat_plays_its_own_network(played: Played) -> None:
         np.testing.assert_allclose(
             rollout.log_prob[:, :, seat], taken["learner"], rtol=1e-4, atol=1e-3
         )
-        learns = rollout.episode.learns[:, :, seat]
+        learns = rollout.episode.is_learner[:, :, seat]
         for name, other, held in (("learner", "clone", learns), ("clone", "learner", ~learns)):
             nll[name][0] -= taken[name][held].sum()
             nll[name][1] -= taken[other][held].sum()
@@ -221,7 +221,7 @@ def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
             rollout=experience.rollout.replace(log_prob=experience.rollout.log_prob + noise),
         )
 
-    learns = np.asarray(experience.rollout.episode.learns)
+    learns = np.asarray(experience.rollout.episode.is_learner)
     plain = gradient(experience)
     same, other = gradient(noisy(~learns)), gradient(noisy(learns))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), same, plain)
@@ -240,9 +240,9 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
         save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     config = BRBCConfig(game=TINY, network=policies[0].network, eval_games=64, partners=(*names,))
     plan = ALGORITHM.training(config, policies[0])
-    assert isinstance(plan.partners, Population) and plan.partners.count == 3
+    assert isinstance(plan.partners, PartnerPopulation) and plan.partners.size == 3
     for index, policy in enumerate(policies):
-        mine = jax.tree.map(lambda leaf, i=index: np.asarray(leaf)[i], plan.partners.policies[0])
+        mine = jax.tree.map(lambda leaf, i=index: np.asarray(leaf)[i], plan.partners.stacks[0])
         assert mine.identity() == policy.identity()
     learner = network_policy(TINY, 9)
     measured = plan.evaluate(learner, config)
@@ -251,7 +251,7 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
         for policy in policies
     ]
     assert measured["crossplay_with_bc_mean"] == pytest.approx(means[0])
-    assert measured[plan.selected_by] == pytest.approx(np.mean(means)) != pytest.approx(means[0])
+    assert measured[plan.selection_metric] == pytest.approx(np.mean(means)) != pytest.approx(means[0])
     with pytest.raises(ValueError, match="--partners: expected trained policies"):
         ALGORITHM.training(dataclasses.replace(config, partners=("bot:random",)), policies[0])
 
@@ -266,7 +266,7 @@ def test_weights_count_the_learners_seats_alone() -> None:
     rollout = Rollout(
         state=unread,
         reset=unread,
-        episode=Episode(learns=jnp.asarray(learns)),
+        episode=EpisodeSetup(is_learner=jnp.asarray(learns)),
         action=numbers,
         log_prob=numbers,
         value=numbers,

@@ -18,17 +18,17 @@ from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.clone import (
     bc_config,
     clone_rules,
-    reference_policy,
+    load_or_train_clone,
     shared_clone,
     validation_games,
 )
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.data.files import save_games
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE
 from hanabi_rl.runs.session import open_run_dir
 
-OTHER = BCTraining(data=("some.json",), batch_size=5, epochs=3, lr=0.25, permute_colors=False)
+OTHER = BCTrainConfig(data=("some.json",), batch_size=5, epochs=3, lr=0.25, permute_colors=False)
 
 
 def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -> None:
@@ -38,12 +38,12 @@ def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -
         save_policy(source / name, policies[name], algorithm="bc", steps=1, score=None)
     config = HDRIPPOConfig(bc_policy=str(source), bc_select="selfplay")
     assert clone_rules(dataclasses.replace(config, bc_policy=str(source / BEST_POLICY))) == TINY
-    got = reference_policy(config, tmp_path / "run")
+    got = load_or_train_clone(config, tmp_path / "run")
     assert got.identity() == policies[BEST_POLICY].identity()
     accuracy = dataclasses.replace(config, bc_select="accuracy")
-    got = reference_policy(accuracy, tmp_path / "other")
+    got = load_or_train_clone(accuracy, tmp_path / "other")
     assert got.identity() == policies[MOST_ACCURATE].identity()
-    again = reference_policy(accuracy, tmp_path / "run")  # it is there already
+    again = load_or_train_clone(accuracy, tmp_path / "run")  # it is there already
     assert again.identity() == policies[BEST_POLICY].identity()
     resumed = HDRIPPOConfig(run_dir=str(tmp_path / "run"), resume=True, game=TINY_3P)
     assert clone_rules(resumed) == TINY
@@ -53,7 +53,7 @@ def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -
 def test_the_game_is_that_of_the_games_to_clone(tmp_path: Path) -> None:
     path = tmp_path / "games.safetensors"
     save_games(path, taught_games(TINY, 2))
-    assert clone_rules(HDRIPPOConfig(bc=BCTraining(data=(str(path),)))) == TINY
+    assert clone_rules(HDRIPPOConfig(bc=BCTrainConfig(data=(str(path),)))) == TINY
 
 
 def test_a_clone_is_trained_with_the_runs_seed_and_game_and_its_own_settings(

@@ -17,15 +17,15 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.algorithms.bc import given_games, training_games
+from hanabi_rl.algorithms.bc import game_input_hashes, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig
-from hanabi_rl.algorithms.clone import reference_policy, validation_games
+from hanabi_rl.algorithms.clone import load_or_train_clone, validation_games
 from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig
 from hanabi_rl.algorithms.lineups import load_partners
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learning.cloning import BCTraining
-from hanabi_rl.learning.partners import Population
+from hanabi_rl.learning.cloning import BCTrainConfig
+from hanabi_rl.learning.partners import PartnerPopulation
 from hanabi_rl.learning.rollout import self_play
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.runs.config import saved_config
@@ -85,7 +85,7 @@ def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
     small: Any, second_rollout: Any, weight: float
 ) -> None:
     config = small.ppo.config
-    _, metrics = small.learn(*second_rollout, weight)
+    _, metrics = small.update_epochs(*second_rollout, weight)
     share = metrics["decision_share"]  # what is logged per decision is in the loss per timestep
     np.testing.assert_allclose(share, 0.5, rtol=1e-5)
     value, entropy = (
@@ -102,7 +102,7 @@ def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
 def test_at_weight_one_the_critic_stands_still(small: Any, second_rollout: Any) -> None:
     """The weight scales the value term too (AH2AC2 eq. 2)."""
     learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)  # no momentum
-    after, _ = small.learn(*second_rollout._replace(learner=learner), 1.0)
+    after, _ = small.update_epochs(*second_rollout._replace(learner=learner), 1.0)
     unchanged = jax.tree.map(lambda a, b: np.array_equal(a, b), after.params, learner.params)
     assert all(jax.tree.leaves(unchanged["critic"])) and not any(
         jax.tree.leaves(unchanged["actor"])
@@ -134,17 +134,17 @@ def with_partners(folder: Path) -> tuple[HDRIPPOConfig, Any, Any, list[Any]]:
 
 def test_partners_take_their_share_of_the_seats(tmp_path: Path) -> None:
     _, plan, clone, others = with_partners(tmp_path)
-    assert plan.reference is clone and isinstance(plan.partners, Population)
-    mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.policies[0]) for i in range(2)]
+    assert plan.reference is clone and isinstance(plan.partners, PartnerPopulation)
+    mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.stacks[0]) for i in range(2)]
     assert [policy.identity() for policy in mine] == [policy.identity() for policy in others]
 
     keys = jax.random.split(jax.random.key(0), 20_000)
-    draw = jax.jit(jax.vmap(lambda key: plan.ppo.draw_episode(key, jnp.float32(0)).learns))
+    draw = jax.jit(jax.vmap(lambda key: plan.ppo.sample_episode(key, jnp.float32(0)).is_learner))
     learns = np.asarray(draw(keys))
     assert learns.any(axis=1).all()  # the learner is in every game
     np.testing.assert_allclose(learns.mean(axis=0), 1 - 0.25 * 2 / 3, atol=0.01)
     blocks = learns[: 128 * 156].reshape(156, -1).mean(axis=1)  # of 1,024 environments in 8
-    assert plan.ppo.own_share == pytest.approx(blocks.mean() + blocks.std(), abs=0.005)
+    assert plan.ppo.learner_fraction == pytest.approx(blocks.mean() + blocks.std(), abs=0.005)
 
 
 @pytest.mark.slow  # compiles games of three; measure/test_scores.py has those beside several
@@ -156,8 +156,8 @@ def test_partners_choose_the_policy(tmp_path: Path) -> None:
         evaluate_pair(learner, policy, 32, config.seed, purpose="selection").summary.mean.mean
         for policy in others
     ]
-    assert measured[plan.selected_by] == pytest.approx(np.mean(means))
-    assert measured["selfplay_mean"] != pytest.approx(measured[plan.selected_by])
+    assert measured[plan.selection_metric] == pytest.approx(np.mean(means))
+    assert measured["selfplay_mean"] != pytest.approx(measured[plan.selection_metric])
 
 
 def test_a_partner_with_a_temperature_divides_its_logits(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
         assert found is not None
         np.testing.assert_array_equal(found.actions, theirs.actions)
     given = HDRIPPOConfig(
-        bc_policy="bot:x", bc=BCTraining(val=tuple(files["data"])), game=theirs.rules
+        bc_policy="bot:x", bc=BCTrainConfig(val=tuple(files["data"])), game=theirs.rules
     )
     found = validation_games(given, nowhere)
     assert found is not None and len(found) == 40
@@ -219,7 +219,7 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
     for name in ("same", "another"):
         saved = saved_config(BCConfig, grown, algorithm="bc")
         clone = dataclasses.replace(saved, start_from=None)
-        files_of = given_games(clone, clone.game, training_games(clone, clone.game, clone.seed))
+        files_of = game_input_hashes(clone, clone.game, training_games(clone, clone.game, clone.seed))
         given_then = files_of if name == "same" else dict.fromkeys(files_of, name)
         (grown / "given.json").write_text(json.dumps(given_then))
         found = validation_games(HDRIPPOConfig(bc_policy=str(grown)), nowhere)
@@ -243,12 +243,12 @@ def test_a_clone_that_a_run_has_not_kept_is_not_another_one(tmp_path: Path, bc_r
     with pytest.raises(
         ValueError, match="--bc-select loss: expected .*policy-loss, which .*bc has"
     ):
-        reference_policy(config, tmp_path / "run")
-    kept = reference_policy(dataclasses.replace(config, bc_policy=str(bc_run[0])), tmp_path / "r")
+        load_or_train_clone(config, tmp_path / "run")
+    kept = load_or_train_clone(dataclasses.replace(config, bc_policy=str(bc_run[0])), tmp_path / "r")
     assert kept.identity() == load_policy(bc_run[0] / "policy-loss").identity()
 
 
 def test_without_partners_every_seat_is_the_learners() -> None:
     plan = ALGORITHM.training(HDRIPPOConfig(game=TINY_3P), network_policy(TINY_3P, 0))
-    assert plan.partners is None and plan.selected_by == "selfplay_mean"
-    assert plan.ppo.draw_episode is self_play
+    assert plan.partners is None and plan.selection_metric == "selfplay_mean"
+    assert plan.ppo.sample_episode is self_play

@@ -15,28 +15,28 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.noisy import Noisy
+from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms import lineups, loop
+from hanabi_rl.algorithms import ppo_runner, training_partners
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
-from hanabi_rl.algorithms.loop import PPOAlgorithm, _Trainer, on_schedule
+from hanabi_rl.algorithms.loop import PPOAlgorithm, _Trainer, restore_schedules
 from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import Population, at_precision
+from hanabi_rl.learning.partners import PartnerPopulation, with_precision
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import FEED_FORWARD
 from hanabi_rl.runs.folder import write_config
-from hanabi_rl.runs.session import Session
+from hanabi_rl.runs.session import TrainingSession
 from hanabi_rl.runs.tracking import Tracker, read_metrics
 from hanabi_rl.storage.files import read_json
 from hanabi_rl.storage.records import to_dict
 
 
 def scheduled(config: IPPOConfig, folder: Path) -> PPO:
-    return on_schedule("ippo", ALGORITHM.training(config, None).ppo, config, folder)
+    return restore_schedules("ippo", ALGORITHM.training(config, None).ppo, config, folder)
 
 
 def test_a_run_resumed_with_more_steps_keeps_its_schedule_and_says_so(
@@ -172,7 +172,7 @@ def test_environment_steps_beyond_32_bits_are_counted(
     progress: Any = SimpleNamespace(update=lambda steps, score: shown.append(steps))
     checkpoints: Any = "there"
     with Tracker(tmp_path) as tracker:
-        session: Any = Session(
+        session: Any = TrainingSession(
             tmp_path,
             tracker,
             checkpoints,
@@ -215,10 +215,10 @@ def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.Mo
 def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
     network = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
     assert network.precision == "float32"
-    group = Population(policies=(network, Noisy(network, epsilon=0.1), "a bot"), sizes=(1, 1, 1))
-    plain, wrapped, bot = at_precision(group, "bfloat16").policies
+    group = PartnerPopulation(stacks=(network, EpsilonNoise(network, epsilon=0.1), "a bot"), stack_sizes=(1, 1, 1))
+    plain, wrapped, bot = with_precision(group, "bfloat16").stacks
     assert (plain.precision, wrapped.policy.precision, bot) == ("bfloat16", "bfloat16", "a bot")
-    assert wrapped.epsilon == 0.1 and at_precision(None, "bfloat16") is None
+    assert wrapped.epsilon == 0.1 and with_precision(None, "bfloat16") is None
 
 
 def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,14 +229,14 @@ def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.M
         scores = np.arange(len(others))[:, None, None] + np.array([[0, 1], [1, 2]])  # seats, decks
         return scores, scores
 
-    monkeypatch.setattr(lineups, "evaluate_beside", beside)
-    monkeypatch.setattr(lineups, "selfplay_metrics", lambda policy, config: {"selfplay_mean": 7.0})
+    monkeypatch.setattr(training_partners, "evaluate_with_partners", beside)
+    monkeypatch.setattr(training_partners, "selfplay_metrics", lambda policy, config: {"selfplay_mean": 7.0})
     config: Any = SimpleNamespace(eval_games=10, seed=4)
     policy: Any = "policy"
-    found = lineups.partner_metrics(("a", "b", "c"))(policy, config)  # type: ignore[arg-type]
+    found = training_partners.partner_metrics(("a", "b", "c"))(policy, config)  # type: ignore[arg-type]
     assert asked == [("policy", ("a", "b", "c"), 3, 4, "selection")]
-    assert found == {"selfplay_mean": 7.0, lineups.WITH_ALL: 2.0}
-    assert lineups.with_partners(policy, list("abcdefghijkl"), config) == [*range(1, 13)]  # type: ignore[arg-type]
+    assert found == {"selfplay_mean": 7.0, training_partners.PARTNER_SCORE_KEY: 2.0}
+    assert training_partners.score_with_partners(policy, list("abcdefghijkl"), config) == [*range(1, 13)]  # type: ignore[arg-type]
     assert asked[-1][2] == 1
 
 
@@ -258,9 +258,9 @@ def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
 
     monkeypatch.setattr(PPO, "init", init)
     plain_jit = SimpleNamespace(jit=lambda function: function, random=jax.random)
-    monkeypatch.setattr(loop, "jax", plain_jit)
+    monkeypatch.setattr(ppo_runner, "jax", plain_jit)
     plan = dataclasses.replace(
-        ALGORITHM.training(config, None), reference=beside, partners=Noisy(beside)
+        ALGORITHM.training(config, None), reference=beside, partners=EpsilonNoise(beside)
     )
     with pytest.raises(Enough):
         ALGORITHM.train(config, tmp_path, plan)
@@ -268,19 +268,19 @@ def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
     assert ppo == dataclasses.replace(plan.ppo, schedule_updates=3)
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()
     assert given.reference.precision == given.partners.policy.precision == "bfloat16"
-    assert actor is beside.params and given.starts is None
+    assert actor is beside.params and given.start_states is None
 
 
 def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:
     """Of a game of n moves the positions before the first n - 3 of them."""
-    assert loop.recorded_starts(IPPOConfig()) is None
+    assert ppo_runner.load_start_states(IPPOConfig()) is None
     games, names = [taught_games(TINY, 2, seed) for seed in (0, 1)], []
     for number, some in enumerate(games):
         names.append(str(tmp_path / f"{number}.safetensors"))
         save_games(Path(names[-1]), some)
     config = IPPOConfig(game=TINY, start_states=tuple(names), start_share=0.125)
-    starts = loop.recorded_starts(config)
-    assert starts is not None and float(starts.share) == 0.125
+    starts = ppo_runner.load_start_states(config)
+    assert starts is not None and float(starts.prob) == 0.125
     expected = sum(int(n) - 3 for some in games for n in some.num_actions)
     assert starts.states.counters.shape == (expected,)
 
@@ -295,11 +295,11 @@ def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> 
         policy = network_policy(TINY, seed=seed)
         save_policy(tmp_path / "below", policy, algorithm="obl", steps=0, score=None)
         save_games(place, taught_games(TINY, 2, seed))
-        starts = loop.recorded_starts(begins)
-        below, states = loop.given_by_name(config), loop.given_by_name(begins, starts)
+        starts = ppo_runner.load_start_states(begins)
+        below, states = ppo_runner.named_input_hashes(config), ppo_runner.named_input_hashes(begins, starts)
         assert below == {f"--previous {tmp_path / 'below'}": policy.identity()}
         first_as = BestResponseConfig(game=TINY, start_from=config.previous, partners=("bot:iggi",))
-        assert loop.given_by_name(first_as) == {
+        assert ppo_runner.named_input_hashes(first_as) == {
             "--partners bot:iggi": load_policy("bot:iggi", TINY).identity(),
             f"--start-from {tmp_path / 'below'}": policy.identity(),
         }
@@ -307,7 +307,7 @@ def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> 
         found.append((*below.values(), *states.values()))
     first, other, again = found
     assert first == again and not set(first) & set(other)
-    assert loop.given_by_name(IPPOConfig()) == {}
+    assert ppo_runner.named_input_hashes(IPPOConfig()) == {}
 
 
 def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,9 +318,9 @@ def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> 
         mean, points = SimpleNamespace(mean=1.0), SimpleNamespace(mean=2.0)
         return SimpleNamespace(summary=SimpleNamespace(mean=mean, points=points))
 
-    monkeypatch.setattr(loop, "evaluate_selfplay", selfplay)
+    monkeypatch.setattr(ppo_runner, "evaluate_selfplay", selfplay)
     config: Any = SimpleNamespace(eval_games=10, seed=4)
     policy: Any = "policy"
-    found = loop.selfplay_metrics(policy, config)
+    found = ppo_runner.selfplay_metrics(policy, config)
     assert found == {"selfplay_mean": 1.0, "selfplay_points": 2.0}
     assert asked == [("policy", 10, 4, "selection")]

@@ -13,14 +13,14 @@ from support.compiled import init_network, learner_params
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.renamed import Renamed
+from hanabi_rl.agents.renamed import ColorPermuted
 from hanabi_rl.algorithms.other_play import renamed_colors
-from hanabi_rl.env import Rules, legal_actions, sections
+from hanabi_rl.env import Rules, legal_actions, observation_slices
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal, permute_obs
-from hanabi_rl.learning.encoding import encode
+from hanabi_rl.learning.encoding import observe_rows
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING, Rollout
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout
 from hanabi_rl.nn.networks import Actor, NetworkConfig
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -65,7 +65,7 @@ COLORLESS = (
 
 
 def color_blind(seed: int) -> ColorBlind:
-    part = sections(RULES)
+    part = observation_slices(RULES)
     weights = np.random.default_rng(seed).normal(size=(RULES.obs_size, RULES.num_moves))
     seen = np.concatenate([np.arange(part[name].start, part[name].stop) for name in COLORLESS])
     weights[np.setdiff1d(np.arange(RULES.obs_size), seen)] = 0
@@ -78,7 +78,7 @@ def test_a_color_blind_bot_scores_the_same_per_deck_whatever_its_colors_are_call
     bots = tuple(color_blind(seed) for seed in range(3))
     names = ([2, 0, 1], [1, 0, 2], [0, 2, 1])
     renamed = tuple(
-        Renamed(bot, jnp.array(colors)) for bot, colors in zip(bots, names, strict=True)
+        ColorPermuted(bot, jnp.array(colors)) for bot, colors in zip(bots, names, strict=True)
     )
     plain, wrapped = play_games(bots, RULES, decks), play_games(renamed, RULES, decks)
     np.testing.assert_array_equal(wrapped.points, plain.points)
@@ -101,7 +101,7 @@ def network_policy(seed: int) -> NetworkPolicy:
 def test_permuted_policies_play_the_same_game_in_permuted_colors() -> None:
     decks, colors = evaluation_decks(RULES, 64, seed=1), jnp.array([1, 2, 0])
     policies = tuple(network_policy(seed) for seed in range(3))
-    renamed = tuple(Renamed(policy, colors) for policy in policies)
+    renamed = tuple(ColorPermuted(policy, colors) for policy in policies)
     there = play_games(policies, RULES, np.asarray(permute_decks(RULES, decks, colors)))
     # what is colour c here is colours[c] there, and to the policies
     here = play_games(renamed, RULES, decks)
@@ -125,15 +125,15 @@ def played() -> Played:
     ppo = PPO(
         make_ppo(game=RULES).config,
         NETWORK,
-        draw_episode=renamed_colors(RULES),
+        sample_episode=renamed_colors(RULES),
     )
 
     params = jax.tree.map(lambda x: 3 * x, learner_params(ppo, jax.random.key(0)))
 
     @jax.jit
     def play(key: jax.Array) -> Any:
-        actors = ppo.collector.begin(key, ppo.config.num_envs, NOTHING)
-        return ppo.collector.collect(params, actors, NOTHING, key, 30)[1]
+        actors = ppo.collector.init(key, ppo.config.num_envs, EMPTY_CONTEXT)
+        return ppo.collector.collect(params, actors, EMPTY_CONTEXT, key, 30)[1]
 
     return Played(ppo, params, jax.tree.map(np.asarray, play(jax.random.key(0))))
 
@@ -166,7 +166,7 @@ def test_each_seat_sees_and_acts_in_its_own_colors(played: Played) -> None:
     )(flat, by_game)
     obs, legal = (np.asarray(x).reshape(steps, envs, 3, -1) for x in (obs, legal))
     module = Actor(NETWORK, rules.num_moves)
-    encode_seat = jax.jit(lambda s, p, c: encode(rules, s, p, c))
+    encode_seat = jax.jit(lambda s, p, c: observe_rows(rules, s, p, c))
     apply = jax.jit(module.apply)
     for seat in range(3):
         mine = encode_seat(rollout.state, np.full(envs, seat), colors[:, :, seat])

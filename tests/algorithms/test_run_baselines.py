@@ -12,17 +12,17 @@ from support.games import TINY, random_games
 from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.algorithms import loop
+from hanabi_rl.algorithms import ppo_runner
 from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.loop import recorded_starts
+from hanabi_rl.algorithms.loop import load_start_states
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.data.files import save_games
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.show.plots import plot_ppo
 from hanabi_rl.storage.tensors import read_metadata
 
@@ -88,7 +88,7 @@ def test_start_states_of_another_game_are_refused(tmp_path: Path) -> None:
     save_games(path, random_games(TINY, 2))
     config = IPPOConfig(start_states=(str(path),))
     with pytest.raises(ValueError, match="games.safetensors: expected games of .*, got "):
-        recorded_starts(config)
+        load_start_states(config)
     with pytest.raises(ValueError, match="--start-share: expected a number from 0 to 1, got 1.5"):
         IPPOConfig(start_share=1.5)
 
@@ -103,7 +103,7 @@ def drawn() -> Iterator[list[float | None]]:
         plot_ppo(lines, path, clone, max_score)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "plot_ppo", record)
+        patch.setattr(ppo_runner, "plot_ppo", record)
         yield scores
 
 
@@ -129,7 +129,7 @@ def br_bc_config(bc_run: Any, **changes: Any) -> BRBCConfig:
     update = ENVS * STEPS
     given = {
         "bc_policy": str(bc_run[0]),
-        "bc": BCTraining(),
+        "bc": BCTrainConfig(),
         "anneal_start": 0,
         "anneal_end": 2 * update,
     }
@@ -164,7 +164,7 @@ def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.loop", 3 * ENVS * STEPS)
     folder = tmp_path / "run"
-    with pytest.raises(Stopped):
+    with pytest.raises(RunStopped):
         ALGORITHM.run(br_bc_config(bc_run, run_dir=str(folder)))
     summary = ALGORITHM.run(br_bc_config(bc_run, run_dir=str(folder), resume=True))
     assert read_state(folder, UPDATES) == read_state(br_bc[0], UPDATES)

@@ -21,25 +21,25 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms import bc
-from hanabi_rl.algorithms.bc import LEAST_GAMES, announce_pool, run_bc, training_games
+from hanabi_rl.algorithms.bc import MIN_TRAIN_GAMES, announce_pool, run_bc, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
-from hanabi_rl.algorithms.start_from import first_params
+from hanabi_rl.algorithms.start_from import load_initial_params
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import rotated_decks
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.learning.cloning import BC, BCTraining
+from hanabi_rl.learning.cloning import BC, BCTrainConfig
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.play.demos import generate
 from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.folder import write_config
-from hanabi_rl.runs.session import Stopped
-from hanabi_rl.storage.checkpoint import Restored
+from hanabi_rl.runs.session import RunStopped
+from hanabi_rl.storage.checkpoint import RestoredCheckpoint
 from hanabi_rl.storage.records import from_dict, to_dict
 
 MINIBATCHES = 15  # of 3 epochs
@@ -134,7 +134,7 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.bc_training", stop)
     config: BCConfig = bc_config(run_dir=str(tmp_path / "run"))
-    with pytest.raises(Stopped, match="continue with --resume --run-dir") as stopped:
+    with pytest.raises(RunStopped, match="continue with --resume --run-dir") as stopped:
         run_bc(config)
     assert stopped.value.exit_code == 130
     folder = tmp_path / "run"
@@ -182,16 +182,16 @@ def test_a_run_does_not_go_on_with_other_games(
     assert run_once("bc", of_game) == json.loads((folder / "summary.json").read_text())
     generated = dataclasses.replace(config, data=(), val=(), demos=("iggi", "rules?seed=0..1"))
     names = [f"--demos {name}" for name in ("iggi", "rules?seed=0", "rules?seed=1")]
-    found = bc.ALGORITHM.given(generated)
+    found = bc.ALGORITHM.input_hashes(generated)
     assert list(found) == names and len(set(found.values())) == 3
     begun = dataclasses.replace(generated, start_from="agent:clone-2p")
     prior = {"--start-from agent:clone-2p": load_policy("agent:clone-2p").identity()}
-    assert bc.ALGORITHM.given(begun) == found | prior
+    assert bc.ALGORITHM.input_hashes(begun) == found | prior
 
 
-def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> None:
+def test_without_validation_games_a_tenth_is_held_out(training: BCTrainConfig) -> None:
     rules = load_games(training.data[0]).rules
-    config = BCTraining(data=training.data)
+    config = BCTrainConfig(data=training.data)
     train, validation = training_games(config, rules, seed=0)
     assert (len(train), len(validation)) == (36, 4)
     assert {bytes(deck) for deck in train.decks}.isdisjoint(
@@ -199,13 +199,13 @@ def test_without_validation_games_a_tenth_is_held_out(training: BCTraining) -> N
     )
 
 
-def test_too_few_games_to_hold_some_out_are_refused(training: BCTraining, tmp_path: Path) -> None:
+def test_too_few_games_to_hold_some_out_are_refused(training: BCTrainConfig, tmp_path: Path) -> None:
     games, path = load_games(training.data[0]), str(tmp_path / "few.safetensors")
-    config = BCTraining(data=(path,))
-    save_games(path, games.select(range(LEAST_GAMES)))
+    config = BCTrainConfig(data=(path,))
+    save_games(path, games.select(range(MIN_TRAIN_GAMES)))
     assert [len(part) for part in training_games(config, games.rules, seed=0)] == [4, 1]
-    save_games(path, games.select(range(LEAST_GAMES - 1)))
-    for flag, given in (("--data", config), ("--demo-games", BCTraining(demo_games=4))):
+    save_games(path, games.select(range(MIN_TRAIN_GAMES - 1)))
+    for flag, given in (("--data", config), ("--demo-games", BCTrainConfig(demo_games=4))):
         message = f"{flag}: expected at least 5 games, or --val with others, got 4"
         with pytest.raises(ValueError, match=message):
             training_games(given, games.rules, seed=0)
@@ -214,33 +214,33 @@ def test_too_few_games_to_hold_some_out_are_refused(training: BCTraining, tmp_pa
 
 
 def test_games_of_too_few_decks_to_hold_some_out_are_refused(
-    training: BCTraining, tmp_path: Path
+    training: BCTrainConfig, tmp_path: Path
 ) -> None:
     games, path = load_games(training.data[0]), str(tmp_path / "one.safetensors")
-    save_games(path, games.select([0] * LEAST_GAMES))
+    save_games(path, games.select([0] * MIN_TRAIN_GAMES))
     message = (
         "--data: expected games of enough decks to hold out a tenth by deck, or --val with others, "
         f"got 5 games of 1 in {path}"
     )
-    config = BCTraining(data=(path,))
+    config = BCTrainConfig(data=(path,))
     with pytest.raises(ValueError, match=re.escape(message)):
         training_games(config, games.rules, seed=0)
     with_val = dataclasses.replace(config, val=training.val)
     assert len(training_games(with_val, games.rules, seed=0)[0]) == 5
 
 
-def test_validation_games_are_there_once_and_not_cloned(training: BCTraining) -> None:
+def test_validation_games_are_there_once_and_not_cloned(training: BCTrainConfig) -> None:
     rules = load_games(training.data[0]).rules
     for val, message in (
         (training.val * 2, "expected games that differ, got game 0 of .* again"),
         (training.data, "--val: expected games that are not in --data, got 40 that are"),
     ):
         with pytest.raises(ValueError, match=message):
-            training_games(BCTraining(data=training.data, val=val), rules, seed=0)
+            training_games(BCTrainConfig(data=training.data, val=val), rules, seed=0)
 
 
 def test_validation_games_on_decks_that_are_cloned_are_counted(
-    training: BCTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    training: BCTrainConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whichever seat begins: another game on one of the cloned decks, rotated, is no fresh deck."""
     games = load_games(training.data[0])
@@ -250,7 +250,7 @@ def test_validation_games_on_decks_that_are_cloned_are_counted(
     fresh = load_games(training.val[0])
     play = np.array([rules.hand_size], np.int32)  # the oldest card
     decks = [rotated_decks(rules, games.decks[:1])[0, 1], games.decks[1], fresh.decks[0]]
-    tables = [Table(rules, deck) for deck in decks]
+    tables = [PythonGame(rules, deck) for deck in decks]
     for table in tables:
         table.apply(int(play[0]))
     save_games(path, as_games(rules, tables, [play] * 3))
@@ -259,7 +259,7 @@ def test_validation_games_on_decks_that_are_cloned_are_counted(
 
 
 def test_games_of_nobody_are_refused_before_anything_is_trained(
-    training: BCTraining, tmp_path: Path
+    training: BCTrainConfig, tmp_path: Path
 ) -> None:
     """Files that name their human seats, of which there are none."""
     games, path = load_games(training.data[0]), str(tmp_path / "bots.safetensors")
@@ -269,15 +269,15 @@ def test_games_of_nobody_are_refused_before_anything_is_trained(
         ({"data": training.val, "val": (path,)}, "--val: expected games with a human seat, got n"),
     ):
         with pytest.raises(ValueError, match=message):
-            training_games(BCTraining(**change), games.rules, seed=0)
+            training_games(BCTrainConfig(**change), games.rules, seed=0)
 
 
-def test_validation_games_of_another_game_are_refused(training: BCTraining, tmp_path: Path) -> None:
+def test_validation_games_of_another_game_are_refused(training: BCTrainConfig, tmp_path: Path) -> None:
     other = tmp_path / "other.safetensors"
     save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))
     with pytest.raises(ValueError, match="--val: expected games of 2 colours, .*, got 3 colours"):
         training_games(
-            BCTraining(data=training.data, val=(str(other),)),
+            BCTrainConfig(data=training.data, val=(str(other),)),
             load_games(training.data[0]).rules,
             seed=0,
         )
@@ -310,7 +310,7 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
     save_policy(tmp_path / "agent", first, algorithm="bc", steps=0, score=None)
     drops = dataclasses.replace(network, dropout=0.2, critic=(4,))
     learner = BC(BCConfig(network=drops), TINY, 10)
-    params = first_params(str(tmp_path / "agent"), drops, TINY)
+    params = load_initial_params(str(tmp_path / "agent"), drops, TINY)
     state = jax.jit(learner.init)(jax.random.key(0), params)
     jax.tree.map(np.testing.assert_array_equal, learner.policy(state).params, first.params)
 
@@ -350,29 +350,29 @@ def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
     for preset in ("3p-human", "3p-human-learnt"):
         config: Any = preset_config("bc", preset)
         assert config.start_from == prior
-        first_params(prior, config.network, rules)
+        load_initial_params(prior, config.network, rules)
     facts = dataclasses.replace(config.network, level="facts")
     said = "start-from agent:prior-3p: .*expected {}.*start-from None begins with random"
     with pytest.raises(ValueError, match=said.format(".*level='learnt'.*got .*level='facts'")):
-        first_params(prior, facts, rules)
+        load_initial_params(prior, facts, rules)
     with pytest.raises(
         ValueError, match=said.format("an agent for 2 players, got one for 3 players")
     ):
-        first_params(prior, config.network, Rules())
+        load_initial_params(prior, config.network, Rules())
 
 
 def test_without_data_the_games_of_everybody_named_are_cloned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
-    config = BCTraining(demos=("random", "bot:rules?seed=0..1"), demo_games=10)
+    config = BCTrainConfig(demos=("random", "bot:rules?seed=0..1"), demo_games=10)
     announce_pool(config)
     games = training_games(config, TINY, seed=0)
-    played = {content for part in games for content in part.contents()}
+    played = {content for part in games for content in part.content_keys()}
     each = [
         generate(TINY, name, 10, 0) for name in ("random", "bot:rules?seed=0", "bot:rules?seed=1")
     ]
-    assert played == {content for part in each for content in part.contents()}
+    assert played == {content for part in each for content in part.content_keys()}
     players = np.concatenate([part.players for part in games])
     assert (players[:, 0] == players[:, 1]).all() and len(np.unique(players)) == 3
     assert (
@@ -381,7 +381,7 @@ def test_without_data_the_games_of_everybody_named_are_cloned(
 
 
 def test_a_run_that_cloned_decisions_by_whole_epochs_goes_on_from_them(
-    training: BCTraining,
+    training: BCTrainConfig,
 ) -> None:
     """Its checkpoints say how many; those of today say where in an epoch."""
     games = load_games(training.data[0])
@@ -397,7 +397,7 @@ def test_a_run_that_cloned_decisions_by_whole_epochs_goes_on_from_them(
         loader = BatchLoader(len(examples), 16, 3)
         if "batches" in position:
             position = {**position, "batches": loader.state_dict() | position["batches"]}
-        session: Any = SimpleNamespace(restored=Restored(7, state, position | best, {}))
+        session: Any = SimpleNamespace(restored=RestoredCheckpoint(7, state, position | best, {}))
         trainer = _Trainer(session, config, learner, state, examples, loader, games)
         assert (loader.epoch, loader.batch) == expected
         assert (trainer.best_accuracy, trainer.least_loss) == (0.25, 1.5)

@@ -21,10 +21,10 @@ from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig
 from hanabi_rl.algorithms.loop import selfplay_metrics
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.networks import Actor, NetworkConfig
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.records import from_dict
 from hanabi_rl.storage.tensors import read_metadata
 
@@ -51,7 +51,7 @@ CONTRACT = {
 
 
 @pytest.fixture(scope="module")
-def config(training: BCTraining) -> Callable[..., HDRIPPOConfig]:
+def config(training: BCTrainConfig) -> Callable[..., HDRIPPOConfig]:
     """5 updates, with evaluations after 0, 2, 4 and 5 and checkpoints after 3 and 5."""
 
     def make(**changes: Any) -> HDRIPPOConfig:
@@ -108,7 +108,7 @@ def test_the_summary_keeps_its_contract(run: Any) -> None:
 
 
 def test_the_summary_says_how_it_predicts_the_clones_validation_games(
-    run: Any, training: BCTraining
+    run: Any, training: BCTrainConfig
 ) -> None:
     """Tables 3, 5 and 6: its own figures, the clone's, and by how much they differ."""
     folder, summary = run
@@ -179,7 +179,7 @@ def test_a_calibrated_policy_is_kept_at_its_temperature(
         assert reference.identity() == clone.identity() and seed == 3
         return 1.5
 
-    monkeypatch.setattr(hdr_ippo, "nearest_temperature", nearest)
+    monkeypatch.setattr(hdr_ippo, "calibrate_temperature", nearest)
     short = {"total_steps": ENVS * STEPS, "bc_policy": str(run[0] / "bc-policy")}
     ALGORITHM.run(config(run_dir=str(tmp_path / "c"), calibrate=True, **short))
     learnt: Any = load_policy(tmp_path / "c" / "checkpoints" / "1")
@@ -205,7 +205,7 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     interrupt_at("hanabi_rl.algorithms.loop", stop * ENVS * STEPS)
     folder = tmp_path / "run"
     given = {"run_dir": str(folder), "bc_policy": str(run[0] / "bc")}
-    with pytest.raises(Stopped, match="continue with --resume --run-dir") as stopped:
+    with pytest.raises(RunStopped, match="continue with --resume --run-dir") as stopped:
         ALGORITHM.run(config(**given))
     assert stopped.value.exit_code == 130
     assert read_state(folder, stop) and not (folder / "summary.json").exists()
@@ -225,7 +225,7 @@ def test_a_run_that_stops_while_it_clones_says_how_the_whole_of_it_goes_on(
     config: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.bc_training", 3)
-    with pytest.raises(Stopped, match=f"--resume --run-dir {tmp_path}/run$") as stopped:
+    with pytest.raises(RunStopped, match=f"--resume --run-dir {tmp_path}/run$") as stopped:
         ALGORITHM.run(config(run_dir=str(tmp_path / "run")))
     assert stopped.value.exit_code == 130
 
@@ -263,7 +263,7 @@ def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
     with pytest.raises(ValueError, match=f"^{said}$"):
         ALGORITHM.run(config(**given, total_steps=ENVS * STEPS))  # which are of the tiny game
     assert not folder.exists()
-    ALGORITHM.run(config(**given, total_steps=ENVS * STEPS, bc=BCTraining()))
+    ALGORITHM.run(config(**given, total_steps=ENVS * STEPS, bc=BCTrainConfig()))
     assert load_policy(folder / "policy-latest").rules == rules
     stored = json.loads((folder / "config.json").read_text())["config"]
     assert stored["game"]["num_cards_of_rank"] == [2, 1, 2]

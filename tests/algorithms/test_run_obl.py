@@ -15,7 +15,7 @@ from support.games import TINY, TINY_3P
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.obl import BELIEF, OBLConfig, check_level, level_below
+from hanabi_rl.algorithms.obl import BELIEF, OBLConfig, check_obl_level, load_previous_level
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.env.game import Rules
 from hanabi_rl.launch.presets import preset_config
@@ -71,8 +71,8 @@ def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -
     ):
         config = config_of(TINY, tmp_path / "run", previous=name, network=network)
         with pytest.raises(ValueError, match=f"--previous {name}: expected a structured network"):
-            level_below(config)
-    assert level_below(config_of(TINY, tmp_path / "run", previous=good, network=LEARNT))
+            load_previous_level(config)
+    assert load_previous_level(config_of(TINY, tmp_path / "run", previous=good, network=LEARNT))
     with pytest.raises(ValueError, match="expected 2 players, the game of the level below, got 3"):
         run("obl", config_of(TINY_3P, tmp_path / "run", previous=good, network=LEARNT))
     assert not (tmp_path / "run").exists()
@@ -85,14 +85,14 @@ def test_a_level_above_nothing_is_refused(preset: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"--previous: .* got none, .* preset {preset} or --belie"):
         run("obl", given)
     with pytest.raises(ValueError, match="got none, but --belief"):
-        check_level(OBLConfig(belief=BeliefTraining(steps=1)))
+        check_obl_level(OBLConfig(belief=BeliefTraining(steps=1)))
     assert not (tmp_path / "run").exists()
-    check_level(dataclasses.replace(given, previous="a run"))
+    check_obl_level(dataclasses.replace(given, previous="a run"))
 
 
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
 def test_level_1_has_presets_of_its_own(preset: str) -> None:
-    check_level(preset_config("obl", preset))
+    check_obl_level(preset_config("obl", preset))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from support.benchmarks import benchmark
 
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.serve.participants import StudyFolder, read_study_of
-from hanabi_rl.serve.study_blocks import blocks_of
+from hanabi_rl.serve.study_blocks import person_agent_data
 from hanabi_rl.serve.study_export import export_study, gather, read_export
 
 simulated = benchmark("simulated_study")
@@ -17,10 +17,10 @@ def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
     drawn = simulated.draw(simulated.SCENARIOS["line"], 2, np.random.default_rng(0))
     simulated.write_study(tmp_path / "study", drawn)
     folder = StudyFolder(tmp_path / "study", read_study_of(tmp_path / "study"))
-    from_folder = blocks_of(gather(folder))
+    from_folder = person_agent_data(gather(folder))
     out = tmp_path / "games.safetensors"
     assert export_study(folder, out) == 18
-    assert blocks_of(read_export(out)) == from_folder
+    assert person_agent_data(read_export(out)) == from_folder
     numbers = sorted(person.number for person in folder.everyone())
     for block, expected in zip(
         sorted(from_folder, key=lambda each: (each.agent, each.person)),
@@ -29,7 +29,7 @@ def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
     ):
         assert block.person == numbers[expected.person]
         assert (block.agent, block.rating) == (expected.agent, expected.rating)
-        assert (block.place, sorted(block.scores)) == (expected.place, sorted(expected.scores))
+        assert (block.rank, sorted(block.scores)) == (expected.place, sorted(expected.scores))
 
 
 def test_an_export_of_other_games_is_refused(tmp_path):

@@ -16,7 +16,7 @@ from hanabi_rl.cli import main
 from hanabi_rl.cli.evaluate import _selfplay_text
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import efficiency_figures
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 
@@ -113,7 +113,7 @@ def test_evaluate_plays_the_deals_that_are_named(capsys):
 @pytest.mark.parametrize(("wall_s", "rate"), [(12.3, "0.41"), (0.5, "10"), (0.002, "2,500")])
 def test_evaluate_prints_no_rate_of_0(wall_s, rate):
     result = evaluate_selfplay(load_policy("bot:random"), 5, 0)
-    figures = efficiency_figures(Record(result.records))
+    figures = efficiency_figures(GameAnalysis(result.records))
     assert f"compilation included ({rate} games/s)" in _selfplay_text("", result, figures, wall_s)
 
 

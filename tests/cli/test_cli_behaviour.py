@@ -7,16 +7,16 @@ import pytest
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.data.games import join_games
+from hanabi_rl.data.games import concatenate_games
 from hanabi_rl.measure.behaviour import communicativeness, hint_share, information_per_play
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 
 
 def test_behaviour_of_a_file(small_file, capsys):
     main(["behaviour", str(small_file), "--json"])
     out, err = capsys.readouterr()
-    record, found = json.loads(out), Record(load_games(small_file))
+    record, found = json.loads(out), GameAnalysis(load_games(small_file))
     assert (record["file"], record["players"], record["games"]) == (str(small_file), 2, 12)
     assert record["information_per_play"] == information_per_play(found).mean
     assert record["communicativeness_ci95"] == communicativeness(found).bounds
@@ -33,7 +33,7 @@ def test_behaviour_of_an_agent(policy_folder, capsys):
         True,
         records.num_actions.sum(),
     )
-    assert record["hint_share"] == hint_share(Record(records)).mean
+    assert record["hint_share"] == hint_share(GameAnalysis(records)).mean
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_game_that_is_in_a_file_twice_is_not_measured_twice(
     policy_folder, small_file, tmp_path, capsys, args
 ):
     games, twice = load_games(small_file), tmp_path / "twice.safetensors"
-    save_games(twice, join_games([games, games.select([4])]))
+    save_games(twice, concatenate_games([games, games.select([4])]))
     names = {
         "FILE": str(twice),
         "AGENT": str(policy_folder),

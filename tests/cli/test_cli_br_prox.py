@@ -15,14 +15,14 @@ from hanabi_rl.measure.br_prox import br_prox
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.diversity import diversity
 from hanabi_rl.measure.events import event_counts
-from hanabi_rl.measure.matrix import Setting
+from hanabi_rl.measure.matrix import EvalSetting
 from hanabi_rl.measure.partners import (
-    Partner,
+    EvalPartner,
     PartnerSet,
-    able,
     behaviour_features,
     measure_pairs,
     read_partners,
+    viable,
     write_partners,
 )
 from hanabi_rl.measure.selfplay import evaluate_selfplay
@@ -67,7 +67,7 @@ def test_select_measures_the_pairs_and_keeps_the_most_diverse(runs, tmp_path, ca
     every = read_partners(tmp_path / "all.json").partners
     candidates = read_partners(tmp_path / "candidates.json").partners
     policies = {str(runs / name): load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
-    by_what = measure_pairs(candidates, policies, Setting(16, 3, True), "selection")
+    by_what = measure_pairs(candidates, policies, EvalSetting(16, 3, True), "selection")
     features = {by: behaviour_features(by_what, by) for by in ("br-div", "p-div")}
     members = [every.index(partner) for partner in chosen.partners]
     assert diversity(features["p-div"], members) == pytest.approx(chosen.p_div)
@@ -302,16 +302,16 @@ def test_three_players_are_one_agent_among_copies_of_a_partner(tmp_path, capsys)
 
 
 def test_partners_are_written_as_they_are_read(tmp_path):
-    first = Partner("bot:a", "bot:b", (1.0, 2.0), None, ((1.0,) * 14,) * 2, None, (0.5,) * 14, 1.0)
-    partners = PartnerSet(players=2, games=8, br_div=3.5, partners=(first, Partner("x", "y")))
+    first = EvalPartner("bot:a", "bot:b", (1.0, 2.0), None, ((1.0,) * 14,) * 2, None, (0.5,) * 14, 1.0)
+    partners = PartnerSet(players=2, games=8, br_div=3.5, partners=(first, EvalPartner("x", "y")))
     write_partners(tmp_path / "p.json", partners)
     assert read_partners(tmp_path / "p.json") == partners
 
 
 def test_pairs_that_cannot_do_the_task_are_left_out():
-    partners = [Partner("a", score=(0.0, 2.5)), Partner("b", score=(1.2, 1.3))]
-    assert able(partners, 25) == []
-    assert able(partners, 24) == partners
+    partners = [EvalPartner("a", score=(0.0, 2.5)), EvalPartner("b", score=(1.2, 1.3))]
+    assert viable(partners, 25) == []
+    assert viable(partners, 24) == partners
 
 
 @pytest.mark.parametrize(

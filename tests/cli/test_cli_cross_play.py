@@ -12,7 +12,7 @@ from support.policies import network_policy
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_agents, load_policy
 from hanabi_rl.cli import main
-from hanabi_rl.cli.agents import algorithms_of, group_agents
+from hanabi_rl.cli.agents import algorithms_of, assign_groups
 from hanabi_rl.cli.leaderboard import _text as leaderboard_text
 from hanabi_rl.cli.leaderboard import candidates
 from hanabi_rl.data import files as data_files
@@ -75,21 +75,21 @@ def test_a_group_may_hold_agents_whose_options_have_commas() -> None:
     agents = ["bot:simple", "bot:simple?safe=0.6,0.1", "bot:value"]
     kinds = algorithms_of(agents, load_agents(agents))
     chosen = ["safe=bot:simple?safe=0.6,0.1,bot:value"]
-    assert group_agents(agents, agents, kinds, chosen) == ["simple", "safe", "safe"]
+    assert assign_groups(agents, agents, kinds, chosen) == ["simple", "safe", "safe"]
     with pytest.raises(ValueError, match="got 'bot:simple.safe=0.7'"):
-        group_agents(agents, agents, kinds, ["safe=bot:simple?safe=0.7,0.1"])
+        assign_groups(agents, agents, kinds, ["safe=bot:simple?safe=0.7,0.1"])
     with pytest.raises(ValueError, match="--group value=...: expected bot:value among its agents"):
-        group_agents(agents, agents, kinds, ["value=bot:simple"])
+        assign_groups(agents, agents, kinds, ["value=bot:simple"])
 
 
 def test_an_agent_is_in_one_group() -> None:
     agents = ["bot:simple", "bot:iggi", "bot:value"]
-    assert group_agents(agents, agents, agents, ["G=bot:iggi", "G=bot:iggi,bot:value"])[1:] == [
+    assert assign_groups(agents, agents, agents, ["G=bot:iggi", "G=bot:iggi,bot:value"])[1:] == [
         "G",
         "G",
     ]
     with pytest.raises(ValueError, match="expected bot:iggi in one group, got it in G and in H"):
-        group_agents(agents, agents, agents, ["G=bot:simple,bot:iggi", "H=bot:iggi,bot:value"])
+        assign_groups(agents, agents, agents, ["G=bot:simple,bot:iggi", "H=bot:iggi,bot:value"])
 
 
 def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):

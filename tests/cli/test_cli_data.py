@@ -12,7 +12,7 @@ from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 from hanabi_rl.data.games import rotated_decks
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.play import demos
 from hanabi_rl.play.demos import generate
@@ -69,8 +69,8 @@ def test_info_names_the_deals_of_hanab_live(file, capsys, tmp_path):
     assert "hanab.live seeds" not in text  # of none
     assert "20 games: hanab.live seeds named for 0" in run(capsys, "data", "info", file, "--seeds")
     numbers, rules = [3, 20_001, 5], Rules(num_players=3)
-    tables = [Table(rules, deck_from_seed(f"p3v0s{number}")) for number in numbers]
-    tables[2] = Table(rules, rotated_decks(rules, np.array([tables[2].deck]))[0, 2])
+    tables = [PythonGame(rules, deck_from_seed(f"p3v0s{number}")) for number in numbers]
+    tables[2] = PythonGame(rules, rotated_decks(rules, np.array([tables[2].deck]))[0, 2])
     for table in tables:
         table.apply(rules.hand_size)
     path = tmp_path / "dealt.safetensors"

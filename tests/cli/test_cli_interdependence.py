@@ -8,13 +8,13 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.measure.interdependence import constructive, not_helpful
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 
 
 def test_links_of_a_file(small_file, capsys):
     main(["interdependence", str(small_file), "--references", "0", "--json"])
     out, err = capsys.readouterr()
-    record, found = json.loads(out), Record(load_games(small_file))
+    record, found = json.loads(out), GameAnalysis(load_games(small_file))
     assert (record["file"], record["players"], record["games"]) == (str(small_file), 2, 12)
     assert record["constructive"] == constructive(found).mean > 0
     assert record["not_helpful_ci95"] == not_helpful(found).bounds

@@ -9,9 +9,9 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data import files
 from hanabi_rl.data.files import load_games
-from hanabi_rl.measure.likeness import read_habits, spread_among
+from hanabi_rl.measure.likeness import human_variation, read_measures
 from hanabi_rl.measure.prediction import predict
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.show.likeness import LABELS
 
 
@@ -21,10 +21,10 @@ def test_likeness_to_a_file(policy_folder, small_file, tmp_path, capsys):
     args = ["--games", file, "--clone", agent, "--play", "16", "--tables", "--plot", str(picture)]
     main(["likeness", agent, *args, "--json"])
     out, err = capsys.readouterr()
-    record, people = json.loads(out), read_habits(Record(load_games(small_file)))
+    record, people = json.loads(out), read_measures(GameAnalysis(load_games(small_file)))
     assert (record["games"], record["decks"], record["play"]) == (12, 12, 16)
     figures = {figure["name"]: figure for figure in record["figures"]}
-    spread = spread_among(people).of
+    spread = human_variation(people).of
     assert list(figures) == list(LABELS) == list(spread)
     for name, figure in figures.items():
         assert figure["spread"] == pytest.approx(spread[name])

@@ -7,8 +7,8 @@ import pytest
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.measure.counted import of_seats
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.counted import with_counted_seats
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import objective_figures
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 
@@ -24,7 +24,7 @@ def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
     policy = load_policy(policy_folder)
     (row,) = record["rows"]
     assert next(iter(record["agents"].values())) == policy.identity()
-    alone = objective_figures(Record(evaluate_selfplay(policy, 8, 3).records))
+    alone = objective_figures(GameAnalysis(evaluate_selfplay(policy, 8, 3).records))
     assert row["selfplay"] == json.loads(json.dumps(alone)) | {"small_sample": SMALL}
     assert row["with_partners"]["small_sample"] == SMALL and "* a small sample" in err
     assert row["pairs"]["bot:random"]["games"] == 16
@@ -45,14 +45,14 @@ def test_cells_of_a_matrix_serve(policy_folder, tmp_path, capsys, monkeypatch):
 
 def test_metrics_of_files(small_file, tmp_path, capsys):
     games, mixed = load_games(small_file), tmp_path / "mixed.safetensors"
-    save_games(mixed, of_seats(games, [False, True]))
+    save_games(mixed, with_counted_seats(games, [False, True]))
     main(["metrics", str(small_file), str(mixed), "--json"])
     out, err = capsys.readouterr()
     rows = json.loads(out)["rows"]
     assert [row["label"] for row in rows] == [
         *("games, every seat", "mixed, human seats", "mixed, other seats")
     ]
-    expected = json.loads(json.dumps(objective_figures(Record(games))))
+    expected = json.loads(json.dumps(objective_figures(GameAnalysis(games))))
     assert rows[0]["recorded"] == expected | {"small_sample": SMALL}
     assert rows[1]["recorded"]["turns"] + rows[2]["recorded"]["turns"] == games.num_actions.sum()
     assert "Recorded games" in err

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from hanabi_rl.agents.names import shipped_for
+from hanabi_rl.agents.names import is_bundled_for
 from hanabi_rl.cli.play import _line_up, progress
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.gauntlet import SCORES, VERSION
+from hanabi_rl.measure.gauntlet import SCORES_FILE, VERSION
 
 
 @pytest.mark.parametrize("players", [None, 2, 3, 4, 5])
 def test_without_a_name_the_partner_is_who_scores_most_with_strangers(players):
     (name,) = _line_up([], players, watch=False)
-    assert shipped_for(name, Rules(num_players=players or 2))
-    content = json.loads(SCORES.read_text())
+    assert is_bundled_for(name, Rules(num_players=players or 2))
+    content = json.loads(SCORES_FILE.read_text())
     assert content["gauntlet_version"] == VERSION
     scores = content["players"].get(str(players or 2), {})
     assert all(scores[name]["mean"] >= other["mean"] for other in scores.values())

@@ -10,7 +10,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.serve.folder import GameFolder
@@ -56,7 +56,7 @@ def test_the_random_bot_is_as_surprised_as_there_are_legal_moves(small_file, cap
     games = load_games(small_file)
     nats = []
     for game in range(len(games)):
-        table = Table(games.rules, games.decks[game])
+        table = PythonGame(games.rules, games.decks[game])
         for action in games.moves(game):
             legal = [a for a in range(games.rules.noop) if table.illegal_reason(a) is None]
             nats.append(np.log(len(legal)))

@@ -12,7 +12,7 @@ from support.postgres import cluster, programs
 from support.serving import agree
 
 from hanabi_rl.cli import main
-from hanabi_rl.serve.inference import Identities, Inference, StartError
+from hanabi_rl.serve.inference import Identities, InferenceProcess, StartupError
 from hanabi_rl.serve.store import Store
 
 
@@ -164,7 +164,7 @@ def test_a_flag_of_serve_is_checked_before_anything_starts(
     flags: tuple[object, ...],
     message: str,
 ) -> None:
-    monkeypatch.setattr(Inference, "load", lambda self: pytest.fail("started"))
+    monkeypatch.setattr(InferenceProcess, "load", lambda self: pytest.fail("started"))
     assert message in refused(capsys, "serve", "--state", tmp_path / "challenge", *flags)
     assert not list(tmp_path.iterdir())
 
@@ -172,11 +172,11 @@ def test_a_flag_of_serve_is_checked_before_anything_starts(
 def test_keys_and_proxies_that_do_not_fit_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(self: Inference) -> Identities:
+    def load(self: InferenceProcess) -> Identities:
         return {n: {name: name.partition("?")[0] for name in a} for n, a in self._agents.items()}
 
-    monkeypatch.setattr(Inference, "load", load)
-    monkeypatch.setattr(Inference, "compile", lambda self: pytest.fail("it was not refused"))
+    monkeypatch.setattr(InferenceProcess, "load", load)
+    monkeypatch.setattr(InferenceProcess, "compile", lambda self: pytest.fail("it was not refused"))
     at = ("--state", tmp_path)
     run(capsys, "entries", "add", "mine", *at)
     run(capsys, "keys", "create", "mine", "--games-2p", 4, "--games-3p", 0, *at)
@@ -197,11 +197,11 @@ def test_keys_and_proxies_that_do_not_fit_are_one_line(
 def test_agents_that_do_not_compile_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compile(self: Inference) -> None:
-        raise StartError("XlaRuntimeError: RESOURCE_EXHAUSTED\nOut of memory")
+    def compile(self: InferenceProcess) -> None:
+        raise StartupError("XlaRuntimeError: RESOURCE_EXHAUSTED\nOut of memory")
 
-    monkeypatch.setattr(Inference, "load", lambda self: {})
-    monkeypatch.setattr(Inference, "compile", compile)
+    monkeypatch.setattr(InferenceProcess, "load", lambda self: {})
+    monkeypatch.setattr(InferenceProcess, "compile", compile)
     with pytest.raises(SystemExit) as stopped:
         main(["serve", "--state", str(tmp_path), "--port", "0", "--proxies-2p", "--proxies-3p"])
     error = capsys.readouterr().err

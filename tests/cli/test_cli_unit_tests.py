@@ -11,9 +11,9 @@ from hanabi_rl.algorithms.bc import training_games
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import save_games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
-from hanabi_rl.learning.cloning import BCTraining
-from hanabi_rl.measure.careful import remembering
+from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.learning.cloning import BCTrainConfig
+from hanabi_rl.measure.careful import memory_reference
 from hanabi_rl.measure.unit_tests import TESTS
 from hanabi_rl.play.demos import demo_games
 
@@ -85,7 +85,7 @@ def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monk
     monkeypatch.setattr("hanabi_rl.measure.unit_tests.run_tests", run_tests)
     with pytest.raises(SystemExit):
         main(["unit-tests", "careful", "--instances", "6"])
-    trained = BCTraining()
+    trained = BCTrainConfig()
     cloned = training_games(dataclasses.replace(trained, demo_games=24), Rules(), seed=0)
     decks = {deck.tobytes() for games in cloned for deck in games.decks}
     (situations,) = mined
@@ -120,7 +120,7 @@ def three_player_games():
     """A game of a careful table, in which a card is known late to be playable, and on the last
     turn."""
     rules, rng = Rules(num_players=3), np.random.default_rng(4)
-    table = Table(rules, rng.permutation(full_deck(rules)))
+    table = PythonGame(rules, rng.permutation(full_deck(rules)))
     while not table.over:
-        table.apply(remembering(table, rng))
+        table.apply(memory_reference(table, rng))
     return as_games(rules, [table], [np.array(table.actions, np.int32)])

@@ -19,7 +19,7 @@ from hanabi_rl.data.formats.hanab_live import SiteGameError, game_from_json, gam
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.live.missed import _read
 from hanabi_rl.serve.held_out import read_held_out
 
@@ -81,7 +81,7 @@ def test_such_a_move_in_the_sites_format(
         moves = games.moves(game)
         record = game_to_json(RULES, games.decks[game], moves, int(games.game_ids[game]))
         if games.lives[game] == 0:
-            table = Table(RULES, games.decks[game])
+            table = PythonGame(RULES, games.decks[game])
             for move in moves:
                 table.apply(int(move))
             order = table.hands[table.player][0]
@@ -173,7 +173,7 @@ def test_how_games_of_the_site_that_are_left_out_ended(games: Games, tmp_path: P
 
 
 def test_endings() -> None:
-    perfect = Table(RULES, perfect_deck())
+    perfect = PythonGame(RULES, perfect_deck())
     for _ in range(25):
         perfect.apply(encode_action(RULES, Move("play", slot=0)))
     assert ending_of(RULES, perfect.deck, [*perfect.actions, 5, 5]) == "perfect"
@@ -186,7 +186,7 @@ def perfect_deck() -> list[int]:
     """Played from slot 0, by turns, every card fits."""
     wanted = [color * 5 + rank for color in range(5) for rank in range(5)]
     deck: list[int] = [-1] * 50
-    table = Table(RULES, full_deck(RULES))
+    table = PythonGame(RULES, full_deck(RULES))
     for card in wanted:
         deck[table.hands[table.player][0]] = card
         table.hands[table.player].pop(0)
@@ -204,7 +204,7 @@ def speedrun(*moves: str, options: dict | None = None) -> dict:
     deck = perfect_deck()
     w2, g4 = deck.index(16), 49 - deck[::-1].index(13)  # the second green 4, far below
     deck[w2], deck[g4] = deck[g4], deck[w2]
-    table = Table(RULES, deck)
+    table = PythonGame(RULES, deck)
     for _ in range(8):
         table.apply(encode_action(RULES, Move("play", slot=0)))
     table.apply(encode_action(RULES, Move("rank", offset=1, value=4)))

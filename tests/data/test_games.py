@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from support.games import TINY, random_games, shared_data
 
 from hanabi_rl.data.files import load_distinct_games, load_games, load_some_games, save_games
-from hanabi_rl.data.games import GameDataError, Games, join_games
+from hanabi_rl.data.games import GameDataError, Games, concatenate_games
 from hanabi_rl.data.statistics import statistics
 from hanabi_rl.data.validation import validate_games
 from hanabi_rl.env.game import Rules
@@ -84,7 +84,7 @@ def test_the_split_of_the_human_games_is_the_whole():
     parts = [
         load_games(shared_data(f"3p_human_{part}.safetensors")) for part in ("train_180", "val_41")
     ]
-    joined = join_games(parts)
+    joined = concatenate_games(parts)
     whole = load_games(shared_data("3_player_games_val.safetensors"))
     order = np.argsort(joined.game_ids)
     assert_equal(joined.select(order), whole.select(np.argsort(whole.game_ids)))
@@ -154,7 +154,7 @@ def test_games_to_measure_on_are_there_once(games, path, tmp_path):
     assert_equal(load_distinct_games([path]), load_games(path))
     again = dataclasses.replace(games.select([3, 5]), game_ids=np.array([70, 80], np.int32))
     twice, other = tmp_path / "twice.safetensors", tmp_path / "other.safetensors"
-    save_games(twice, join_games([games, again]))
+    save_games(twice, concatenate_games([games, again]))
     save_games(other, again)
     for paths, message in (
         (
@@ -168,7 +168,7 @@ def test_games_to_measure_on_are_there_once(games, path, tmp_path):
             load_distinct_games(paths)
     first = games.select([0])
     shorter = dataclasses.replace(first, num_actions=first.num_actions - 1)
-    assert shorter.contents() != first.contents()
+    assert shorter.content_keys() != first.content_keys()
 
 
 def test_joining_and_selecting(games):
@@ -177,7 +177,7 @@ def test_joining_and_selecting(games):
         actions=np.pad(games.actions, ((0, 0), (0, 3)), constant_values=20),
         human_seats=np.zeros((8, 2), bool),
     )
-    joined = join_games([games.select(slice(3)), long])
+    joined = concatenate_games([games.select(slice(3)), long])
     assert joined.actions.shape == (11, 92)
     assert joined.human_seats.tolist() == [[True, True]] * 3 + [[False, False]] * 8
     validate_games(joined)
@@ -185,11 +185,11 @@ def test_joining_and_selecting(games):
         joined.select(np.arange(11) < 3), games.select(slice(3)), skip=("actions", "human_seats")
     )
     with pytest.raises(ValueError, match="games to join, got none"):
-        join_games([])
+        concatenate_games([])
     with pytest.raises(
         ValueError, match="one set of rules, got games of 2 players and of 3 players"
     ):
-        join_games([games, dataclasses.replace(games, rules=Rules(num_players=3))])
+        concatenate_games([games, dataclasses.replace(games, rules=Rules(num_players=3))])
 
 
 def test_players_of_one_file_are_nobody_of_another(games):
@@ -197,7 +197,7 @@ def test_players_of_one_file_are_nobody_of_another(games):
     known = dataclasses.replace(
         games.select(slice(3)), players=np.array([[4, 9], [9, 4], [4, 4]], np.int32)
     )
-    joined = join_games([known, games.select(slice(3, 8)), known])
+    joined = concatenate_games([known, games.select(slice(3, 8)), known])
     validate_games(joined)
     first, unknown, again = np.split(joined.players, [3, 8])
     for rows in (first, again):
@@ -207,7 +207,7 @@ def test_players_of_one_file_are_nobody_of_another(games):
     parts = [{*rows.ravel().tolist()} for rows in (first, unknown, again)]
     assert len(set.union(*parts)) == sum(map(len, parts)) == 14
     assert joined.select([1, 0]).players.tolist() == first[[1, 0]].tolist()
-    assert join_games([games, games]).players is None
+    assert concatenate_games([games, games]).players is None
 
 
 def swap_cards(t):
@@ -328,7 +328,7 @@ def test_numbers_of_games_of_any_kind_are_joined_as_they_are(path, games):
     tensors, numbers = load_file(path), np.arange(8) + 2**53
     save_file(tensors | {"game_ids": numbers.astype(np.uint64)}, path)
     loaded = load_games(path)
-    joined = join_games([loaded, games])
+    joined = concatenate_games([loaded, games])
     assert joined.game_ids.tolist() == [*numbers.tolist(), *games.game_ids.tolist()]
     assert (loaded.game_ids.dtype, joined.game_ids.dtype) == (np.int64, np.int64)
     save_file(tensors | {"game_ids": np.arange(8, dtype=np.uint8)}, path)

@@ -20,11 +20,11 @@ from hanabi_rl.data.formats.hanab_live import (
     game_from_json,
     game_to_json,
     is_link,
-    share_link,
+    replay_link,
 )
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.render import render_game
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 
 KNOWN_MOVES = [17, 10, 5, 0, 6]
 KNOWN_LINK = "https://hanab.live/shared-replay-json/215aaabbccddefffgghh-iijkkkllmmnnopppqqrr-sstuuuvvwwxxy,03tbga-aabfac,0#1"
@@ -36,7 +36,7 @@ def games(draw: st.DrawFn) -> tuple[Rules, np.ndarray, np.ndarray]:
     """The beginning of a legal game of 2-5 players on any deck."""
     rules = Rules(num_players=draw(st.integers(2, 5)))
     deck = np.array(draw(st.permutations(full_deck(rules))), np.uint8)
-    table = Table(rules, deck)
+    table = PythonGame(rules, deck)
     moves = []
     for choice in draw(st.lists(st.integers(0, 48), min_size=1, max_size=60)):
         if table.over or not table.can_score():
@@ -57,18 +57,18 @@ def assert_same_game(game, rules, deck, moves):
 
 def test_the_known_link_both_ways():
     rules = Rules()
-    assert share_link(rules, full_deck(rules), KNOWN_MOVES) == KNOWN_LINK
+    assert replay_link(rules, full_deck(rules), KNOWN_MOVES) == KNOWN_LINK
     assert_same_game(decode_link(KNOWN_LINK), rules, full_deck(rules), KNOWN_MOVES)
     bare = KNOWN_LINK.rpartition("/")[2].partition("#")[0]
     assert_same_game(decode_link(bare), rules, full_deck(rules), KNOWN_MOVES)
-    assert share_link(rules, full_deck(rules), KNOWN_MOVES, turn=4).endswith("0#4")
+    assert replay_link(rules, full_deck(rules), KNOWN_MOVES, turn=4).endswith("0#4")
 
 
 @settings(max_examples=40, deadline=None)
 @given(games())
 def test_links_and_json_round_trip(game):
     rules, deck, moves = game
-    assert_same_game(decode_link(share_link(rules, deck, moves)), rules, deck, moves)
+    assert_same_game(decode_link(replay_link(rules, deck, moves)), rules, deck, moves)
     again = game_from_json(game_to_json(rules, deck, moves, game_id=7))
     assert_same_game(again, rules, deck, moves)
     assert again.game_id == 7
@@ -96,7 +96,7 @@ def test_another_starting_player(start):
     """Seat x of ours sits at x + start on the site, which deals hands from its own seat 0."""
     rules = Rules(num_players=3)
     deck = np.random.default_rng(5).permutation(full_deck(rules))
-    table, moves = Table(rules, deck), []
+    table, moves = PythonGame(rules, deck), []
     while len(moves) < 25 and not table.over:
         legal = [
             action for action in range(rules.num_moves) if table.illegal_reason(action) is None
@@ -128,12 +128,12 @@ def test_the_export_stops_where_no_more_points_can_be_reached():
     rules, deck = table.rules, table.deck
     kept = exported_length(rules, deck, moves)
     assert 0 < kept < len(moves)
-    again = Table(rules, deck)
+    again = PythonGame(rules, deck)
     for move in moves[:kept]:
         assert again.can_score()
         again.apply(move)
     assert again.points == 5 and not again.can_score()
-    np.testing.assert_array_equal(decode_link(share_link(rules, deck, moves)).actions, moves[:kept])
+    np.testing.assert_array_equal(decode_link(replay_link(rules, deck, moves)).actions, moves[:kept])
 
 
 def known_record() -> dict:
@@ -222,7 +222,7 @@ def test_what_is_no_link(name):
 
 def open_handed(rules: Rules, deck: np.ndarray) -> list[int]:
     """Everyone knows their cards: plays what fits, else discards what is of no use."""
-    table, moves = Table(rules, deck), []
+    table, moves = PythonGame(rules, deck), []
     while not table.over:
         hand = [divmod(table.deck[order], 5) for order in table.hands[table.player]]
         fits = [5 + slot for slot, (c, r) in enumerate(hand) if table.fireworks[c] == r]
@@ -240,7 +240,7 @@ def test_the_export_stops_in_the_last_round_as_the_site_does(tmp_path):
     rules = Rules()
     deck = np.random.default_rng(21).permutation(full_deck(rules)).astype(np.uint8)
     moves = open_handed(rules, deck)
-    kept, table = exported_length(rules, deck, moves), Table(rules, deck)
+    kept, table = exported_length(rules, deck, moves), PythonGame(rules, deck)
     for move in moves[:kept]:
         table.apply(move)
     assert (kept, len(moves), table.turns_left, table.over) == (64, 65, 1, False)
@@ -368,9 +368,9 @@ def test_what_cannot_be_exported():
     with pytest.raises(
         ValueError, match="standard 50-card game only, got one of 2 colours, 3 ranks and hands of 2"
     ):
-        share_link(small, full_deck(small), [2])
+        replay_link(small, full_deck(small), [2])
     with pytest.raises(ValueError, match="at least one move, got none"):
-        share_link(Rules(), full_deck(Rules()), [20, 20])
+        replay_link(Rules(), full_deck(Rules()), [20, 20])
     with pytest.raises(
         ValueError, match=re.escape("turn 0: illegal move 12 (Alice hints Bob green)")
     ):

@@ -12,7 +12,7 @@ from hanabi_rl.data.split import split_games, split_games_by_size
 from hanabi_rl.data.statistics import statistics
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import measure_figures, measures_of
 
 
@@ -42,9 +42,9 @@ def test_every_rotation_is_one_deck(players):
 def test_decks_are_numbered_whichever_seat_begins():
     games = random_games(TINY_3P, 5).select([0, 1, 2, 0, 3, 1, 1, 4])
     expected = [0, 1, 2, 0, 3, 1, 1, 4]
-    assert games.deck_numbers.tolist() == expected
+    assert games.deck_ids.tolist() == expected
     games = turned(games, [0, 2, 1, 1, 0, 0, 1, 0])
-    assert games.deck_numbers.tolist() == expected
+    assert games.deck_ids.tolist() == expected
     assert games.num_decks == statistics(games).decks == 5
     assert games.select([1, 4]).on_decks_of(games.select([5, 3])).tolist() == [True, False]
     assert games.select([]).num_decks == 0 and games.select([]).on_decks_of(games).tolist() == []
@@ -63,7 +63,7 @@ def test_other_cards_are_another_deck():
         np.roll(deck, size),
     ]
     games = dataclasses.replace(games.select([0] * 5), decks=np.stack([deck, *others]))
-    assert games.deck_numbers.tolist() == [0, 1, 2, 3, 4]
+    assert games.deck_ids.tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -91,7 +91,7 @@ def test_intervals_take_rotations_as_one():
         turned(games, [0, 1, 2, 0, 1, 2]), scores=np.array([10, 12, 14, 12, 11, 13], np.int32)
     )
     games = dataclasses.replace(games, unfinished=np.zeros(6, bool))
-    figures = measure_figures(Record(games), measures_of("scores"))
+    figures = measure_figures(GameAnalysis(games), measures_of("scores"))
     expected = mean_interval(np.array([11.0, 13, 12]))  # within 0 and 25: nothing is cut
     assert figures["score"] == pytest.approx(expected.mean)
     assert figures["score_ci95"] == pytest.approx(expected.bounds)

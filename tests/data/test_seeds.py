@@ -9,11 +9,11 @@ from support.games import TINY, as_games, random_games, shared_data
 
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live_decks import decks_from_seeds
-from hanabi_rl.data.games import Games, join_games, rotated_decks
+from hanabi_rl.data.games import Games, concatenate_games, rotated_decks
 from hanabi_rl.data.seeds import SiteSeed, describe_seeds, find_seeds
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 
 
 def dealt(players: int, names: list[str], rotations: list[int]) -> Games:
@@ -21,7 +21,7 @@ def dealt(players: int, names: list[str], rotations: list[int]) -> Games:
     rules = Rules(num_players=players)
     turned = rotated_decks(rules, decks_from_seeds(names))[np.arange(len(names)), rotations]
     move = encode_action(rules, Move("play", slot=0))
-    tables = [Table(rules, deck) for deck in turned]
+    tables = [PythonGame(rules, deck) for deck in turned]
     for table in tables:
         table.apply(move)
     return as_games(rules, tables, [np.array([move], np.int32)] * len(names), first_id=100)
@@ -54,7 +54,7 @@ def test_no_deal_of_the_site_has_no_name():
 def test_two_games_on_one_deal_have_one_name():
     games = dealt(3, ["p3v0s4"] * 3, [2, 0, 2])
     assert find_seeds(games, 9) == [SiteSeed("p3v0s4", rotation) for rotation in (2, 0, 2)]
-    assert games.deck_numbers.tolist() == [0, 0, 0]
+    assert games.deck_ids.tolist() == [0, 0, 0]
 
 
 def test_exported_seeds_are_compared_with_the_deck(tmp_path):
@@ -76,8 +76,8 @@ def test_exported_seeds_are_compared_with_the_deck(tmp_path):
         None,
     ]
     plain = dataclasses.replace(games, seeds=None)
-    assert join_games([plain, games.select([1])]).seeds.tolist() == [""] * 5 + ["p3v0s400000"]
-    assert join_games([plain, plain]).seeds is None
+    assert concatenate_games([plain, games.select([1])]).seeds.tolist() == [""] * 5 + ["p3v0s400000"]
+    assert concatenate_games([plain, plain]).seeds is None
 
 
 def test_the_table_names_every_game():
@@ -101,7 +101,7 @@ def test_peoples_games_are_numbered_deals():
     rotations = [seed.rotation for seed in found if seed is not None]
     assert (len(games), len(rotations), rotations.count(0)) == (221, 198, 94)
     of_id = dict(zip(games.game_ids.tolist(), found, strict=True))
-    numbers = dict(zip(games.game_ids.tolist(), games.deck_numbers.tolist(), strict=True))
+    numbers = dict(zip(games.game_ids.tolist(), games.deck_ids.tolist(), strict=True))
     for one, other in ((102953, 128874), (107527, 114915), (120821, 134957)):
         assert of_id[one].name == of_id[other].name and numbers[one] == numbers[other]
     assert games.num_decks == 218

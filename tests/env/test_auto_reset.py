@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.env import HanabiEnv, Rules, legal_for_mover, shuffled_decks
+from hanabi_rl.env import HanabiEnv, Rules, legal_for_current_player, shuffled_decks
 from hanabi_rl.env.bits import unpack_deck
 from hanabi_rl.env.decks import POOL_SIZE
 from hanabi_rl.env.table import full_deck
@@ -37,11 +37,11 @@ def play() -> Callable[..., tuple[Any, ...]]:
         key: jax.Array, noise: jax.Array, hopeless: jax.Array, first_index: jax.Array
     ) -> tuple[Any, ...]:
         def move(env_state: Any, noise: jax.Array) -> tuple[Any, tuple[Any, ...]]:
-            legal = legal_for_mover(ENV.rules, env_state.game)
+            legal = legal_for_current_player(ENV.rules, env_state.game)
             action = jnp.where(hopeless, 99, jnp.argmax(jnp.where(legal, noise, -1.0), axis=-1))
             next_state, timestep = ENV.step(env_state, action)
             deck = unpack_deck(env_state.game.deck, ENV.rules.deck_size)
-            return next_state, (env_state.game, deck, env_state.games, timestep)
+            return next_state, (env_state.game, deck, env_state.game_index, timestep)
 
         env_state = ENV.reset(key, noise.shape[1], first_index)
         return jax.lax.scan(move, env_state, noise)[1]

@@ -13,7 +13,7 @@ from support.compiled import deal, finished, shuffled_decks, step
 from support.hands import every_hand, tilted
 from support.players import play_mixed
 
-from hanabi_rl.env import Rules, State, belief, streams
+from hanabi_rl.env import Rules, State, belief, prng
 from hanabi_rl.env.bits import unpack_deck
 
 LONG = dict(max_info_tokens=4, max_life_tokens=8)
@@ -22,11 +22,11 @@ STANDARD = Rules(num_players=3)
 
 draw_hand, num_hands, redealt, ways_on = (
     jax.jit(of, static_argnums=0)
-    for of in (belief.draw_hand, belief.num_hands, belief.redealt, belief.ways_on)
+    for of in (belief.sample_hand, belief.count_hands, belief.resample_hand, belief.count_completions)
 )
-play, hand_of = (jax.jit(of, static_argnums=0) for of in (play_mixed, belief.hand_of))
-random_words = jax.jit(streams.random_words, static_argnums=2)
-log_chance = jax.jit(belief.log_chance)
+play, hand_of = (jax.jit(of, static_argnums=0) for of in (play_mixed, belief.hand_knowledge))
+random_words = jax.jit(prng.random_words, static_argnums=2)
+log_chance = jax.jit(belief.hand_log_prob)
 
 
 def positions(rules: Rules, games: int, turns: list[int]) -> State:
@@ -164,7 +164,7 @@ def test_what_later_slots_need_is_left_to_them() -> None:
     draws = 6000
     words = words_of(4, draws, 3)
     sets = np.array([[sum(1 << card for card in slot)] for slot in allowed], np.uint32)
-    unknown = belief.Unknown(sets, np.array(copies, np.int32)[:, None])
+    unknown = belief.HandKnowledge(sets, np.array(copies, np.int32)[:, None])
     assert num_hands(SMALL, unknown).tolist() == [expected.total()]
     many = jax.tree.map(lambda x: np.repeat(x, draws, axis=1), unknown)
     hands, _ = draw_hand(SMALL, many, words)
@@ -178,7 +178,7 @@ def test_what_later_slots_need_is_left_to_them() -> None:
 def test_the_deck_is_drawn_without_putting_back() -> None:
     rest = np.array([[2], [0], [1], [1]], np.int32).repeat(2400, axis=1)
     words = words_of(2, 2400, 5)
-    drawn = np.asarray(jax.jit(belief.draw_cards)(rest, words)).T
+    drawn = np.asarray(jax.jit(belief.sample_deck)(rest, words)).T
     orders = Counter(map(tuple, drawn[:, :4].tolist()))
     assert set(orders) == set(itertools.permutations([0, 0, 2, 3]))
     assert stats.chisquare(list(orders.values())).pvalue > 1e-4

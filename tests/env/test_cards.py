@@ -9,7 +9,7 @@ import pytest
 from hanabi_rl.agents.bots.obs_view import with_left
 from hanabi_rl.env import cards
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 
 GAMES = [
     Rules(2),
@@ -63,7 +63,7 @@ def test_facts_are_those_of_counting(rules: Rules) -> None:
         at = Position(rules, seed)
         every = range(rules.num_cards)
         played, planes = as_set(at.played), at.planes()
-        gone, single = cards.used_up(rules, planes), cards.single(rules, planes)
+        gone, single = cards.exhausted_cards(rules, planes), cards.last_copies(rules, planes)
         useless = cards.useless_cards(rules, played, gone)
 
         assert gone == as_set(card for card in every if at.left(card) == 0)
@@ -82,21 +82,21 @@ def test_arrays_hold_what_ints_hold(rules: Rules) -> None:
     played = np.array([as_set(at.played) for at in positions], np.uint32)
     planes = np.array([at.planes() for at in positions], np.uint32).T
     for array in (np.asarray, jnp.asarray):
-        gone = cards.used_up(rules, [array(plane) for plane in planes])
-        single = cards.single(rules, [array(plane) for plane in planes])
+        gone = cards.exhausted_cards(rules, [array(plane) for plane in planes])
+        single = cards.last_copies(rules, [array(plane) for plane in planes])
         found = cards.useless_cards(rules, array(played), gone), single
         assert all(sets.dtype == np.uint32 for sets in found)
         for row, at in enumerate(positions):
-            alone = cards.used_up(rules, at.planes())
+            alone = cards.exhausted_cards(rules, at.planes())
             assert int(found[0][row]) == cards.useless_cards(rules, int(played[row]), alone)
-            assert int(single[row]) == cards.single(rules, at.planes())
+            assert int(single[row]) == cards.last_copies(rules, at.planes())
 
 
 def test_above_keeps_to_its_colour() -> None:
     rules = Rules(2)
     red_4, yellow_5 = 1 << 3, 1 << 9
-    assert cards.one_above(rules, red_4 | yellow_5) == 1 << 4
-    assert cards.and_above(rules, 1 << 5 | red_4) == 0b1111100000 | 0b11000
+    assert cards.successors(rules, red_4 | yellow_5) == 1 << 4
+    assert cards.with_successors(rules, 1 << 5 | red_4) == 0b1111100000 | 0b11000
     assert [bool(cards.is_single(of)) for of in (0, red_4, red_4 | yellow_5)] == [
         False,
         True,
@@ -107,7 +107,7 @@ def test_above_keeps_to_its_colour() -> None:
 def test_a_table_has_its_sets() -> None:
     rules = Rules(2)
     deck = full_deck(rules)  # red: 1 1 1 2 2 | 3 3 4 4 5, then yellow
-    table = Table(rules, deck)
+    table = PythonGame(rules, deck)
     for action in (5, 10, 0, 11):  # play a 1; a hint; discard another 1; a hint
         table.apply(action)
     assert table.played == 1 and table.discard_planes == [1, 0, 0]

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
-from hanabi_rl.env import HanabiEnv, sections
+from hanabi_rl.env import HanabiEnv, observation_slices
 from hanabi_rl.env.check import check_env
 
 SMALL = dict(num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
@@ -27,7 +27,7 @@ class ShowsOwnHand(HanabiEnv):
     def observe(self, env_state):
         obs = super().observe(env_state)
         own_first_card = (env_state.game.hands[:, :, 0] & 1).astype(obs.dtype)
-        return obs.at[:, :, sections(self.rules)["last_outcome"].start].set(own_first_card)
+        return obs.at[:, :, observation_slices(self.rules)["last_outcome"].start].set(own_first_card)
 
 
 class AllowsDiscardsAtFullTokens(HanabiEnv):
@@ -41,7 +41,7 @@ class AllowsDiscardsAtFullTokens(HanabiEnv):
 
 class ForgetsThatColorsAreAlike(HanabiEnv):
     def observe(self, env_state):
-        return super().observe(env_state).at[:, :, sections(self.rules)["last_color"].start].set(0)
+        return super().observe(env_state).at[:, :, observation_slices(self.rules)["last_color"].start].set(0)
 
 
 class StartsAgainWithCardsPlayed(HanabiEnv):

@@ -142,7 +142,7 @@ def both_games(
             end_legal = theirs.legal(after)
 
             def restart(start: jax.Array, going: jax.Array) -> jax.Array:
-                fresh = start[games, next_state.games % DECKS]
+                fresh = start[games, next_state.game_index % DECKS]
                 return jnp.where(done.reshape(-1, *(1,) * (fresh.ndim - 1)), fresh, going)
 
             obs, legal, after = jax.tree.map(restart, starts, (end_obs, end_legal, after))

@@ -155,7 +155,7 @@ def test_raw_keys_of_the_callers_kind_are_taken() -> None:
     with other_settings("jax_default_prng_impl"):
         raw = jax.random.PRNGKey(0)
         assert raw.shape == (4,)  # rbg
-        assert jax.jit(env.reset, static_argnums=1)(raw, 2).games.shape == (2,)
+        assert jax.jit(env.reset, static_argnums=1)(raw, 2).game_index.shape == (2,)
 
 
 def test_a_program_holds_the_settings_for_itself_and_its_children(

@@ -17,9 +17,9 @@ import pytest
 import hanabi_rl
 from hanabi_rl.env.bits import pack_deck
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.one_game import on_all_games, table_of
+from hanabi_rl.env.one_game import call_batched, to_python_game
 from hanabi_rl.env.rules import next_cards
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 
 if TYPE_CHECKING:  # jaxmarl takes seconds to import: where it is first used
     from jaxmarl.environments.multi_agent_env import MultiAgentEnv
@@ -221,7 +221,7 @@ def test_however_it_is_vmapped_the_games_are_one_batch() -> None:
             batches.append(keys.shape)
             return numbers["a"] - numbers["a"].mean() + jax.vmap(jax.random.uniform)(keys)[:, None]
 
-        return jax.vmap(lambda key, a: on_all_games(above_mean, key, {"a": a}), in_axes=(None, 0))
+        return jax.vmap(lambda key, a: call_batched(above_mean, key, {"a": a}), in_axes=(None, 0))
 
     # A function of its own for each call: jax 0.11 does not trace one again for a batch that it has
     # seen.
@@ -370,17 +370,17 @@ def test_only_the_movers_action_counts(first: GameState) -> None:
 
 
 def test_the_table_of_a_state_says_what_the_whole_game_says() -> None:
-    """`table_of` sees one state; a `Table` that played the game gives the same reason for every
+    """`to_python_game` sees one state; a `PythonGame` that played the game gives the same reason for every
     action."""
     env = hanabi_rl.make_jaxmarl(2, validate=False, **SMALL)
     pairs = random_pairs(env.rules, 6, seed=5)
     for deck in pairs:
         state = env.reset_from_deck_of_pairs(deck)[1]
-        played = Table(env.rules, deck[:, 0] * env.num_ranks + deck[:, 1])
+        played = PythonGame(env.rules, deck[:, 0] * env.num_ranks + deck[:, 1])
         rng = np.random.default_rng(int(deck.sum()))
         while True:
             reasons = [played.illegal_reason(action) for action in range(env.num_moves)]
-            table = table_of(env.rules, jax.tree.map(np.asarray, state.game))
+            table = to_python_game(env.rules, jax.tree.map(np.asarray, state.game))
             assert [table.illegal_reason(action) for action in range(env.num_moves)] == reasons
             assert [table.describe(a) for a in range(env.num_moves)] == [
                 played.describe(a) for a in range(env.num_moves)

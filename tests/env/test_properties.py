@@ -20,7 +20,7 @@ from hanabi_rl.env import (
     deal,
     finished,
     legal_actions,
-    legal_for_mover,
+    legal_for_current_player,
     legal_for_seat,
     observe_seat,
     permute_actions,
@@ -118,7 +118,7 @@ def journey() -> Callable[[int, float], Journey]:
         seat = jax.random.randint(keys[4], (size,), 0, RULES.num_players)
 
         anything = jnp.arange(-3, 128)  # far out of range on both sides, too
-        legal_mask = legal_for_mover(RULES, state)
+        legal_mask = legal_for_current_player(RULES, state)
         is_illegal = (
             jnp.ones((size, len(anything)), bool).at[:, 3 : 3 + RULES.num_moves].set(~legal_mask)
         )

@@ -164,7 +164,7 @@ def allowed() -> list[Rules]:
 )
 def test_two_games_are_told_apart_by_what_differs(one, other, words):
     one, other = Rules(**one), Rules(**other)
-    assert (one.apart_from(other), other.apart_from(one)) == words
+    assert (one.difference_from(other), other.difference_from(one)) == words
 
 
 def test_every_field_of_a_state_holds_what_the_rules_allow(allowed):

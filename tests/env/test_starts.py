@@ -10,8 +10,8 @@ from scipy import stats
 from support.games import TINY, random_games
 
 from hanabi_rl.env.hanabi import HanabiEnv
-from hanabi_rl.env.starts import Starts, starts_of
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.starts import StartStates, start_states_from_games
+from hanabi_rl.env.table import PythonGame
 
 RULES = dataclasses.replace(TINY, max_life_tokens=3)
 ENV = HanabiEnv(**dataclasses.asdict(RULES))
@@ -21,14 +21,14 @@ reset = jax.jit(ENV.reset, static_argnums=1)
 
 
 @pytest.fixture(scope="module")
-def played() -> tuple[np.ndarray, np.ndarray, list[list[Table]]]:
+def played() -> tuple[np.ndarray, np.ndarray, list[list[PythonGame]]]:
     """Decks, moves and the positions before each of them of random games, by the plain game."""
     games = random_games(RULES, 2 * GAMES, seed=5).select(slice(None, None, 2))  # whole ones
     positions = []
     for game, deck in enumerate(games.decks):
         before = []
         for turn in range(games.num_actions[game]):
-            table = Table(RULES, deck)
+            table = PythonGame(RULES, deck)
             for action in games.moves(game)[:turn]:
                 table.apply(action)
             before.append(table)
@@ -36,7 +36,7 @@ def played() -> tuple[np.ndarray, np.ndarray, list[list[Table]]]:
     return games.decks, games.actions, positions
 
 
-def start_turns(starts: Starts | None, num_envs: int = 512, steps: int = 60) -> np.ndarray:
+def start_turns(starts: StartStates | None, num_envs: int = 512, steps: int = 60) -> np.ndarray:
     """The turns at which games of random play began, after each environment's first."""
 
     @jax.jit
@@ -56,12 +56,12 @@ def start_turns(starts: Starts | None, num_envs: int = 512, steps: int = 60) -> 
 
 
 def test_positions_are_those_of_the_games(
-    played: tuple[np.ndarray, np.ndarray, list[list[Table]]],
+    played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
     """Every one with four moves to go, once; hands, tokens and the next card drawn as the plain
     game has them."""
     decks, actions, positions = played
-    starts = starts_of(RULES, decks, actions, 0.5)
+    starts = start_states_from_games(RULES, decks, actions, 0.5)
     expected = [tables[t] for tables in positions for t in range(len(tables) - 3)]
     states = jax.device_get(starts.states)
     assert states.counters.shape == (len(expected),)
@@ -76,11 +76,11 @@ def test_positions_are_those_of_the_games(
 
 
 def test_going_on_from_a_position_plays_the_game_to_its_end(
-    played: tuple[np.ndarray, np.ndarray, list[list[Table]]],
+    played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
     """The recorded moves are legal from there, with the recorded draws, and end it."""
     decks, actions, positions = played
-    states = starts_of(RULES, decks, actions, 1.0).states
+    states = start_states_from_games(RULES, decks, actions, 1.0).states
     long = [game for game, tables in enumerate(positions) if len(tables) >= 4]
     last = np.cumsum([len(positions[game]) - 3 for game in long]) - 1  # their latest positions
     env_state = reset(jax.random.key(0), len(long))
@@ -96,7 +96,7 @@ def test_going_on_from_a_position_plays_the_game_to_its_end(
         np.testing.assert_array_equal(transition.done, back == 1)
     scores = []
     for game in long:
-        table = Table(RULES, decks[game])
+        table = PythonGame(RULES, decks[game])
         for action in actions[game, : len(positions[game])]:
             table.apply(action)
         scores.append(table.score)
@@ -104,11 +104,11 @@ def test_going_on_from_a_position_plays_the_game_to_its_end(
 
 
 def test_starts_are_drawn_evenly(
-    played: tuple[np.ndarray, np.ndarray, list[list[Table]]],
+    played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
     """Chi-square of the turns begun at against those of the file, at 1%; and the share."""
     decks, actions, _ = played
-    starts = starts_of(RULES, decks, actions, 1.0)
+    starts = start_states_from_games(RULES, decks, actions, 1.0)
     turns = start_turns(starts)
     of_file = np.bincount(np.asarray(starts.states.turn), minlength=TURNS)
     found = np.bincount(turns, minlength=TURNS)
@@ -117,19 +117,19 @@ def test_starts_are_drawn_evenly(
     some = expected > 0
     distance = ((found - expected)[some] ** 2 / expected[some]).sum()
     assert distance < stats.chi2.ppf(0.99, some.sum() - 1)
-    half = start_turns(starts.replace(share=jnp.float32(0.5)))
+    half = start_turns(starts.replace(prob=jnp.float32(0.5)))
     begun_later = 1 - of_file[0] / of_file.sum()
     assert np.mean(half > 0) == pytest.approx(0.5 * begun_later, abs=0.02)
 
 
 def test_a_share_of_none_deals_as_without(
-    played: tuple[np.ndarray, np.ndarray, list[list[Table]]],
+    played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
     decks, actions, _ = played
-    none = starts_of(RULES, decks, actions, 0.0)
+    none = start_states_from_games(RULES, decks, actions, 0.0)
 
     @jax.jit
-    def hands(starts: Starts | None) -> jax.Array:
+    def hands(starts: StartStates | None) -> jax.Array:
         def step(state, t):  # type: ignore[no-untyped-def]
             legal = ENV.legal_actions(state)
             mover = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
@@ -142,13 +142,13 @@ def test_a_share_of_none_deals_as_without(
 
 
 def test_too_short_games_and_given_decks_are_refused(
-    played: tuple[np.ndarray, np.ndarray, list[list[Table]]],
+    played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
     decks, actions, _ = played
     with pytest.raises(ValueError, match="expected games of 41 moves or more"):
-        starts_of(RULES, decks, actions, 0.5, to_go=41)
+        start_states_from_games(RULES, decks, actions, 0.5, min_moves_left=41)
     state = jax.eval_shape(ENV.reset_from_decks, decks[:, None])
     with pytest.raises(ValueError, match="given decks"):
         jax.eval_shape(
-            ENV.step, state, np.zeros(GAMES, np.int32), starts_of(RULES, decks, actions, 0.5)
+            ENV.step, state, np.zeros(GAMES, np.int32), start_states_from_games(RULES, decks, actions, 0.5)
         )

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.env import streams
+from hanabi_rl.env import prng
 
-random_words = jax.jit(streams.random_words, static_argnums=2)
-gumbel = jax.jit(streams.gumbel)
+random_words = jax.jit(prng.random_words, static_argnums=2)
+gumbel = jax.jit(prng.gumbel)
 
 
 def threefry(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from support.games import TINY
 
-from hanabi_rl.env import rules as core
+from hanabi_rl.env import dynamics as core
 from hanabi_rl.env.actions import decode_action, encode_action
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.render import render_game, render_state
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 
 GAMES = 6
 ALL_RULES = [
@@ -26,11 +26,11 @@ PLAYED = [
 ]
 
 
-def play(rules: Rules, seed: int, careful: bool) -> Table:
+def play(rules: Rules, seed: int, careful: bool) -> PythonGame:
     """A random game; a careful player looks at its cards and plays only what fits, so that the game
     is long."""
     rng = np.random.default_rng(seed)
-    table = Table(rules, rng.permutation(full_deck(rules)))
+    table = PythonGame(rules, rng.permutation(full_deck(rules)))
     table.moves = []
     while not table.over:
         legal = [
@@ -84,7 +84,7 @@ def played(request: pytest.FixtureRequest):
 def test_legal_moves_scores_and_ends_are_the_cores(played):
     rules, tables, _, masks, outcomes = played
     for game, finished in enumerate(tables):
-        table = Table(rules, finished.deck)
+        table = PythonGame(rules, finished.deck)
         for turn, action in enumerate(finished.moves):
             legal = [table.illegal_reason(a) is None for a in range(rules.num_moves)]
             np.testing.assert_array_equal(masks[turn, game, table.player], legal)
@@ -141,7 +141,7 @@ def test_decoding_actions_is_a_bijection(rules):
     ],
 )
 def test_illegal_moves_say_why(actions, reason):
-    table = Table(Rules(), full_deck(Rules()))  # Alice holds R1 R1 R1 R2 R2, Bob R3 R3 R4 R4 R5
+    table = PythonGame(Rules(), full_deck(Rules()))  # Alice holds R1 R1 R1 R2 R2, Bob R3 R3 R4 R4 R5
     for action in actions[:-1]:
         table.apply(action)
     with pytest.raises(ValueError, match=reason):
@@ -150,7 +150,7 @@ def test_illegal_moves_say_why(actions, reason):
 
 def test_an_empty_slot_and_a_finished_game():
     rules = Rules(num_colors=1, num_ranks=5, hand_size=4, num_cards_of_rank=(3, 2, 1, 1, 1))
-    table = Table(rules, [0, 0, 0, 1, 1, 2, 3, 4])  # dealt to the last card
+    table = PythonGame(rules, [0, 0, 0, 1, 1, 2, 3, 4])  # dealt to the last card
     table.apply(rules.hand_size)
     table.apply(2 * rules.hand_size)
     assert table.illegal_reason(3) == "slot 3 is empty, the hand has 3 cards"
@@ -160,14 +160,14 @@ def test_an_empty_slot_and_a_finished_game():
 
 def test_a_wrong_deck_is_refused():
     with pytest.raises(ValueError, match="expected a deck of 50 cards, got 49"):
-        Table(Rules(), full_deck(Rules())[:-1])
+        PythonGame(Rules(), full_deck(Rules())[:-1])
     with pytest.raises(ValueError, match="expected 3 of card id 0, got 2"):
-        Table(Rules(), [1, *full_deck(Rules())[1:]])
+        PythonGame(Rules(), [1, *full_deck(Rules())[1:]])
 
 
 def test_whether_a_card_is_left_to_score_with():
     """By hand: only the red 5, the tenth card of a sorted deck, is missing."""
-    table = Table(Rules(), full_deck(Rules()))
+    table = PythonGame(Rules(), full_deck(Rules()))
     assert table.deck.index(4) == 9 and table.can_score()
     table.fireworks, table.hands, table.drawn = [4, 5, 5, 5, 5], [[0], [1]], 9
     assert table.can_score(), "it is in the deck"

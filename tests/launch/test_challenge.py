@@ -17,8 +17,8 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.rules import Rules
-from hanabi_rl.launch import challenge as challenges
-from hanabi_rl.launch import prior as priors
+from hanabi_rl.launch import data_challenge as challenges
+from hanabi_rl.launch import pretrained_clone as priors
 from hanabi_rl.launch.challenge import Challenge, challenge_table, cloning_epochs, run_challenge
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.measure.leaderboard import play_leaderboard
@@ -118,9 +118,9 @@ def test_a_partner_that_searches_is_one_player(
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
     monkeypatch.setattr(priors, "run_once", lambda *_: None)
     monkeypatch.setattr(priors, "load_policy", lambda *_: load_policy("bot:simple"))
-    found = priors.train_prior(partner, Rules(), "facts", tmp_path)
-    assert (found.players, found.left_out) == (("bot:iggi",), ("self-taught",))
-    found = priors.train_prior("bot:iggi", Rules(), "facts", tmp_path)
+    found = priors.train_pretrained_clone(partner, Rules(), "facts", tmp_path)
+    assert (found.players, found.excluded_families) == (("bot:iggi",), ("self-taught",))
+    found = priors.train_pretrained_clone("bot:iggi", Rules(), "facts", tmp_path)
     assert found.players == (partner, f"bot:smart+{partner}")
 
 
@@ -235,10 +235,10 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     with pytest.raises(ValueError, match="another prior: expected True, got False"):
         run_challenge(dataclasses.replace(SHORT, level="learnt"), tmp_path / "c")
     rules = Rules(num_players=3)
-    found = priors.train_prior("rules?seed=7+agent:y", rules, "facts", tmp_path)
+    found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
     assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
-    assert found.left_out == ("rule seeds",)
-    assert "nobody left out" in str(priors.train_prior("random", rules, "facts", tmp_path))
+    assert found.excluded_families == ("rule seeds",)
+    assert "nobody left out" in str(priors.train_pretrained_clone("random", rules, "facts", tmp_path))
 
 
 def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
@@ -247,7 +247,7 @@ def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
     preset = dataclasses.replace(preset_config("bc", "prior"), demos=("bot:convention",))
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
     with pytest.raises(ValueError, match="--prior: expected players of other families than simple"):
-        priors.train_prior("simple", Rules(), "reading", tmp_path)
+        priors.train_pretrained_clone("simple", Rules(), "reading", tmp_path)
 
 
 @pytest.mark.slow

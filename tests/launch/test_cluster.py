@@ -20,16 +20,16 @@ from support.processes import run_python
 
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.launch import cluster
-from hanabi_rl.launch.grid import Point, SweepConfig
-from hanabi_rl.launch.sweep import Unfinished, run_once, run_sweep, sweep_command
+from hanabi_rl.launch.grid import GridPoint, SweepConfig
+from hanabi_rl.launch.sweep import SweepIncomplete, run_once, run_sweep, sweep_command
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.folder import locked
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.folder import lock_run_dir
+from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.extras import install_command
 
 ENVS, STEPS, UPDATES = 16, 12, 3
-POINTS = [Point(f"lr={lr}", {"lr": lr}) for lr in (1e-3, 1e-2)]
+POINTS = [GridPoint(f"lr={lr}", {"lr": lr}) for lr in (1e-3, 1e-2)]
 RUNS = [f"{point.name}/s0" for point in POINTS]
 
 
@@ -87,7 +87,7 @@ def test_local_jobs_give_the_table_of_the_sweep_without_a_launcher(
 ) -> None:
     """The first run is stopped after its second update beforehand: its job resumes it."""
     interrupt_at("hanabi_rl.algorithms.loop", 2 * ENVS * STEPS)
-    with pytest.raises(Stopped):
+    with pytest.raises(RunStopped):
         run_sweep(small_sweep(tmp_path), base, POINTS)
     assert not (tmp_path / RUNS[0] / "summary.json").exists()
     run_sweep(small_sweep(tmp_path, launcher="local"), base, POINTS)
@@ -170,7 +170,7 @@ def test_the_signal_before_a_jobs_time_is_over_saves_and_queues_it_again(tmp_pat
         with GracefulStop() as stop:
             signal.raise_signal(signal.SIGUSR2)
             saved.write_text("saved")
-        raise Stopped(saved, stop.exit_code)
+        raise RunStopped(saved, stop.exit_code)
 
     cluster.run_local(tmp_path, [job(tmp_path / "run", run)], [[]])
     assert (tmp_path / "run").read_text() == "resumed"
@@ -199,7 +199,7 @@ def test_a_stopped_sweep_stops_its_local_jobs_which_save(base: IPPOConfig, tmp_p
     sweep.send_signal(signal.SIGTERM)
     assert sweep.wait(timeout=120) == 143
     assert [path.name for path in (tmp_path / RUNS[0] / "checkpoints").iterdir()] != []
-    with locked(tmp_path / RUNS[0]):
+    with lock_run_dir(tmp_path / RUNS[0]):
         pass
 
 
@@ -282,7 +282,7 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
         slurm_extra=("account=lab", "qos=high"),
         slurm_at_once=8,
     )
-    with pytest.raises(Unfinished, match="0 of 2 runs are finished"):
+    with pytest.raises(SweepIncomplete, match="0 of 2 runs are finished"):
         run_sweep(sweep, base, POINTS)
     script = script_of(slurm.scripts[0], 100)
     jobs = tmp_path / "sweep-a" / "jobs"
@@ -313,7 +313,7 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
         )
 
     slurm.queue("100_0", "100_1")  # both still wait: nothing is submitted again
-    with pytest.raises(Unfinished, match="0 of 2 runs are finished"):
+    with pytest.raises(SweepIncomplete, match="0 of 2 runs are finished"):
         run_sweep(sweep, base, POINTS)
     assert len(slurm.scripts) == 1
 
@@ -322,7 +322,7 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
     assert f"train ippo --resume --run-dir {tmp_path}/sweep-a/{RUNS[0]}" in log
     slurm.queue("100_1")
     capsys.readouterr()
-    with pytest.raises(Unfinished, match="1 of 2 runs are finished"):
+    with pytest.raises(SweepIncomplete, match="1 of 2 runs are finished"):
         run_sweep(sweep, base, POINTS)
     assert len(slurm.scripts) == 1
     assert rows(tmp_path / "sweep-a") == rows(swept)[:1]
@@ -330,7 +330,7 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
     assert POINTS[0].name in shown and POINTS[1].name not in shown
 
     slurm.queue()  # the other was cancelled: it is told of and goes in again, alone
-    with pytest.raises(Unfinished):
+    with pytest.raises(SweepIncomplete):
         run_sweep(sweep, base, POINTS)
     told = capsys.readouterr().err
     assert f"{RUNS[1]}: job 100_1 was stopped before its run was finished" in told

@@ -16,7 +16,7 @@ from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.one_file import read_card
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import main
-from hanabi_rl.launch import argv
+from hanabi_rl.launch import cli_args
 from hanabi_rl.launch.argv import command_of, parse_args
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.storage.records import to_dict
@@ -57,7 +57,7 @@ def test_a_command_names_files_without_their_folders_and_is_empty_where_none_mak
     assert command == "hanabi-rl train bc --preset quick --data mine.safetensors"
     for changes in ({"preset": None}, {"preset": "gone"}, {"preset": "/home/somebody/x.toml"}):
         assert command_of("bc", dataclasses.replace(config, **changes), configs_folder()) == ""
-    monkeypatch.setattr(argv, "_flags_between", lambda *_: [])
+    monkeypatch.setattr(cli_args, "_flags_between", lambda *_: [])
     assert command_of("bc", config, configs_folder()) == ""  # it would make another config
 
 

@@ -24,7 +24,7 @@ from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.env.rules import Rules
 from hanabi_rl.launch.argv import parse_args
 from hanabi_rl.launch.presets import load_preset, preset_config
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
@@ -70,7 +70,7 @@ optimising = {
     "entropy_coef": rates,
     "lr_schedule": schedules,
 }
-cloning = st.builds(BCTraining, **training)
+cloning = st.builds(BCTrainConfig, **training)
 configs = st.one_of(
     games,
     networks,
@@ -102,7 +102,7 @@ def test_some_fields_are_enough() -> None:
         HDRIPPOConfig, {"kl_weight": 1, "bc": {"epochs": 3.0}, "game": {"num_players": 3}}
     )
     assert config == HDRIPPOConfig(
-        kl_weight=1.0, bc=BCTraining(epochs=3), game=Rules(num_players=3)
+        kl_weight=1.0, bc=BCTrainConfig(epochs=3), game=Rules(num_players=3)
     )
     assert isinstance(config.kl_weight, float) and isinstance(config.bc.epochs, int)
     assert from_dict(PPOConfig, {"total_steps": 1e10}).total_steps == 10**10
@@ -287,8 +287,8 @@ def test_an_hdr_ippo_preset_names_its_bc_preset() -> None:
             load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS),
             load_preset(BCConfig, "bc", named[name], CONFIGS),
         )
-        assert hdr.bc == BCTraining(
-            **{f.name: getattr(bc, f.name) for f in dataclasses.fields(BCTraining)}
+        assert hdr.bc == BCTrainConfig(
+            **{f.name: getattr(bc, f.name) for f in dataclasses.fields(BCTrainConfig)}
         )
         assert hdr.game == bc.game
 

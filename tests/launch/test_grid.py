@@ -91,12 +91,12 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def run_once(algorithm: str, config: Any) -> dict[str, Any]:
         configs.append((algorithm, config))
-        return dict.fromkeys(ALGORITHMS[algorithm].shown, 1.0)
+        return dict.fromkeys(ALGORITHMS[algorithm].summary_columns, 1.0)
 
     monkeypatch.setattr(sweeping, "run_once", run_once)
     for name in ("br_bc", "hdr_ippo"):
         quiet = copy.copy(ALGORITHMS[name])
-        monkeypatch.setattr(quiet, "after_sweep", lambda sweep: None)
+        monkeypatch.setattr(quiet, "on_sweep_end", lambda sweep: None)
         monkeypatch.setattr(f"hanabi_rl.algorithms.{name}.ALGORITHM", quiet)
     return configs
 

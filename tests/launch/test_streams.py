@@ -15,7 +15,7 @@ import pytest
 
 from hanabi_rl.cli import main
 from hanabi_rl.launch.errors import user_errors
-from hanabi_rl.launch.streams import Unfailing, plain, safe_streams
+from hanabi_rl.launch.streams import SafeStream, safe_streams, to_ascii
 
 SHOWN = "12.3 ± 0.4 |▁▄█| β ─│┌ é → 日"
 
@@ -54,8 +54,8 @@ def test_every_character_reaches_every_terminal(
 
 def test_plain_text_is_left_as_it_is() -> None:
     every = "".join(map(chr, range(128)))
-    assert plain(every) == every
-    assert len({plain(bar) for bar in " ▁▂▃▄▅▆▇█"}) == 9, "bars of other heights stay apart"
+    assert to_ascii(every) == every
+    assert len({to_ascii(bar) for bar in " ▁▂▃▄▅▆▇█"}) == 9, "bars of other heights stay apart"
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
@@ -128,14 +128,14 @@ def test_a_broken_stdout_ends_nothing_before_its_end(
 
 
 def test_a_stream_keeps_its_first_error_and_its_own_ways() -> None:
-    stream = Unfailing(Broken())
+    stream = SafeStream(Broken())
     assert stream.write("abc") == 3 and isinstance(stream.error, BrokenPipeError)
     assert not stream.isatty()
     with pytest.raises(BrokenPipeError):
         stream.finish()
     whole = io.StringIO()
     with safe_streams():
-        Unfailing(whole).write("abc")
+        SafeStream(whole).write("abc")
     assert whole.getvalue() == "abc"
 
 

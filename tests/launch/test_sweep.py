@@ -17,11 +17,11 @@ from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import sweep as sweeping
-from hanabi_rl.launch.grid import Point, SweepConfig, parse_sweep
+from hanabi_rl.launch.grid import GridPoint, SweepConfig, parse_sweep
 from hanabi_rl.launch.sweep import chosen_seed, run_seeds, run_sweep, seed_table, table
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.measure.prediction import Prediction
-from hanabi_rl.runs.session import Stopped
+from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.show.ablation import WeightResult, ablation_tables
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -175,7 +175,7 @@ def base(bc_run: Any) -> HDRIPPOConfig:
     """3 updates from a given clone, evaluated at the end."""
     return HDRIPPOConfig(
         bc_policy=str(bc_run[0]),
-        bc=BCTraining(),
+        bc=BCTrainConfig(),
         num_envs=ENVS,
         num_steps=STEPS,
         epochs=1,
@@ -253,7 +253,7 @@ def test_a_broken_run_is_resumed_and_ends_like_the_others(
     swept: Path, base: Any, points: Any, calls: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.loop", 2 * ENVS * STEPS)
-    with pytest.raises(Stopped):
+    with pytest.raises(RunStopped):
         run_sweep(small_sweep(tmp_path), base, points)
     first = runs_of(tmp_path)[0]
     assert calls == [(str(first), False)]
@@ -295,7 +295,7 @@ def test_two_jobs_give_the_same_summaries(
 
 
 def test_a_line_of_the_table_has_the_seeds_of_its_own_point() -> None:
-    points = [Point("lr=1", {"lr": 1}), Point("lr=2", {"lr": 2})]
+    points = [GridPoint("lr=1", {"lr": 1}), GridPoint("lr=2", {"lr": 2})]
     summaries = [{"score": value} for value in (1.0, 3.0, 10.0, 14.0)]
     title, *lines = table(points, (0, 1), summaries, {"score": "self-play"}).splitlines()
     assert title.split() == ["self-play"]
@@ -304,7 +304,7 @@ def test_a_line_of_the_table_has_the_seeds_of_its_own_point() -> None:
 
 def test_a_column_that_not_every_run_has_is_left_out() -> None:
     """Validation figures are there where there are validation games."""
-    points, shown = [Point("lr=1", {"lr": 1})], {"score": "self-play", "val": "val loss"}
+    points, shown = [GridPoint("lr=1", {"lr": 1})], {"score": "self-play", "val": "val loss"}
     summaries: list[dict[str, Any]] = [{"score": 1.0, "val": 0.5}, {"score": 3.0, "val": 0.7}]
     assert "0.6 ± 0.1" in table(points, (0, 1), summaries, shown)
     assert "val loss" in seed_table((0, 1), summaries, shown)
@@ -321,7 +321,7 @@ def test_seeds_are_compared_by_validation_cross_entropy() -> None:
     assert text.endswith("0.7 nats per timestep: seed 5")
     assert chosen_seed((4, 5), [{"val": 0.8}, {}], "val") == ""
     for name in ("bc", "hdr_ippo", "br_bc"):
-        assert ALGORITHMS[name].predicts.endswith("val_loss_per_timestep")
+        assert ALGORITHMS[name].validation_key.endswith("val_loss_per_timestep")
 
 
 def test_seeds_that_hold_out_games_of_their_own_are_not_compared(
@@ -333,17 +333,17 @@ def test_seeds_that_hold_out_games_of_their_own_are_not_compared(
     ]
     monkeypatch.setattr(sweeping, "run_all", lambda *given: summaries)
     monkeypatch.setattr(bc, "pooled_validation", lambda *given: "")
-    monkeypatch.setattr(ALGORITHMS["bc"], "game", lambda config: config.game)
+    monkeypatch.setattr(ALGORITHMS["bc"], "infer_rules", lambda config: config.game)
     for val, said in (((), False), (("games",), True)):
         run_seeds(ALGORITHMS["bc"], BCConfig(seeds=(0, 1), val=val))
         assert ("nats per timestep: seed 1" in capsys.readouterr().out) == said
     for given, same in (
         (HDRIPPOConfig(), False),
         (HDRIPPOConfig(bc_policy="clone"), True),
-        (HDRIPPOConfig(bc=BCTraining(val=("games",))), True),
+        (HDRIPPOConfig(bc=BCTrainConfig(val=("games",))), True),
     ):
-        assert ALGORITHMS["hdr_ippo"].same_validation(given) == same
-        assert ALGORITHMS["br_bc"].same_validation(given) == same
+        assert ALGORITHMS["hdr_ippo"].seeds_share_validation(given) == same
+        assert ALGORITHMS["br_bc"].seeds_share_validation(given) == same
 
 
 def test_the_files_columns_are_those_of_all_runs_and_the_grids_stay(tmp_path: Path) -> None:

@@ -12,12 +12,18 @@ from support.policies import network_policy
 from hanabi_rl.agents.folder import save_policy
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig
-from hanabi_rl.launch import partner_set, zero_shot
-from hanabi_rl.launch.partner_set import better, folder_name, train_set
-from hanabi_rl.launch.zero_shot import Runs, ZeroShot, diversity_table, ladder, rank_table
+from hanabi_rl.launch import train_partner_set, zero_shot
+from hanabi_rl.launch.partner_set import better_response, folder_name, train_set
+from hanabi_rl.launch.zero_shot import (
+    ComparisonRuns,
+    ZeroShot,
+    diversity_table,
+    rank_table,
+    skill_checkpoints,
+)
 from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.matrix import Setting
-from hanabi_rl.measure.partners import Partner, PartnerSet, read_partners, write_partners
+from hanabi_rl.measure.matrix import EvalSetting
+from hanabi_rl.measure.partners import EvalPartner, PartnerSet, read_partners, write_partners
 
 
 def keep(folder: Path, seed: int, score: float | None = None, players: int = 2) -> str:
@@ -26,9 +32,9 @@ def keep(folder: Path, seed: int, score: float | None = None, players: int = 2) 
     return str(folder)
 
 
-def candidate(folder: Path, seed: int) -> Partner:
+def candidate(folder: Path, seed: int) -> EvalPartner:
     """A pair's three policies, which are no others'."""
-    return Partner(
+    return EvalPartner(
         agent=keep(folder / "biased", seed),
         best_response=keep(folder / "response", seed + 1),
         mid_skill=keep(folder / "mid" / "biased", seed + 2),
@@ -40,7 +46,7 @@ def test_both_choices_stand_side_by_side_for_as_many_as_differ(tmp_path: Path) -
     own = keep(tmp_path / "p", 0)
     events = ((3.0, 1.0), (3.0, 1.0), (1.0, 3.0))
     partners = tuple(
-        Partner(
+        EvalPartner(
             own,
             score=(2.0, 2.0),
             response_events=(of, of),
@@ -66,7 +72,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         runs.append((algorithm, config.partners, config.run_dir))
         keep(Path(config.run_dir or "") / "policy", seed=100 + len(runs))
 
-    monkeypatch.setattr(partner_set, "run_once", run_once)
+    monkeypatch.setattr(train_partner_set, "run_once", run_once)
     monkeypatch.setattr("hanabi_rl.measure.partners.LEAST_SHARE", -1.0)  # nobody can play yet
     return runs
 
@@ -78,7 +84,7 @@ def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
     write_partners(tmp_path / "candidates.json", PartnerSet(partners=tuple(candidates)))
     out = tmp_path / "out"
     path = train_set(
-        tmp_path / "candidates.json", 2, out, BestResponseConfig(), Setting(16, 0, False)
+        tmp_path / "candidates.json", 2, out, BestResponseConfig(), EvalSetting(16, 0, False)
     )
     found = read_partners(path)
     chosen = read_partners(out / "selected.json").partners
@@ -105,7 +111,7 @@ def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
         PartnerSet(partners=(dataclasses.replace(candidates[0], mid_skill=""),)),
     )
     with pytest.raises(ValueError, match="expected a best_response and a mid_skill of"):
-        train_set(tmp_path / "none.json", 1, out, BestResponseConfig(), Setting(16, 0, False))
+        train_set(tmp_path / "none.json", 1, out, BestResponseConfig(), EvalSetting(16, 0, False))
 
 
 def test_best_responses_are_of_as_many_players_as_the_candidates(
@@ -125,17 +131,17 @@ def test_best_responses_are_of_as_many_players_as_the_candidates(
             for p, c in zip(partners, counts, strict=True)
         ]
 
-    monkeypatch.setattr(partner_set, "run_once", run_once)
-    monkeypatch.setattr(partner_set, "measured_with", measured_with)
+    monkeypatch.setattr(train_partner_set, "run_once", run_once)
+    monkeypatch.setattr(train_partner_set, "add_best_response_scores", measured_with)
     names = [
         keep(tmp_path / f"pair-{k}" / name, 3 * k + j, players=3)
         for k in range(2)
         for j, name in enumerate(("biased", "response", "mid"))
     ]
-    candidates = [Partner(*names[k : k + 2], mid_skill=names[k + 2]) for k in (0, 3)]
+    candidates = [EvalPartner(*names[k : k + 2], mid_skill=names[k + 2]) for k in (0, 3)]
     write_partners(tmp_path / "c.json", PartnerSet(players=3, partners=tuple(candidates)))
     config = BestResponseConfig(game=TINY)
-    train_set(tmp_path / "c.json", 2, tmp_path / "out", config, Setting(16, 0, False))
+    train_set(tmp_path / "c.json", 2, tmp_path / "out", config, EvalSetting(16, 0, False))
     assert trained == [TINY_3P] * 4
 
 
@@ -151,7 +157,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[tuple[str,
         events = {name: tuple(map(tuple, rows.tolist())) for name, rows in drawn.items()}
         return [dataclasses.replace(p, score=(1.0, rng.random()), **events) for p in partners]
 
-    monkeypatch.setattr(partner_set, "measure_pairs", measure_pairs)
+    monkeypatch.setattr(train_partner_set, "measure_pairs", measure_pairs)
     return asked
 
 
@@ -162,7 +168,7 @@ def test_only_what_is_written_of_the_kept_is_measured_on_report_decks(
     candidates = tuple(candidate(tmp_path / f"pair-{k}", 3 * k) for k in range(2))
     write_partners(tmp_path / "candidates.json", PartnerSet(partners=candidates))
     path = train_set(
-        tmp_path / "candidates.json", 1, tmp_path, BestResponseConfig(), Setting(4, 0, False)
+        tmp_path / "candidates.json", 1, tmp_path, BestResponseConfig(), EvalSetting(4, 0, False)
     )
     found = read_partners(path)
     assert found.purpose == "report"
@@ -181,7 +187,7 @@ def test_best_responses_of_pairs_of_one_name_have_folders_of_their_own(
     )
     write_partners(tmp_path / "candidates.json", PartnerSet(partners=tuple(candidates)))
     arguments = tmp_path / "candidates.json", 2, tmp_path, BestResponseConfig()
-    train_set(*arguments, Setting(4, 0, False))
+    train_set(*arguments, EvalSetting(4, 0, False))
     folders = {run[1]: run[2] for run in trained}
     assert set(folders) == {
         (candidates[0].agent,),
@@ -190,7 +196,7 @@ def test_best_responses_of_pairs_of_one_name_have_folders_of_their_own(
     }
     assert len(set(folders.values())) == len(trained) == 3
     assert all("pair-003" in folder for folder in folders.values())
-    train_set(*arguments, Setting(4, 0, False))  # the same ones again
+    train_set(*arguments, EvalSetting(4, 0, False))  # the same ones again
     assert {run[1]: run[2] for run in trained[3:]} == folders
 
 
@@ -207,23 +213,23 @@ def test_a_candidate_that_is_there_twice_is_refused(tmp_path: Path, trained: lis
     write_partners(tmp_path / "candidates.json", PartnerSet(partners=(first, again)))
     with pytest.raises(ValueError, match="got the same one as .*/a/biased and as .*/b/biased"):
         train_set(
-            tmp_path / "candidates.json", 2, tmp_path / "o", BestResponseConfig(), Setting(4, 0)
+            tmp_path / "candidates.json", 2, tmp_path / "o", BestResponseConfig(), EvalSetting(4, 0)
         )
     assert not (tmp_path / "o").exists()
 
 
 def test_the_better_of_two_best_responses_is_kept() -> None:
-    fresh = Partner(agent="a", best_response="new", score=(2.0, 4.0))
-    assert better(fresh, None) is fresh
-    assert better(fresh, dataclasses.replace(fresh, score=(2.0, 3.0))) is fresh
+    fresh = EvalPartner(agent="a", best_response="new", score=(2.0, 4.0))
+    assert better_response(fresh, None) is fresh
+    assert better_response(fresh, dataclasses.replace(fresh, score=(2.0, 3.0))) is fresh
     together = dataclasses.replace(fresh, score=(3.0, 3.0))
-    assert better(fresh, together) is together
+    assert better_response(fresh, together) is together
 
 
 def test_a_ladder_is_the_beginning_half_way_and_the_end_of_a_run(tmp_path: Path) -> None:
     for steps, score in ((0, 0.3), (100, 1.7), (2000, 2.4), (30_000, 4.9), (40_000, 5.0)):
         keep(tmp_path / "policies" / str(steps), steps, score)
-    assert [Path(name).name for name in ladder(tmp_path)] == ["0", "2000", "40000"]
+    assert [Path(name).name for name in skill_checkpoints(tmp_path)] == ["0", "2000", "40000"]
 
 
 def test_no_learner_has_the_seed_of_a_member_of_a_population(
@@ -238,9 +244,9 @@ def test_no_learner_has_the_seed_of_a_member_of_a_population(
         seeds[name], partners[name] = config.seed, getattr(config, "partners", ())
 
     monkeypatch.setattr(zero_shot, "run_once", run_once)
-    monkeypatch.setattr(zero_shot, "ladder", lambda run: [str(run.relative_to(tmp_path))])
-    monkeypatch.setattr(Runs, "biased", lambda self, count, seed: ["bot:random"])
-    runs = Runs(ZeroShot(out=str(tmp_path), runs=3, selfplay_runs=4))
+    monkeypatch.setattr(zero_shot, "skill_checkpoints", lambda run: [str(run.relative_to(tmp_path))])
+    monkeypatch.setattr(ComparisonRuns, "biased", lambda self, count, seed: ["bot:random"])
+    runs = ComparisonRuns(ZeroShot(out=str(tmp_path), runs=3, selfplay_runs=4))
     for method in (runs.selfplay, runs.fcp, runs.hsp):
         for seed in range(3):
             method(seed)

@@ -15,11 +15,16 @@ import pytest
 from support.games import TINY
 from support.hands import cards_of, every_hand
 
-from hanabi_rl.env.belief import hand_of, log_chance, ways_on
+from hanabi_rl.env.belief import count_completions, hand_knowledge, hand_log_prob
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.rules import State
-from hanabi_rl.learning.beliefs import BeliefLearner, BeliefState, BeliefTraining, belief_tilt
-from hanabi_rl.learning.rollout import NOTHING, Collector
+from hanabi_rl.learning.beliefs import (
+    BeliefLearner,
+    BeliefState,
+    BeliefTraining,
+    belief_log_weights,
+)
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector
 from hanabi_rl.learning.structured import StructuredView
 
 GAMES = 32
@@ -56,9 +61,9 @@ class Moment:
     """Games before the second move, or the third, as the mover sees them."""
 
     def __init__(self, learner: BeliefLearner, turn: int) -> None:
-        actors = jax.jit(learner.collector.begin, static_argnums=1)(jax.random.key(3), GAMES)
+        actors = jax.jit(learner.collector.init, static_argnums=1)(jax.random.key(3), GAMES)
         play = jax.jit(learner.collector.collect, static_argnums=4)
-        rollout = jax.device_get(play({}, actors, NOTHING, jax.random.key(4), 3)[1])
+        rollout = jax.device_get(play({}, actors, EMPTY_CONTEXT, jax.random.key(4), 3)[1])
         memory = learner.view.memory(GAMES)
         for t in range(turn + 1):
             self.state = jax.tree.map(lambda x, t=t: x[t], rollout.state)
@@ -73,16 +78,16 @@ def _seen(learner: BeliefLearner, state: State, memory: Any, reset: jax.Array) -
 
 @functools.partial(jax.jit, static_argnums=0)
 def tilt_of(level: Any, params: Any, examples: Any) -> jax.Array:
-    return belief_tilt(TINY, level, params, *examples)
+    return belief_log_weights(TINY, level, params, *examples)
 
 
 @jax.jit
 def chances(state: State, tilt: jax.Array, cards: jax.Array) -> jax.Array:
     """Of the hands int32[H, ROWS] of one game's mover."""
     many = jax.tree.map(lambda x: jnp.broadcast_to(x, (ROWS, *x.shape)), state)
-    unknown = hand_of(TINY, many, many.player)
+    unknown = hand_knowledge(TINY, many, many.player)
     wide = jnp.broadcast_to(tilt[..., None], (*tilt.shape, ROWS))
-    return jnp.exp(log_chance(ways_on(TINY, unknown, cards), cards, wide).sum(axis=0))
+    return jnp.exp(hand_log_prob(count_completions(TINY, unknown, cards), cards, wide).sum(axis=0))
 
 
 @pytest.fixture(scope="module")

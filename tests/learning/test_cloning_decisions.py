@@ -15,26 +15,26 @@ import pytest
 from support.compiled import init_params
 from support.games import TINY_3P, random_games, taught_games
 
-from hanabi_rl.agents.knowing import Knowing, known_counts
+from hanabi_rl.agents.knowing import PreloadedProfile, profile_counts
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured import profile
-from hanabi_rl.agents.structured.columns import spread
+from hanabi_rl.agents.structured.columns import unpack_columns
 from hanabi_rl.agents.structured.features import sizes
-from hanabi_rl.data.games import Games, join_games
+from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.replay import replay
 from hanabi_rl.env.rules import State, legal_actions
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.cloning import BC, MAX_GRAD_NORM, BCState, BCTraining
-from hanabi_rl.learning.cloning_decisions import DecisionExamples, decision_examples
+from hanabi_rl.learning.cloning import BC, MAX_GRAD_NORM, BCState, BCTrainConfig
+from hanabi_rl.learning.cloning_decisions import DecisionDataset, decision_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.structured import StructuredConfig
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4)
 NETWORK = StructuredConfig(trunk=(64, 32), head=32, dropout=0.0)
-CONFIG = BCTraining(
+CONFIG = BCTrainConfig(
     network=NETWORK, batch_size=64, epochs=12, lr=2e-3, final_lr=4e-5, weight_decay=0.05
 )
 
@@ -47,13 +47,13 @@ def taught() -> Games:
 
 def test_every_move_of_the_cloned_seats_is_a_decision() -> None:
     games = taught()
-    decisions = decision_examples(games, NETWORK)
+    decisions = decision_dataset(games, NETWORK)
     moves = sorted(move for game in range(70) for move in games.moves(game).tolist())
     assert sorted(np.asarray(decisions.action).tolist()) == moves
     assert np.asarray(decisions.legal)[np.arange(len(moves)), np.asarray(decisions.action)].all()
 
     first_seat_only = np.broadcast_to([True, False], (70, 2))
-    half = decision_examples(dataclasses.replace(games, human_seats=first_seat_only), NETWORK)
+    half = decision_dataset(dataclasses.replace(games, human_seats=first_seat_only), NETWORK)
     moves = sorted(move for game in range(70) for move in games.moves(game)[::2].tolist())
     assert sorted(np.asarray(half.action).tolist()) == moves
 
@@ -65,7 +65,7 @@ def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
     network = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
     order = np.array([[0, 1, 2], [2, 0, 1]], np.int32)
     games = dataclasses.replace(random_games(TINY_3P, 2, seed=7), players=order)
-    examples = decision_examples(games, network, series=2)
+    examples = decision_dataset(games, network, series=2)
     shown = np.asarray(examples.view.table)
     width = sizes(TINY_3P, "facts", True).table.shape[1] - sizes(TINY_3P, "facts").table.shape[1]
     policy = NetworkPolicy(init_params(TINY_3P, network, jax.random.key(0)), TINY_3P, network)
@@ -74,7 +74,7 @@ def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
     def step(carry: Any, state: State, seats: jax.Array, new: jax.Array) -> Any:
         obs, legal = observe(TINY_3P, state)[0, seats], legal_actions(TINY_3P, state)[0, seats]
         carry, _ = policy.step(carry, obs, legal, jnp.broadcast_to(new, 3))
-        return carry, spread(profile.features(carry.profile), (0,)).astype(jnp.float16)
+        return carry, unpack_columns(profile.features(carry.profile), (0,)).astype(jnp.float16)
 
     played = jax.device_get(replay(TINY_3P, games.decks, games.actions).state)
     carry, known, turns = policy.init_carry(3), {}, 0
@@ -94,7 +94,7 @@ def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
 
 
 def cloned(games: Games, epochs: int, network: StructuredConfig = NETWORK) -> tuple[BC, BCState]:
-    examples = decision_examples(games, network, series=5)
+    examples = decision_dataset(games, network, series=5)
     loader = BatchLoader(len(examples), CONFIG.batch_size, seed=0)
     config = dataclasses.replace(CONFIG, network=network)
     learner = BC(config, RULES, epochs * loader.batches_per_epoch)
@@ -127,10 +127,10 @@ def test_one_network_imitates_two_players_by_what_they_did_before() -> None:
         return dataclasses.replace(games, players=np.zeros((num_games, 2), np.int32))
 
     both = [False, True]
-    train = join_games([played(150, 2, newest) for newest in both])
+    train = concatenate_games([played(150, 2, newest) for newest in both])
     learner, state = cloned(train, 8, dataclasses.replace(NETWORK, profile=True))
     policy = jax.device_get(learner.policy(state))
-    known = [Knowing(policy, jnp.asarray(known_counts(played(10, 4, newest)))) for newest in both]
+    known = [PreloadedProfile(policy, jnp.asarray(profile_counts(played(10, 4, newest)))) for newest in both]
     accuracy = np.array(
         [[predict(k, played(40, 5, newest)).accuracy().mean for newest in both] for k in known]
     )
@@ -157,19 +157,19 @@ def test_long_gradients_are_clipped() -> None:
         np.testing.assert_allclose(moment, 0.1 * shorter * np.array(gradient), rtol=1e-5)
 
 
-logits = jax.jit(DecisionExamples.logits)
+logits = jax.jit(DecisionDataset.logits)
 
 
-def group_of(examples: DecisionExamples, size: int) -> Any:
+def group_of(examples: DecisionDataset, size: int) -> Any:
     batch = BatchLoader(len(examples), size, seed=0).next_batch()
-    return jax.tree.map(lambda x: x[0], examples.groups(batch))
+    return jax.tree.map(lambda x: x[0], examples.microbatches(batch))
 
 
 @pytest.mark.slow  # algorithms/test_bc.py has the dropout of the LSTM
 def test_a_row_drops_units_of_its_own_whatever_is_beside_it() -> None:
     """Of copies of one decision nothing but the dropped units differs."""
     network = dataclasses.replace(NETWORK, dropout=0.5)
-    examples = decision_examples(taught(), network)
+    examples = decision_dataset(taught(), network)
     one = jax.tree.map(lambda x: np.asarray(x)[:1], examples)
     group = group_of(jax.tree.map(lambda x: np.repeat(x, 8, axis=0), one), 8)
     params, key = init_params(RULES, network, jax.random.key(1)), jax.random.key(2)
@@ -183,14 +183,14 @@ def test_a_row_drops_units_of_its_own_whatever_is_beside_it() -> None:
 
 def test_filling_is_no_decision_and_the_loss_is_the_mean_over_the_others() -> None:
     """Five decisions in minibatches of four: one, and three of filling."""
-    whole = decision_examples(taught(), NETWORK)
+    whole = decision_dataset(taught(), NETWORK)
     examples = jax.tree.map(lambda x: np.asarray(x)[:5], whole)
     learner, loader = BC(CONFIG, RULES, 10), BatchLoader(5, 4, seed=0)
     state = jax.jit(learner.init)(jax.random.key(1))
     update = jax.jit(jax.vmap(learner.update, in_axes=(None, None, 0), axis_name=parallel.AXIS))
     for batch, counted in zip(loader.rest_of_epoch(), (4, 1), strict=True):
         _, metrics = update(state, examples, jax.tree.map(lambda x: x[None], batch))
-        group = jax.tree.map(lambda x: x[0], examples.groups(batch))
+        group = jax.tree.map(lambda x: x[0], examples.microbatches(batch))
         answers = np.asarray(logits(examples, state.params, group, jax.random.key(0)), np.float64)
         action = np.asarray(examples.action)[batch.index]
         nats = np.log(np.exp(answers).sum(-1)) - answers[np.arange(4), action]

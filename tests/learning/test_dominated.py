@@ -12,8 +12,8 @@ from hanabi_rl.env.replay import replay
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.rewards import dominated_moves, event_metrics
 from hanabi_rl.measure.dominance import KINDS
-from hanabi_rl.measure.dominance import moves as moves_of
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.dominance import dominated_moves as moves_of
+from hanabi_rl.measure.record import GameAnalysis
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_what_is_paid_is_what_the_measures_count(games):
 
     paid = np.asarray(read(games.decks, games.actions)).transpose(1, 2, 0)
     for kind, found in zip(KINDS, paid, strict=True):
-        np.testing.assert_array_equal(found != 0, moves_of(Record(games), kind, "hints"))
+        np.testing.assert_array_equal(found != 0, moves_of(GameAnalysis(games), kind, "hints"))
     assert paid.sum() > 0
 
 
@@ -39,7 +39,7 @@ def test_the_training_return_pays_each_by_its_weight(small):
 
     rollout = small_rollout(make_ppo(), small)
     weights = {"g1_weight": -0.5, "g2_weight": -1.0, "g3_weight": 0.02}
-    moves_made = jax.jit(make_ppo().moves)(rollout)
+    moves_made = jax.jit(make_ppo().current_player_actions)(rollout)
     events = np.asarray(jax.jit(jax.vmap(dominated_moves))(rollout.state, moves_made))  # T, 3, N
     assert (events.sum(axis=(0, 2)) > 0).all()  # each kind was seen
     for ppo in (make_ppo(**weights), make_ppo(**weights, teaming_weight=0.3)):

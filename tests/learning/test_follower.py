@@ -10,30 +10,30 @@ from support.games import TINY
 from support.pairs import LITTLE
 from support.small_ppo import make_ppo
 
-from hanabi_rl.agents.noisy import mixed
+from hanabi_rl.agents.noisy import mix_with_uniform
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.e3t import ALGORITHM, E3TConfig
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.follower import FollowedLearner, FollowedPPO
+from hanabi_rl.learning.follower import EMAPartnerPPO, EMAPartnerState
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 
 
 def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:
     """softmax(0, ln 3) = (1/4, 3/4); half of the time any of two."""
     logits = jnp.array([0.0, np.log(3.0), -1e10])
     legal = jnp.array([True, True, False])
-    chances = jax.nn.softmax(mixed(logits, legal, 0.5))
+    chances = jax.nn.softmax(mix_with_uniform(logits, legal, 0.5))
     np.testing.assert_allclose(chances, [0.375, 0.625, 0.0], atol=1e-6)
     np.testing.assert_allclose(
-        jax.nn.softmax(mixed(logits, legal, 0.0)), [0.25, 0.75, 0], atol=1e-6
+        jax.nn.softmax(mix_with_uniform(logits, legal, 0.0)), [0.25, 0.75, 0], atol=1e-6
     )
 
 
-def e3t(**settings: float) -> FollowedPPO:
+def e3t(**settings: float) -> EMAPartnerPPO:
     shared = vars(make_ppo(epochs=1).config) | {"network": LITTLE, "only_movers": True}
     ppo = ALGORITHM.training(E3TConfig(**shared, **settings), None).ppo
-    assert isinstance(ppo, FollowedPPO)
+    assert isinstance(ppo, EMAPartnerPPO)
     return ppo
 
 
@@ -54,14 +54,14 @@ def test_the_partner_is_the_copy_before_the_update_and_errs_as_often_as_told(
         return learner.replace(params=later), actors, {"train_games": 1}
 
     monkeypatch.setattr(PPO, "update", plain_update)
-    learner = FollowedLearner(
-        params=own, opt_state=(), update=jnp.int32(7), key=jax.random.key(0), follower=copy["actor"]
+    learner = EMAPartnerState(
+        params=own, opt_state=(), update=jnp.int32(7), key=jax.random.key(0), ema_params=copy["actor"]
     )
-    after, _, metrics = ppo.update(learner, None, NOTHING)  # type: ignore[arg-type]
-    assert metrics == {"train_games": 1} and isinstance(after, FollowedLearner)
+    after, _, metrics = ppo.update(learner, None, EMPTY_CONTEXT)  # type: ignore[arg-type]
+    assert metrics == {"train_games": 1} and isinstance(after, EMAPartnerState)
     jax.tree.map(
         lambda got, old, new: np.testing.assert_allclose(got, 0.7 * old + 0.3 * new, atol=1e-6),
-        after.follower,
+        after.ema_params,
         copy["actor"],
         later["actor"],
     )
@@ -87,7 +87,7 @@ def test_the_partner_is_the_copy_before_the_update_and_errs_as_often_as_told(
 
 
 def test_one_seat_of_every_game_is_the_learners() -> None:
-    draw = jax.jit(jax.vmap(lambda key: e3t().draw_episode(key, jnp.zeros(())).learns))
+    draw = jax.jit(jax.vmap(lambda key: e3t().sample_episode(key, jnp.zeros(())).is_learner))
     learns = draw(jax.random.split(jax.random.key(0), 100))
     assert (np.asarray(learns).sum(axis=1) == 1).all() and 30 < int(learns[:, 0].sum()) < 70
 
@@ -95,19 +95,19 @@ def test_one_seat_of_every_game_is_the_learners() -> None:
 @pytest.mark.slow
 def test_the_copy_moves_a_tenth_of_the_way_after_each_update() -> None:
     ppo = e3t(follow=0.1)
-    assert ppo.own_share == 1 / TINY.num_players
+    assert ppo.learner_fraction == 1 / TINY.num_players
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     before = jax.device_get(learner)
-    jax.tree.map(np.testing.assert_array_equal, before.follower, before.params["actor"])
+    jax.tree.map(np.testing.assert_array_equal, before.ema_params, before.params["actor"])
     after, _, metrics = ppo.compile_update()(
-        parallel.replicate(learner), parallel.shard(actors), NOTHING
+        parallel.replicate(learner), parallel.shard(actors), EMPTY_CONTEXT
     )
     assert float(metrics["partner_seats"]) == 1.0 and float(metrics["first_max_log_ratio"]) < 1e-4
     jax.tree.map(
         lambda copy, old, new: np.testing.assert_allclose(copy, 0.9 * old + 0.1 * new, atol=1e-6),
         after.follower,
-        before.follower,
+        before.ema_params,
         after.params["actor"],
     )
-    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), after.follower, before.follower)
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), after.follower, before.ema_params)
     assert max(jax.tree.leaves(moved)) > 0

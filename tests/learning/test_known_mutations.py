@@ -15,18 +15,18 @@ from support.small_ppo import make_ppo
 
 from hanabi_rl.algorithms import bc_training as bc_run
 from hanabi_rl.algorithms import br_bc as br_bc_run
-from hanabi_rl.algorithms import lineups, loop
+from hanabi_rl.algorithms import ppo_runner, training_partners
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.replay import replay
 from hanabi_rl.learning import losses, parallel
-from hanabi_rl.learning.cloning_games import color_permutations, game_examples
+from hanabi_rl.learning.cloning_games import color_permutations, game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING, Collector, Rollout
-from hanabi_rl.learning.views import View
-from hanabi_rl.measure import beside_clone, prediction
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, Rollout
+from hanabi_rl.learning.views import ObservationView
+from hanabi_rl.measure import clone_comparison, prediction
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.play.episodes import _draw
 
@@ -93,8 +93,8 @@ def test_each_timestep_has_noise_of_its_own() -> None:
 
     @jax.jit
     def play(key: jax.Array) -> Rollout:
-        collector = Collector(env, View(rules), uniform, lambda rows: ())
-        return collector.collect(None, collector.begin(key, 32), NOTHING, key, 16)[1]
+        collector = Collector(env, ObservationView(rules), uniform, lambda rows: ())
+        return collector.collect(None, collector.init(key, 32), EMPTY_CONTEXT, key, 16)[1]
 
     rollout = jax.device_get(play(jax.random.key(0)))
     action, mover = rollout.action, np.asarray(rollout.state.player)
@@ -122,13 +122,13 @@ def test_every_update_has_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Collector, "collect", fake_collect)
     monkeypatch.setattr(PPO, "rollout_metrics", lambda *args: {})
-    monkeypatch.setattr(PPO, "learn", fake_learn)
+    monkeypatch.setattr(PPO, "update_epochs", fake_learn)
     for name in ("returns", "reward"):
         monkeypatch.setattr(PPO, name, lambda *args: None)
     actors: Any = SimpleNamespace(carry=None, index=None)
     for update in range(3):
         learner: Any = SimpleNamespace(update=jnp.int32(update), key=jax.random.key(0), params=None)
-        make_ppo().update(learner, actors, NOTHING)
+        make_ppo().update(learner, actors, EMPTY_CONTEXT)
     assert len(keys) == 6 and len(set(keys)) == 6
 
 
@@ -147,7 +147,7 @@ def test_recorded_games_are_renamed_game_by_game() -> None:
     key = jax.random.key(1)
     names = np.asarray(color_permutations(key, 0, batch.index, TINY_3P.num_colors))
     assert len({tuple(row) for row in names}) == 2  # of two colours, both orders among 24 games
-    examples = jax.jit(game_examples(games, NetworkConfig(), key).replayed)(batch)
+    examples = jax.jit(game_dataset(games, NetworkConfig(), key).replayed)(batch)
     action, decision = np.asarray(examples.action), np.asarray(examples.decision)
     first_hint, after = 2 * TINY_3P.hand_size, 2 * TINY_3P.hand_size + 2 * TINY_3P.num_colors
     hints = 0
@@ -186,7 +186,7 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
     def kl(reference: Any, policy: Any, games: int, seed: int = 0) -> Any:
         asked.append(("kl", (reference, policy), "report"))
 
-    for module in (bc_run, br_bc_run, lineups, loop, beside_clone):
+    for module in (bc_run, br_bc_run, training_partners, ppo_runner, clone_comparison):
         for name, fake in (
             ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl),
             ("evaluate_beside", beside),
@@ -198,7 +198,7 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
 
 def test_ppo_selects_on_the_selection_decks(purposes: Any) -> None:
     config: Any = SimpleNamespace(eval_games=8, seed=0)
-    loop.selfplay_metrics("policy", config)  # type: ignore[arg-type]
+    ppo_runner.selfplay_metrics("policy", config)  # type: ignore[arg-type]
     assert purposes == [("selfplay", ("policy",), "selection")]
 
 
@@ -235,7 +235,7 @@ def test_br_bc_is_the_single_agent_selected_on_its_own_decks(
     purposes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(br_bc_run, "score_table", lambda rows: "")
-    monkeypatch.setattr(br_bc_run, "score_figures", lambda scores: {})
+    monkeypatch.setattr(br_bc_run, "score_dict", lambda scores: {})
     monkeypatch.setattr(br_bc_run, "link_lines", lambda played: [])
     config, clone = br_bc_run.BRBCConfig(game=TINY_3P), "clone"
     br_bc_run.ALGORITHM.report(config, "response", clone)  # type: ignore[arg-type]
@@ -257,7 +257,7 @@ def test_br_bc_is_the_single_agent_selected_on_its_own_decks(
 def test_the_hdr_ippo_report_has_one_learner_among_clones_and_kl_from_the_clone(
     purposes: Any,
 ) -> None:
-    beside_clone.make_report("clone", "policy", 1000, 0)  # type: ignore[arg-type]
+    clone_comparison.compare_with_clone("clone", "policy", 1000, 0)  # type: ignore[arg-type]
     assert purposes == [
         ("selfplay", ("clone",), "report"),
         ("selfplay", ("policy",), "report"),

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from support.small_ppo import make_ppo
 
-from hanabi_rl.learning.minibatches import shuffled
+from hanabi_rl.learning.minibatches import minibatch_indices
 
 
 def test_examples_that_come_first_are_in_every_epoch_once_and_the_rest_fill_up() -> None:
     first = np.random.default_rng(0).random((16, 32)) < 0.5
     fields = {"items": 32, "envs_per_block": 4, "num_minibatches": 2, "epochs": 3}
     index, keep = np.arange(16, dtype=np.int32), 80
-    shuffle = jax.jit(lambda key: shuffled(key, index, **fields, first=first, keep=keep))
+    shuffle = jax.jit(lambda key: minibatch_indices(key, index, **fields, first=first, keep=keep))
     env, item = jax.device_get(shuffle(jax.random.key(1)))
     assert env.shape == (6, 4 * keep // 2)
     wanted = {(int(e), int(i)) for e, i in zip(*np.nonzero(first), strict=True)}
@@ -27,14 +27,14 @@ def test_examples_that_come_first_are_in_every_epoch_once_and_the_rest_fill_up()
     assert len({tuple(taken) for taken in epochs}) == 3
     for keep in (81, 0):
         with pytest.raises(ValueError, match=f"multiple of num_minibatches=2, got {keep}$"):
-            shuffled(jax.random.key(1), index, **fields, first=first, keep=keep)
+            minibatch_indices(jax.random.key(1), index, **fields, first=first, keep=keep)
 
 
 def test_every_minibatch_has_its_share_of_the_examples_that_come_first() -> None:
     """A minibatch without any would have no gradient: Adam would move by what it remembers."""
     first = np.random.default_rng(0).random((32, 64)) < 0.5
     env, item = jax.device_get(
-        shuffled(
+        minibatch_indices(
             jax.random.key(1),
             np.arange(32, dtype=np.int32),
             items=64,
@@ -52,13 +52,13 @@ def test_every_minibatch_has_its_share_of_the_examples_that_come_first() -> None
 
 
 def test_the_share_of_the_learner_decides_how_many() -> None:
-    ppo = dataclasses.replace(make_ppo(), own_share=0.5)
+    ppo = dataclasses.replace(make_ppo(), learner_fraction=0.5)
     assert ppo.config.num_minibatches == 4
-    assert ppo.examples(512) == 256
-    assert ppo.examples(50) == 28  # 25 in whole minibatches
-    assert dataclasses.replace(ppo, own_share=1.0).examples(52) == 52
+    assert ppo.examples_per_block(512) == 256
+    assert ppo.examples_per_block(50) == 28  # 25 in whole minibatches
+    assert dataclasses.replace(ppo, learner_fraction=1.0).examples_per_block(52) == 52
 
 
 def test_of_timesteps_that_minibatches_do_not_divide_a_few_are_left_out() -> None:
-    ppo = dataclasses.replace(make_ppo(), own_share=1.0)
-    assert ppo.examples(50) == 48 and dataclasses.replace(ppo, own_share=0.95).examples(50) == 48
+    ppo = dataclasses.replace(make_ppo(), learner_fraction=1.0)
+    assert ppo.examples_per_block(50) == 48 and dataclasses.replace(ppo, learner_fraction=0.95).examples_per_block(50) == 48

@@ -16,13 +16,13 @@ import pytest
 from support.games import TINY
 from support.hands import cards_of, every_hand, tilted, unseen_cards
 
-from hanabi_rl.env import belief, rules
+from hanabi_rl.env import belief, dynamics
 from hanabi_rl.env.rules import State
-from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, belief_tilt
+from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, belief_log_weights
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.off_belief import Below, OffBeliefPPO, lambda_return
+from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel, lambda_return
 from hanabi_rl.learning.ppo import Experience, LearnerState
-from hanabi_rl.learning.rollout import NOTHING, ActorState, Rollout
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
 
@@ -34,7 +34,7 @@ CONFIG = PPOConfig(
 NETWORK = StructuredConfig("learnt", trunk=(8,), head=4, card=(), critic=(8,))
 ROWS = 36 * 36  # hands and draws of a decision, at most
 
-step, with_cards = (jax.jit(of, static_argnums=0) for of in (rules.step, belief.with_cards))
+step, with_cards = (jax.jit(of, static_argnums=0) for of in (dynamics.step, belief.replace_hand))
 
 
 class Played(NamedTuple):
@@ -42,7 +42,7 @@ class Played(NamedTuple):
 
     ppo: OffBeliefPPO
     learner: LearnerState  # after no update: the whole return is the shaped one
-    before: ActorState
+    before: RunnerState
     rollout: Rollout
 
     def experience(self, rollout: Rollout, key: jax.Array) -> Experience:
@@ -51,7 +51,7 @@ class Played(NamedTuple):
 
 
 def off_belief(ppo: OffBeliefPPO, learner: Any, before: Any, rollout: Any, key: Any) -> Experience:
-    return ppo.experience(learner, before, NOTHING, key, rollout, jnp.zeros((8, 1)))
+    return ppo.make_experience(learner, before, EMPTY_CONTEXT, key, rollout, jnp.zeros((8, 1)))
 
 
 experience = functools.partial(jax.jit, static_argnums=0)(off_belief)
@@ -69,7 +69,7 @@ def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def played() -> Played:
-    ppo = OffBeliefPPO(CONFIG, NETWORK, hands=2)
+    ppo = OffBeliefPPO(CONFIG, NETWORK, num_hands=2)
     learner, before = jax.jit(ppo.init)(jax.random.key(0))
     params = jax.tree.map(
         lambda x: 1.5 * np.asarray(x), learner.params
@@ -78,7 +78,7 @@ def played() -> Played:
 
     @jax.jit
     def play(key: jax.Array) -> Rollout:
-        return ppo.collector.collect(params, before, NOTHING, key, STEPS, jnp.zeros(()))[1]
+        return ppo.collector.collect(params, before, EMPTY_CONTEXT, key, STEPS, jnp.zeros(()))[1]
 
     rollout = jax.device_get(play(jax.random.key(1)))  # what is taken of it costs no program
     return Played(ppo, learner, before, rollout)
@@ -98,7 +98,7 @@ def by_belief(played: Played) -> Drawn:
 
     @jax.jit
     def draw(belief: Any) -> jax.Array:
-        above = dataclasses.replace(played.ppo, below=Below(actor=None, belief=belief))
+        above = dataclasses.replace(played.ppo, previous_level=PreviousLevel(actor=None, belief=belief))
         given = played.learner, played.before, played.rollout
         of_one = functools.partial(off_belief, above, *given)
         return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)
@@ -134,7 +134,7 @@ def in_each_world(tree: Any, game: int) -> Any:
 
 
 def in_rows(tree: Any) -> Any:
-    """The games again and again, `ROWS` in all: `look` is one program for them and for worlds."""
+    """The games again and again, `ROWS` in all: `encode_step` is one program for them and for worlds."""
     return jax.tree.map(lambda x: np.resize(x, (ROWS, *x.shape[1:])), tree)
 
 
@@ -160,7 +160,7 @@ def shaped(before: State, after: State, reward: jax.Array) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=0)
 def look(ppo: OffBeliefPPO, params: Any, memory: Any, state: State, reset: jax.Array) -> Any:
-    memory, seen = ppo.view.look(memory, state, reset, None)
+    memory, seen = ppo.view.encode_step(memory, state, reset, None)
     inputs, legal = jax.tree.map(lambda x: x[:, 0], (seen.inputs, seen.legal))
     _, logits, value = ppo.apply(params, (), inputs, legal, seen.reset)
     return memory, jax.nn.softmax(logits), value
@@ -177,7 +177,7 @@ def tilt_of(played: Played, by_belief: Drawn, belief: str, t: int, memory: Any) 
 
 @jax.jit
 def tilts(params: Any, view: Any, memory: Any, state: State) -> jax.Array:
-    return belief_tilt(TINY, "learnt", params, view, memory, state)
+    return belief_log_weights(TINY, "learnt", params, view, memory, state)
 
 
 def expected_return(
@@ -228,7 +228,7 @@ def test_a_return_goes_on_in_the_game_that_was_drawn(played: Played) -> None:
     of the deck: the hand stays the one that was drawn."""
     trace, draws = 0.7, 4
     config = dataclasses.replace(CONFIG, gae_lambda=trace)
-    ppo, params = OffBeliefPPO(config, NETWORK, rounds=2), sure(played.learner.params)
+    ppo, params = OffBeliefPPO(config, NETWORK, max_rounds=2), sure(played.learner.params)
     learner = played.learner.replace(params=params)
 
     @jax.jit

@@ -12,15 +12,15 @@ from support.policies import network_policy
 from support.small_ppo import NETWORK, make_ppo
 
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import Population, stack_policies
+from hanabi_rl.learning.partners import PartnerPopulation, stack_policies
 from hanabi_rl.learning.population import (
-    PopulationLearner,
-    PopulationPPO,
+    PrioritizedPartnerPPO,
+    PrioritizedPartnerState,
     moving_averages,
     rank_priorities,
 )
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Given
+from hanabi_rl.learning.rollout import TrainContext
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     rollout: Any = SimpleNamespace(
         transition=SimpleNamespace(done=done, score=score), episode=SimpleNamespace(learns=learns)
     )
-    ppo = PopulationPPO(make_ppo().config, NETWORK, lanes=2, beta=1.0, redraw_every=3)
-    metrics = jax.vmap(lambda _: ppo.lane_metrics(rollout), axis_name=parallel.AXIS)
+    ppo = PrioritizedPartnerPPO(make_ppo().config, NETWORK, num_env_groups=2, beta=1.0, resample_every=3)
+    metrics = jax.vmap(lambda _: ppo.env_group_metrics(rollout), axis_name=parallel.AXIS)
     found = jax.device_get(jax.jit(metrics)(np.zeros(1)))
     np.testing.assert_array_equal(found["lane_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
     np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
@@ -81,16 +81,16 @@ def test_a_partner_without_a_return_is_taken_as_the_lowest_or_as_the_mean_of_the
 ranked = jax.jit(rank_priorities, static_argnums=(1, 2))
 
 
-def population(lanes: int, **options: Any) -> tuple[PopulationPPO, PopulationLearner]:
+def population(lanes: int, **options: Any) -> tuple[PrioritizedPartnerPPO, PrioritizedPartnerState]:
     """A learner with one lane a partner, 9, 1, 8, ... points with each so far."""
-    ppo = PopulationPPO(make_ppo().config, NETWORK, lanes=lanes, **options)
-    learner = PopulationLearner(
+    ppo = PrioritizedPartnerPPO(make_ppo().config, NETWORK, num_env_groups=lanes, **options)
+    learner = PrioritizedPartnerState(
         params={},
         opt_state=(),
         update=jnp.int32(5),
         key=jax.random.key(3),
         returns=jnp.array([9.0, 1.0, 8.0, 7.0])[:lanes],
-        members=jnp.arange(lanes),
+        group_partner=jnp.arange(lanes),
     )
     return ppo, learner
 
@@ -98,7 +98,7 @@ def population(lanes: int, **options: Any) -> tuple[PopulationPPO, PopulationLea
 def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes 0 and 3 hold partner 2, lane 1 partner 0, lane 2 partner 3; scores go to these."""
     weights = np.random.default_rng(0).normal(size=(4, 3))
-    partners = Population(policies=({"weights": jnp.asarray(weights)},), sizes=(4,))
+    partners = PartnerPopulation(stacks=({"weights": jnp.asarray(weights)},), stack_sizes=(4,))
     ppo, learner = population(4, beta=1.0)
     members = np.array([2, 0, 3, 2])
     met: list[Any] = []
@@ -109,12 +109,12 @@ def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatc
         return learner.replace(update=learner.update + 1), actors, {"loss": 0.5} | lanes
 
     monkeypatch.setattr(PPO, "update", plain_update)
-    monkeypatch.setattr(PopulationPPO, "redraw", lambda self, *both: (met.append(both), both)[1])
-    learner = learner.replace(members=jnp.asarray(members))
-    after, _, metrics = ppo.update(learner, None, Given(partners=partners))  # type: ignore[arg-type]
+    monkeypatch.setattr(PrioritizedPartnerPPO, "resample_partners", lambda self, *both: (met.append(both), both)[1])
+    learner = learner.replace(group_partner=jnp.asarray(members))
+    after, _, metrics = ppo.update(learner, None, TrainContext(partners=partners))  # type: ignore[arg-type]
     beside, (redrawn, _) = met
-    np.testing.assert_allclose(beside.policies[0]["weights"], weights[members], rtol=1e-6)
-    assert beside.sizes == partners.sizes and int(after.update) == 6
+    np.testing.assert_allclose(beside.stacks[0]["weights"], weights[members], rtol=1e-6)
+    assert beside.sizes == partners.stack_sizes and int(after.update) == 6
     expected = [0.95 * 9 + 0.05 * 3, 1.0, 0.95 * 8 + 0.05 * 6, 0.95 * 7]
     np.testing.assert_allclose(after.returns, expected, rtol=1e-6)
     np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by what is new
@@ -140,10 +140,10 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
     on_the_way = np.arange(8) == 5
     again = np.arange(8) < 4  # rematches: of strangers there is none
     actors: Any = Lanes(env=np.zeros(8, int), reset=on_the_way, rematch=again)
-    drawn, redraw = [], jax.jit(ppo.redraw)
+    drawn, redraw = [], jax.jit(ppo.resample_partners)
     for update in range(1, 13):
         after, fresh = redraw(learner.replace(update=np.int32(update)), actors)
-        members = np.asarray(after.members)
+        members = np.asarray(after.group_partner)
         changed = np.tile(members != np.arange(4), 2)
         np.testing.assert_array_equal(fresh.env, changed.astype(int))
         np.testing.assert_array_equal(fresh.reset, changed | (np.arange(8) == 5))
@@ -151,28 +151,28 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
         assert update % 3 == 0 or not changed.any()
         drawn += [tuple(members)] if update % 3 == 0 else []
     assert len(set(drawn)) == 4 and (0, 1, 2, 3) not in drawn
-    after, _ = jax.jit(steep.redraw)(learner.replace(update=np.int32(3)), actors)
-    np.testing.assert_array_equal(after.members, 1)  # the lowest return; (4/3)^20 = 315 to 1
+    after, _ = jax.jit(steep.resample_partners)(learner.replace(update=np.int32(3)), actors)
+    np.testing.assert_array_equal(after.group_partner, 1)  # the lowest return; (4/3)^20 = 315 to 1
 
 
 @pytest.mark.slow
 def test_lanes_are_drawn_again_now_and_then_and_begin_fresh_games():
     plain = make_ppo()
-    ppo = PopulationPPO(plain.config, NETWORK, lanes=4, beta=20.0, redraw_every=3)
+    ppo = PrioritizedPartnerPPO(plain.config, NETWORK, num_env_groups=4, beta=20.0, resample_every=3)
     population = stack_policies([network_policy(ppo.env.rules, seed=seed) for seed in range(4)])
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0), Given(partners=population))
-    np.testing.assert_array_equal(learner.members, range(4))
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0), TrainContext(partners=population))
+    np.testing.assert_array_equal(learner.group_partner, range(4))
     actors = actors.replace(reset=jnp.zeros_like(actors.reset))
     learner = learner.replace(returns=jnp.array([9.0, 1.0, 8.0, 7.0]))
-    redraw = jax.jit(ppo.redraw)
+    redraw = jax.jit(ppo.resample_partners)
 
     same, untouched = redraw(learner.replace(update=jnp.int32(4)), actors)
-    np.testing.assert_array_equal(same.members, learner.members)
+    np.testing.assert_array_equal(same.group_partner, learner.group_partner)
     assert not np.asarray(untouched.reset).any()
     np.testing.assert_array_equal(untouched.env.games, actors.env.games)
 
     other, fresh = redraw(learner.replace(update=jnp.int32(3)), actors)
-    np.testing.assert_array_equal(other.members, 1)  # (4/3)^20 = 315 to 1
+    np.testing.assert_array_equal(other.group_partner, 1)  # (4/3)^20 = 315 to 1
     changed = np.arange(ppo.config.num_envs) % 4 != 1
     np.testing.assert_array_equal(fresh.reset, changed)
     np.testing.assert_array_equal(fresh.env.games, np.where(changed, 1, 0))

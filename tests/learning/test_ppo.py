@@ -13,7 +13,7 @@ from support.small_ppo import NETWORK, make_ppo
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.rollout import Episode, Given, Rollout
+from hanabi_rl.learning.rollout import EpisodeSetup, Rollout, TrainContext
 
 PLAYERS = 2
 
@@ -31,14 +31,14 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one(small: Any, second_rollout
     training. Dropout is off too: the network has a rate of 0.5."""
     begins = np.asarray(second_rollout.experience.rollout.reset)[0, :, 0]  # [devices, N, T]
     assert not begins.all(), "the second rollout must start in the middle of games"
-    _, metrics = small.learn(*second_rollout, 0.25)
+    _, metrics = small.update_epochs(*second_rollout, 0.25)
     assert float(metrics["first_max_log_ratio"]) <= 1e-4
 
 
 def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> None:
     experience = second_rollout.experience
     forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
-    _, metrics = small.learn(*second_rollout._replace(experience=forgetful), 0.25)
+    _, metrics = small.update_epochs(*second_rollout._replace(experience=forgetful), 0.25)
     assert float(metrics["first_max_log_ratio"]) > 1e-2
 
 
@@ -50,12 +50,12 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: 
         """Of the rollout after the given state."""
         key = jax.random.key(5)
         _, rollout, last_value = ppo.collector.collect(
-            learner.params, actors, Given(reference=clone), key, ppo.config.num_steps
+            learner.params, actors, TrainContext(reference=clone), key, ppo.config.num_steps
         )
         experience = ppo.returns(rollout, last_value, actors.carry, rollout.transition.reward)
-        metrics = ppo.learn(learner, experience, actors.index, key)[1]
+        metrics = ppo.update_epochs(learner, experience, actors.index, key)[1]
         forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
-        return {"kept": metrics, "zeroed": ppo.learn(learner, forgetful, actors.index, key)[1]}
+        return {"kept": metrics, "zeroed": ppo.update_epochs(learner, forgetful, actors.index, key)[1]}
 
     learner, actors, _ = small.update(small.learner, small.actors)
     compiled = parallel.data_parallel(lambda *args: (first_ratio(*args),), (None, 0, None), (None,))
@@ -114,7 +114,7 @@ def test_weights_and_advantages_are_defined_on_the_global_minibatch() -> None:
     rollout = Rollout(
         state=unread,
         reset=unread,
-        episode=Episode(),
+        episode=EpisodeSetup(),
         action=numbers(),
         log_prob=numbers(),
         value=numbers(),

@@ -12,7 +12,7 @@ from support.small_ppo import make_ppo
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 from hanabi_rl.nn.networks import NetworkConfig
 
 NUM_UPDATES = 16
@@ -53,7 +53,7 @@ def run() -> Run:
     try:
         given = jax.tree.leaves((learner.params, learner.opt_state, actors))
         for _ in range(NUM_UPDATES):
-            learner, actors, measured = update(learner, actors, NOTHING)
+            learner, actors, measured = update(learner, actors, EMPTY_CONTEXT)
             metrics.append(measured)
             compiled.append(list(events))
             events.clear()

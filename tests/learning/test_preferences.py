@@ -13,34 +13,34 @@ from support.pairs import PAIRS
 from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.algorithms.behaviour_preferring import Snapshot, make_pair, mid_skill
-from hanabi_rl.env.events import EVENTS, find_events
+from hanabi_rl.env.events import EVENTS, detect_events
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.pairs import Pair, Two
+from hanabi_rl.learning.pairs import LearnerPair, PerLearner
 from hanabi_rl.learning.preferences import (
+    BiasedReward,
     EventWeights,
-    Preference,
-    draw_preferences,
-    reward_space,
+    biased_reward_space,
+    sample_biased_rewards,
 )
 from hanabi_rl.learning.rewards import training_reward
-from hanabi_rl.learning.rollout import Episode, Given
+from hanabi_rl.learning.rollout import EpisodeSetup, TrainContext
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.events import event_counts
 
 NOTHING = (0.0,) * len(EVENTS)
 reward_of = jax.jit(training_reward, static_argnums=0)
-events_of = jax.jit(jax.vmap(functools.partial(find_events, TINY)))
+events_of = jax.jit(jax.vmap(functools.partial(detect_events, TINY)))
 
 
-def preference(score_weight: float = 1.0, **weights: float) -> Preference:
+def preference(score_weight: float = 1.0, **weights: float) -> BiasedReward:
     listed = [weights.get(event, 0.0) for event in EVENTS]
-    return Preference(jnp.array(listed, jnp.float32), jnp.float32(score_weight))
+    return BiasedReward(jnp.array(listed, jnp.float32), jnp.float32(score_weight))
 
 
 def test_there_are_203_weights_with_at_most_two_preferred_events() -> None:
     assert tuple(field.name for field in dataclasses.fields(EventWeights)) == EVENTS
-    assert [len(reward_space(EventWeights(), most)) for most in (0, 1, 2)] == [1, 21, 203]
-    space = reward_space(EventWeights(), 2)
+    assert [len(biased_reward_space(EventWeights(), most)) for most in (0, 1, 2)] == [1, 21, 203]
+    space = biased_reward_space(EventWeights(), 2)
     assert len(set(space)) == 203 and space[0] == NOTHING
     assert max(np.count_nonzero(w) for w in space) == 2 and np.abs(space).max() == 1.0
 
@@ -59,7 +59,7 @@ def test_each_event_may_be_wanted_or_unwanted_as_the_table_says() -> None:
 
 def test_preferences_are_drawn_without_replacement_and_by_the_seed() -> None:
     def drawn(count: int, seed: int) -> list[Any]:
-        return draw_preferences(EventWeights(), 2, (0.5, 1.0), count, seed)
+        return sample_biased_rewards(EventWeights(), 2, (0.5, 1.0), count, seed)
 
     assert len(set(drawn(406, 0))) == 406
     assert drawn(5, 1) == drawn(16, 1)[:5] != drawn(5, 2)
@@ -72,8 +72,8 @@ def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
     rollout = small_rollout(ppo, small)
     timesteps, envs = rollout.transition.reward.shape
     learns = np.random.default_rng(0).random((timesteps, envs, 2)) < 0.5
-    rollout = rollout.replace(episode=Episode(learns=learns))
-    action, reward = jax.jit(ppo.moves)(rollout), rollout.transition.reward
+    rollout = rollout.replace(episode=EpisodeSetup(is_learner=learns))
+    action, reward = jax.jit(ppo.current_player_actions)(rollout), rollout.transition.reward
     start = np.float32(0)
     wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
     paid = np.asarray(reward_of(ppo.config, rollout, action, start, wanted))
@@ -85,7 +85,7 @@ def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
                 expected[t, e] += 0.5 * found[t, e, EVENTS.index("hint_color")]
                 expected[t, e] -= found[t, e, EVENTS.index("misplay")]
     np.testing.assert_allclose(paid, expected, atol=1e-6)
-    everyone = rollout.replace(episode=Episode())
+    everyone = rollout.replace(episode=EpisodeSetup())
     assert not np.allclose(reward_of(ppo.config, everyone, action, start, wanted), paid)
 
 
@@ -95,34 +95,34 @@ def test_team_events_are_paid_whoever_moves_and_scaled_with_the_score(small: Any
     ppo = make_ppo()
     rollout = small_rollout(ppo, small)
     nobody = np.zeros((*rollout.transition.reward.shape, 2), bool)
-    rollout = rollout.replace(episode=Episode(learns=nobody))
-    move, start = jax.jit(ppo.moves)(rollout), np.float32(0)
+    rollout = rollout.replace(episode=EpisodeSetup(is_learner=nobody))
+    move, start = jax.jit(ppo.current_player_actions)(rollout), np.float32(0)
     team = np.asarray(reward_of(config, rollout, move, start))
     assert np.abs(team - rollout.transition.reward).max() > 0.2
     wanted = preference(0.5, hint_color=0.5)
     paid = reward_of(config, rollout, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team, atol=1e-6)  # nobody's moves are the learner's
-    mine = rollout.replace(episode=Episode(learns=~nobody))
+    mine = rollout.replace(episode=EpisodeSetup(is_learner=~nobody))
     hints = np.asarray(events_of(rollout.state, move))[..., EVENTS.index("hint_color")]
     paid = reward_of(config, mine, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team + 0.5 * hints, atol=1e-6)
 
 
 class Trained(NamedTuple):
-    pair: Pair
+    pair: LearnerPair
     update: Any
-    learners: Two
-    actors: Two
+    learners: PerLearner
+    actors: PerLearner
 
 
 @pytest.fixture(scope="module")
 def pair() -> Trained:
     made = make_pair(PAIRS)
     learners, actors = zip(*jax.jit(made.init)(jax.random.key(0)), strict=True)
-    return Trained(made, made.compile_update(), Two(*learners), Two(*actors))
+    return Trained(made, made.compile_update(), PerLearner(*learners), PerLearner(*actors))
 
 
-def started(pair: Trained) -> tuple[Two, Two]:
+def started(pair: Trained) -> tuple[PerLearner, PerLearner]:
     """Copies, which an update may reuse."""
     learners, actors = jax.tree.map(jnp.copy, (pair.learners, pair.actors))
     return parallel.replicate(learners), parallel.shard(actors)
@@ -146,7 +146,7 @@ def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair:
     learners, actors = started(pair)
     beside = parallel.replicate(pair.pair.policy(pair.learners.response))
     plain, _, expected = pair.pair.biased.compile_update()(
-        learners.biased, actors.biased, Given(partners=beside)
+        learners.biased, actors.biased, TrainContext(partners=beside)
     )
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
@@ -189,9 +189,9 @@ def test_a_pair_is_trained_as_partners_are_met(players: int) -> None:
     held = {}
     for role, learner in made.__dict__.items():
         keys = jax.random.split(jax.random.key(0), 200)
-        drawn = jax.vmap(lambda key, of=learner: of.draw_episode(key, jnp.float32(0)).learns)(keys)
+        drawn = jax.vmap(lambda key, of=learner: of.sample_episode(key, jnp.float32(0)).is_learner)(keys)
         held[role] = np.asarray(drawn)
         seats = {"biased": players - 1, "response": 1}[role]
         assert (held[role].sum(axis=1) == seats).all() and held[role].any(axis=0).all()
-        assert learner.own_share == pytest.approx(seats / players)
+        assert learner.learner_fraction == pytest.approx(seats / players)
     np.testing.assert_array_equal(held["biased"], ~held["response"])  # of the same keys

@@ -15,13 +15,13 @@ from support.games import TINY_3P
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.safe import Safe
+from hanabi_rl.agents.safe import SafetyFilter
 from hanabi_rl.agents.structured.profile import COUNTS
-from hanabi_rl.algorithms.lineups import Lineup, draw_lineup, with_rematches
-from hanabi_rl.env.starts import starts_of
+from hanabi_rl.algorithms.lineups import Lineup, add_rematches, sample_lineup
+from hanabi_rl.env.starts import start_states_from_games
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import Episode, Given, Rollout, moved_on
+from hanabi_rl.learning.rollout import EpisodeSetup, Rollout, TrainContext, rotate_seats_in_episode
 from hanabi_rl.nn.structured import StructuredConfig
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -32,15 +32,15 @@ CONFIG = PPOConfig(game=TINY_3P, num_envs=8, num_steps=96, num_minibatches=1, pr
 
 def play(rematch: float) -> Rollout:
     """96 timesteps of a fresh learner beside a bot."""
-    lineup = with_rematches(draw_lineup(3, lambda _: jnp.float32(1.0)), rematch)
-    ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, draw_episode=lineup)
-    given = Given(partners=load_policy("bot:random", TINY_3P))
+    lineup = add_rematches(sample_lineup(3, lambda _: jnp.float32(1.0)), rematch)
+    ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, sample_episode=lineup)
+    given = TrainContext(partners=load_policy("bot:random", TINY_3P))
 
     params = learner_params(ppo, jax.random.key(0))
 
     @jax.jit
     def go(key: jax.Array) -> Any:
-        actors = ppo.collector.begin(key, CONFIG.num_envs, given)
+        actors = ppo.collector.init(key, CONFIG.num_envs, given)
         return ppo.collector.collect(params, actors, given, jax.random.key(1), 96)[1]
 
     return jax.tree.map(np.asarray, go(jax.random.key(0)))
@@ -60,7 +60,7 @@ def test_who_one_plays_with_is_known_from_game_to_game(rollout: Rollout) -> None
     width = sum(whole is not None for whole in COUNTS.values()) + len(wholes) + 1
     block = columns[..., -3 * width :].reshape(*columns.shape[:2], 3, width)
     shown = 64 * block[..., -1] / (1 - block[..., -1])  # t / (t + 64)
-    player, seat = np.asarray(rollout.state.player), rollout.episode.learns.argmax(axis=-1)
+    player, seat = np.asarray(rollout.state.player), rollout.episode.is_learner.argmax(axis=-1)
     moved = 0
     for env in range(columns.shape[1]):
         turns = np.zeros(3)  # the learner's, then of whoever sits behind it
@@ -73,27 +73,27 @@ def test_who_one_plays_with_is_known_from_game_to_game(rollout: Rollout) -> None
             np.testing.assert_allclose(shown[t, env], expected, atol=0.2, err_msg=f"{t} {env}")
             turns[mover] += 1
     assert moved > 3
-    assert (rollout.episode.learns.sum(axis=-1) == 1).all()
+    assert (rollout.episode.is_learner.sum(axis=-1) == 1).all()
 
 
 @pytest.mark.slow
 def test_a_partner_knows_by_itself_what_the_view_knows() -> None:
     """One that does not read what the view reads keeps counts of its own, a seat each: they are the
     view's, whoever begins (of recorded positions anybody) and wherever it sits by then."""
-    lineup = with_rematches(draw_lineup(3, lambda _: jnp.float32(0.6)), 1.0)
-    ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, draw_episode=lineup)
+    lineup = add_rematches(sample_lineup(3, lambda _: jnp.float32(0.6)), 1.0)
+    ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, sample_episode=lineup)
     params = learner_params(ppo, jax.random.key(0))
     itself = NetworkPolicy(params["actor"], TINY_3P, NETWORK)
     bot = load_policy("bot:random", TINY_3P)
     games = play_games((bot,) * 3, TINY_3P, evaluation_decks(TINY_3P, 20, 0), 0)
-    given = Given(
-        partners=Safe(itself, last_life=0.0, before=0.0),
-        starts=starts_of(TINY_3P, games.decks, games.actions, 0.7),
+    given = TrainContext(
+        partners=SafetyFilter(itself, min_prob_last_life=0.0, min_prob=0.0),
+        start_states=start_states_from_games(TINY_3P, games.decks, games.actions, 0.7),
     )
 
     @jax.jit
     def go(key: jax.Array) -> Any:
-        actors = ppo.collector.begin(key, CONFIG.num_envs, given)
+        actors = ppo.collector.init(key, CONFIG.num_envs, given)
         after, rollout, _ = ppo.collector.collect(params, actors, given, jax.random.key(1), 96)
         return after, rollout
 
@@ -115,29 +115,29 @@ def test_a_partner_knows_by_itself_what_the_view_knows() -> None:
 def test_who_is_new_at_the_table_is_a_partner_as_often_as_asked(lineup: Lineup) -> None:
     """Whatever the chance that nobody is: both are drawn from one key."""
     share = 0.9 if lineup != "independent" else 1 - 0.1**0.5  # of two other seats at least one
-    draw = with_rematches(draw_lineup(3, lambda _: jnp.float32(share), lineup), 0.8)
+    draw = add_rematches(sample_lineup(3, lambda _: jnp.float32(share), lineup), 0.8)
     keys = jax.random.split(jax.random.key(0), 20_000)
     episodes = jax.jit(jax.vmap(lambda key: draw(key, 0.0)))(keys)
-    again, partner = np.asarray(episodes.again), ~np.asarray(episodes.learns).all(axis=-1)
+    again, partner = np.asarray(episodes.is_rematch), ~np.asarray(episodes.is_learner).all(axis=-1)
     for which in (again, ~again):
         assert partner[which].mean() == pytest.approx(0.9, abs=0.02)
 
 
 def test_rematches_are_drawn_as_often_as_asked() -> None:
-    draw = with_rematches(draw_lineup(3, lambda _: jnp.float32(1.0)), 0.7)
+    draw = add_rematches(sample_lineup(3, lambda _: jnp.float32(1.0)), 0.7)
     keys = jax.random.split(jax.random.key(0), 2000)
     episodes = jax.jit(jax.vmap(lambda key: draw(key, 0.0)))(keys)
-    assert np.asarray(episodes.again).mean() == pytest.approx(0.7, abs=0.04)
-    assert set(np.asarray(episodes.shift).tolist()) == {0, 1, 2}
+    assert np.asarray(episodes.is_rematch).mean() == pytest.approx(0.7, abs=0.04)
+    assert set(np.asarray(episodes.seat_shift).tolist()) == {0, 1, 2}
 
 
 def test_a_line_up_moves_around_the_table() -> None:
     learns = np.array([[True, False, False], [True, True, False]])
-    moved = jax.jit(moved_on)(Episode(learns=learns), np.array([1, 2]))
-    assert np.asarray(moved.learns).tolist() == [[False, True, False], [True, False, True]]
+    moved = jax.jit(rotate_seats_in_episode)(EpisodeSetup(is_learner=learns), np.array([1, 2]))
+    assert np.asarray(moved.is_learner).tolist() == [[False, True, False], [True, False, True]]
 
 
 def test_without_rematches_nothing_is_kept() -> None:
-    draw = with_rematches(draw_lineup(3, lambda _: jnp.float32(1.0)), 0.0)
+    draw = add_rematches(sample_lineup(3, lambda _: jnp.float32(1.0)), 0.0)
     episode = jax.eval_shape(draw, jax.random.key(0), np.float32(0))
-    assert (episode.again, episode.shift) == (None, None)
+    assert (episode.is_rematch, episode.seat_shift) == (None, None)

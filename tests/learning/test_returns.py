@@ -11,8 +11,8 @@ import pytest
 from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.returns import DIFFERENCES, gae, published_difference, semi_mdp_values
-from hanabi_rl.learning.rewards import shaped_score, true_share
+from hanabi_rl.learning.returns import TD_ERRORS, ah2ac2_td_error, gae, semi_mdp_values
+from hanabi_rl.learning.rewards import shaped_score_reward, true_score_weight
 
 # Games end in the middle, next to each other, at the first and at the last timestep; one sequence
 # never ends.
@@ -84,7 +84,7 @@ def test_the_published_slip_by_hand() -> None:
     done, gamma, trace = np.array([False, True, False]), 0.5, 0.5 * 0.8
     estimate = jax.jit(gae, static_argnums=6)
     advantage, target = estimate(
-        reward, value, done, np.float32(3.0), gamma, 0.8, published_difference
+        reward, value, done, np.float32(3.0), gamma, 0.8, ah2ac2_td_error
     )
     last = 2.0 + 0.5 + 3.0 - 4.0
     ended = 0.0 + 0.5 + 0.0 - 0.25
@@ -99,7 +99,7 @@ def test_nothing_is_learnt_of_a_turn_that_another_plays() -> None:
     reward, value = rng.normal(size=(2, 12, 1)).astype(np.float32)
     done, own = np.arange(12)[:, None] % 6 == 5, rng.random((12, 1)) < 0.5
     last = np.float32([1.5])
-    for difference in DIFFERENCES.values():
+    for difference in TD_ERRORS.values():
         filled = semi_mdp_values(reward, value, done, last, own, 0.9, difference)
         following = np.append(filled[1:], last[None], axis=0) * ~done
         delta = np.asarray(difference(reward, following, filled, 0.9))
@@ -139,7 +139,7 @@ def test_the_training_return_by_hand() -> None:
     """One point, a lost life, a point, the last life after 2 points, then a new game's point."""
     reward = np.float32([1.0, 0.0, 1.0, -2.0, 1.0])
     before, after = np.array([2, 2, 1, 1, 2]), np.array([2, 1, 1, 0, 2])
-    shape = jax.jit(shaped_score, static_argnums=0)
+    shape = jax.jit(shaped_score_reward, static_argnums=0)
 
     def trained_on(keep: bool, cost: float, share: float) -> list[float]:
         config = PPOConfig(keep_points=keep, life_cost=cost)  # the share is that of training
@@ -169,7 +169,7 @@ def test_a_run_that_goes_on_longer_keeps_its_training_return(small: Any) -> None
 
 def test_the_training_return_ends_on_the_true_score() -> None:
     def shares(until: float, start: float) -> list[float]:
-        return [float(true_share(jnp.float32(x), until, start)) for x in (0, 0.25, 0.5, 0.75, 1)]
+        return [float(true_score_weight(jnp.float32(x), until, start)) for x in (0, 0.25, 0.5, 0.75, 1)]
 
     assert shares(0.0, 1.0) == [0, 0.25, 0.5, 0.75, 1]
     assert shares(0.25, 0.75) == [0, 0, 0.5, 1, 1]

@@ -14,9 +14,9 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.env.hanabi import HanabiEnv
 from hanabi_rl.env.observe import observe
 from hanabi_rl.env.rules import Rules, current_player, legal_actions
-from hanabi_rl.learning.encoding import encode
-from hanabi_rl.learning.rollout import ActorState, Collector, Given, Rollout
-from hanabi_rl.learning.views import View
+from hanabi_rl.learning.encoding import observe_rows
+from hanabi_rl.learning.rollout import Collector, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.views import ObservationView
 from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
 
 ENV = HanabiEnv(
@@ -32,7 +32,7 @@ def apply(params: Any, *inputs: Any) -> Any:
     return MODULE.apply({"params": params}, *inputs)
 
 
-COLLECTOR = Collector(ENV, View(RULES), apply, lambda rows: initial_carry(NETWORK, rows))
+COLLECTOR = Collector(ENV, ObservationView(RULES), apply, lambda rows: initial_carry(NETWORK, rows))
 
 
 class Collected(NamedTuple):
@@ -40,7 +40,7 @@ class Collected(NamedTuple):
 
     params: Any
     reference: NetworkPolicy
-    actors: list[ActorState]  # before the first, between, and after the second
+    actors: list[RunnerState]  # before the first, between, and after the second
     rollouts: list[Rollout]
     last_values: list[jax.Array]
 
@@ -56,13 +56,13 @@ def collected() -> Collected:
         for seed, module in enumerate((MODULE, Actor(NETWORK, RULES.num_moves)))
     )
     reference = NetworkPolicy(params=own, rules=RULES, network=NETWORK)
-    begin = jax.jit(lambda key: COLLECTOR.begin(key, NUM_ENVS, Given(reference=reference)))
+    begin = jax.jit(lambda key: COLLECTOR.init(key, NUM_ENVS, TrainContext(reference=reference)))
 
     @jax.jit
     def collect_once(
-        params: Any, reference: NetworkPolicy, actors: ActorState, key: jax.Array
+        params: Any, reference: NetworkPolicy, actors: RunnerState, key: jax.Array
     ) -> Any:
-        return COLLECTOR.collect(params, actors, Given(reference=reference), key, STEPS)
+        return COLLECTOR.collect(params, actors, TrainContext(reference=reference), key, STEPS)
 
     first = begin(jax.random.key(0))
     second, rollout_1, last_1 = collect_once(params, reference, first, jax.random.key(1))
@@ -94,7 +94,7 @@ def seen(state: Any) -> tuple[np.ndarray, np.ndarray]:
 def test_encode_equals_what_the_environment_shows(collected: Collected) -> None:
     state = whole(collected).state
     obs, legal = seen(state)
-    one_seat = jax.jit(lambda state, seat: encode(RULES, state, seat))
+    one_seat = jax.jit(lambda state, seat: observe_rows(RULES, state, seat))
     for first in range(PLAYERS):
         seat = (first + np.arange(NUM_ENVS)) % PLAYERS
         own_obs, own_legal = one_seat(state, jnp.asarray(seat))
@@ -184,8 +184,8 @@ def test_a_rollout_takes_an_eighth_of_its_observations() -> None:
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
         carry = lambda rows: initial_carry(network, rows)  # noqa: E731
-        collector, given = Collector(env, View(rules), forward, carry), Given(reference)
-        actors = collector.begin(key, 1024, given)
+        collector, given = Collector(env, ObservationView(rules), forward, carry), TrainContext(reference)
+        actors = collector.init(key, 1024, given)
         return collector.collect(params, actors, given, key, 128)[1]
 
     rollout = jax.eval_shape(shapes, jax.random.key(0))  # nothing runs

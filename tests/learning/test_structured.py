@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.compiled import init_params, legal_actions, observe
 
-from hanabi_rl.agents.noisy import Noisy
+from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.hdr_ippo import hdr_objective
@@ -25,7 +25,7 @@ from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.partners import init_carry
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.rollout import NOTHING, Given, Rollout
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, TrainContext
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.structured import StructuredConfig
 
@@ -59,10 +59,10 @@ def clone() -> NetworkPolicy:
 def played(clone: NetworkPolicy) -> tuple[PPO, Any, Any, Rollout]:
     """A rollout of the clone's own network beside the clone as the reference."""
     ppo = PPO(CONFIG, NETWORK, objective=hdr_objective(0.5))
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0), Given(reference=clone), clone.params)
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0), TrainContext(reference=clone), clone.params)
 
     def play(learner: Any, actors: Any, clone: NetworkPolicy) -> Any:
-        given = Given(reference=clone)
+        given = TrainContext(reference=clone)
         return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 24)
 
     _, rollout, _ = jax.jit(play)(learner, actors, clone)
@@ -104,7 +104,7 @@ def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
     envs = rollout.reset.shape[1]
     legal = np.asarray(legal_actions(RULES, state))
     legal = legal[np.arange(envs), np.asarray(state.player)]
-    ask = jax.jit(lambda policy, *seen: policy.step_inputs(*seen))
+    ask = jax.jit(lambda policy, *seen: policy.step_features(*seen))
     _, plain = ask(clone, (), inputs, legal, rollout.reset[3])
     plain, may = np.asarray(plain, np.float64), legal
     chances = np.where(may, np.exp(plain - plain.max(1, keepdims=True)), 0.0)
@@ -112,7 +112,7 @@ def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
     noisy = np.log(np.where(may, 0.7 * chances + 0.3 * may / may.sum(1, keepdims=True), 1.0))
     for partner, expected in (
         (Tempered(clone, temperature=0.5), 2 * plain),
-        (Noisy(clone, epsilon=0.3), noisy),
+        (EpsilonNoise(clone, epsilon=0.3), noisy),
     ):
         assert init_carry(ppo.view, partner, envs) == init_carry(ppo.view, clone, envs) == ()
         _, logits = ask(partner, (), inputs, legal, rollout.reset[3])
@@ -162,7 +162,7 @@ def test_it_learns_the_small_game() -> None:
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()
     for _ in range(30):
-        learner, actors, metrics = update(learner, actors, NOTHING)
+        learner, actors, metrics = update(learner, actors, EMPTY_CONTEXT)
     policy = NetworkPolicy(
         params=parallel.fetch(learner.params["actor"]), rules=RULES, network=network
     )
@@ -172,9 +172,9 @@ def test_it_learns_the_small_game() -> None:
 
 def test_other_play_of_an_equivariant_network_draws_no_colours() -> None:
     config = OtherPlayConfig(game=RULES, network=NETWORK)
-    episode = OTHER_PLAY.training(config, None).ppo.draw_episode(jax.random.key(0), jnp.zeros(()))
+    episode = OTHER_PLAY.training(config, None).ppo.sample_episode(jax.random.key(0), jnp.zeros(()))
     assert episode.colors is None
-    episode = OTHER_PLAY.training(OtherPlayConfig(game=RULES), None).ppo.draw_episode(
+    episode = OTHER_PLAY.training(OtherPlayConfig(game=RULES), None).ppo.sample_episode(
         jax.random.key(0), jnp.zeros(())
     )
     assert episode.colors is not None

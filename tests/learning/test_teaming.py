@@ -20,7 +20,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.rewards import event_metrics, team_events, teaming_reward
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 
 
 def paid(games):
@@ -41,7 +41,7 @@ def paid(games):
     ids=["taught", "random, 3 players"],
 )
 def test_what_is_paid_is_the_constructive_links(games):
-    links = Record(games).links
+    links = GameAnalysis(games).links
     np.testing.assert_array_equal(
         paid(games).sum(axis=1), links.outcome("constructive").sum(axis=(1, 2))
     )
@@ -79,7 +79,7 @@ def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small)
     others = make_ppo(**shaped, teaming_weight=0.3), make_ppo(**shaped)
 
     def read(rollout):
-        moves = ppo.moves(rollout)
+        moves = ppo.current_player_actions(rollout)
         assert event_metrics(ppo.config, rollout, moves) == {}
         rewards = [each.reward(rollout, steps) for each in (of_teaming, *others)]
         measured = event_metrics(of_teaming.config, rollout, moves)["teaming"]

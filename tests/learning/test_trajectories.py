@@ -12,7 +12,7 @@ from support.games import random_games
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.replay import replay, replay_moves
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.learning import cloning_games
 
 RULES = Rules(num_players=3)
@@ -54,7 +54,7 @@ def test_moves_masks_and_decisions(games, trajectory):
 def test_states_are_those_before_each_move(games, trajectory):
     """Tokens, cards played and cards left of every position, by the table."""
     for game in range(GAMES):
-        table = Table(RULES, games.decks[game])
+        table = PythonGame(RULES, games.decks[game])
         for turn, action in enumerate(games.moves(game)):
             state = jax.tree.map(lambda leaf: leaf[turn, game], trajectory.state)  # noqa: B023
             seen = (

@@ -17,11 +17,11 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.symmetry import permute_state
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.encoding import own_hand
+from hanabi_rl.learning.encoding import own_hand_one_hot
 from hanabi_rl.learning.partners import stack_policies
 from hanabi_rl.learning.ppo import PPO, Experience
-from hanabi_rl.learning.rollout import NOTHING, Episode, Given, Rollout
-from hanabi_rl.learning.views import Mover
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, EpisodeSetup, Rollout, TrainContext
+from hanabi_rl.learning.views import CurrentPlayerView
 from hanabi_rl.nn.networks import NetworkConfig
 
 RULES = TINY_3P
@@ -61,8 +61,8 @@ def linear(seed: int) -> Linear:
     return Linear(jnp.asarray(3 * rng.normal(size=(RULES.obs_size, RULES.num_moves)), jnp.float32))
 
 
-def first_seat_learns(key: jax.Array, timesteps: jax.Array) -> Episode:
-    return Episode(learns=jnp.arange(3) == 0)
+def first_seat_learns(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
+    return EpisodeSetup(is_learner=jnp.arange(3) == 0)
 
 
 class Played(NamedTuple):
@@ -78,16 +78,16 @@ class Played(NamedTuple):
 def play(make_view: Any = None) -> Played:
     """One rollout with three partners side by side, two of them of one class."""
     partners = [linear(0), linear(1), OfAnotherClass(linear(2).weights)]
-    ppo = PPO(CONFIG, NETWORK, draw_episode=first_seat_learns, make_view=make_view)
+    ppo = PPO(CONFIG, NETWORK, sample_episode=first_seat_learns, make_view=make_view)
 
     @jax.jit
     def start(stacked: Any) -> Any:
-        learner, actors = ppo.init(jax.random.key(0), Given(partners[0], stacked))
+        learner, actors = ppo.init(jax.random.key(0), TrainContext(partners[0], stacked))
         return learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params)), actors
 
     @jax.jit
     def go(learner: Any, actors: Any, stacked: Any) -> Any:
-        given = Given(partners[0], stacked)
+        given = TrainContext(partners[0], stacked)
         return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 30)
 
     stacked = stack_policies(partners)
@@ -100,7 +100,7 @@ def play(make_view: Any = None) -> Played:
 
 @pytest.fixture(scope="module", params=[pytest.param("all seats", marks=pytest.mark.slow), "mover"])
 def played(request: Any) -> Played:
-    return play(Mover if request.param == "mover" else None)
+    return play(CurrentPlayerView if request.param == "mover" else None)
 
 
 def seen(rollout: Rollout) -> tuple[np.ndarray, np.ndarray]:
@@ -145,8 +145,8 @@ def test_every_environment_plays_with_its_own_partner(played: Played) -> None:
 def test_policies_of_one_structure_are_a_group() -> None:
     other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_moves)))
     partners = stack_policies([linear(0), other, linear(1)])
-    assert partners.sizes == (2, 1) and partners.count == 3
-    weights = [group.weights for group in partners.policies]
+    assert partners.stack_sizes == (2, 1) and partners.size == 3
+    weights = [group.weights for group in partners.stacks]
     np.testing.assert_array_equal(weights[0], jnp.stack([linear(0).weights, linear(1).weights]))
     np.testing.assert_array_equal(weights[1], other.weights[None])
 
@@ -158,14 +158,14 @@ def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
     with pytest.raises(ValueError, match="expected at least one policy, got none"):
         stack_policies([])
     ppo = PPO(CONFIG, NETWORK)
-    given = Given(partners=stack_policies([linear(0)] * 5))
+    given = TrainContext(partners=stack_policies([linear(0)] * 5))
     with pytest.raises(ValueError, match="12 environments .* divisible by the 5 partners"):
         jax.eval_shape(ppo.init, jax.random.key(0), given)
 
 
 @pytest.fixture(scope="module")
 def mover() -> Played:
-    return play(Mover)
+    return play(CurrentPlayerView)
 
 
 def test_the_movers_row_is_what_its_seat_sees(mover: Played) -> None:
@@ -215,7 +215,7 @@ def test_returns_run_from_one_turn_of_the_learners_to_the_next(mover: Played) ->
 
 
 def test_every_moment_is_in_one_minibatch_of_an_epoch() -> None:
-    ppo = PPO(CONFIG, NETWORK, make_view=Mover)
+    ppo = PPO(CONFIG, NETWORK, make_view=CurrentPlayerView)
     env, time = jax.jit(ppo.minibatches)(jax.random.key(3), jnp.arange(12))
     assert env.shape == (4, 12 * 11 // 2)
     for epoch in (slice(0, 2), slice(2, 4)):
@@ -251,7 +251,7 @@ def test_a_minibatch_of_moments_is_read_as_it_was_collected(mover: Played) -> No
 
 def test_a_recurrent_network_cannot_read_the_mover_alone() -> None:
     with pytest.raises(ValueError, match="feed-forward one.*got NetworkConfig.*lstm=\\(8,\\)"):
-        PPO(CONFIG, NetworkConfig(lstm=(8,)), make_view=Mover)
+        PPO(CONFIG, NetworkConfig(lstm=(8,)), make_view=CurrentPlayerView)
 
 
 class TinyActorCritic(nn.Module):
@@ -273,12 +273,12 @@ def count_moves(rules: Any, memory: Any, state: Any, reset: Any, colors: Any) ->
 
 @pytest.mark.slow
 def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
-    view = lambda rules: Mover(  # noqa: E731
+    view = lambda rules: CurrentPlayerView(  # noqa: E731
         rules, count_moves, lambda rules, envs: jnp.zeros(envs, jnp.int32)
     )
     ppo = PPO(CONFIG, NETWORK, make_view=view, make_module=lambda *_: TinyActorCritic())
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
-    rollout = jax.jit(lambda p, a: ppo.collector.collect(p, a, NOTHING, jax.random.key(2), 30)[1])(
+    rollout = jax.jit(lambda p, a: ppo.collector.collect(p, a, EMPTY_CONTEXT, jax.random.key(2), 30)[1])(
         learner.params, actors
     )
     np.testing.assert_array_equal(rollout.inputs["moves"][..., 0], rollout.state.turn + 1)
@@ -286,7 +286,7 @@ def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
     state = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()
     for _ in range(2):
-        *state, metrics = update(*state, NOTHING)
+        *state, metrics = update(*state, EMPTY_CONTEXT)
         assert float(metrics["first_max_log_ratio"]) < 1e-4
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, parallel.fetch(state[0].params))
     assert min(jax.tree.leaves(moved)) > 0
@@ -299,13 +299,13 @@ def test_a_privileged_critic_sees_the_hand_under_the_seats_names_of_the_colours(
     colors = jax.vmap(lambda key: jax.random.permutation(key, RULES.num_colors))(
         jax.random.split(jax.random.key(1), 6)
     ).astype(np.uint8)
-    named = own_hand(RULES, game, seat, colors[:, None])
-    np.testing.assert_array_equal(named, own_hand(RULES, permute_state(RULES, game, colors), seat))
-    assert (np.asarray(named) != np.asarray(own_hand(RULES, game, seat))).any()
+    named = own_hand_one_hot(RULES, game, seat, colors[:, None])
+    np.testing.assert_array_equal(named, own_hand_one_hot(RULES, permute_state(RULES, game, colors), seat))
+    assert (np.asarray(named) != np.asarray(own_hand_one_hot(RULES, game, seat))).any()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make_view", [None, Mover], ids=["all seats", "mover"])
+@pytest.mark.parametrize("make_view", [None, CurrentPlayerView], ids=["all seats", "mover"])
 def test_a_privileged_critic_sees_the_hand_and_the_policy_does_not(make_view: Any) -> None:
     """Other cards in the seat's own hand change its value and never its logits."""
     fields = {} if make_view is None else {"make_view": make_view}
@@ -318,7 +318,7 @@ def test_a_privileged_critic_sees_the_hand_and_the_policy_does_not(make_view: An
     )
     game = actors.env.game
     seat = current_player(game)
-    cards = own_hand(RULES, game, seat[:, None])
+    cards = own_hand_one_hot(RULES, game, seat[:, None])
     expected = np.zeros((12, 1, 2, 6))
     for env in range(12):
         hand = np.asarray(game.hands)[env, int(seat[env])]
@@ -334,6 +334,6 @@ def test_a_privileged_critic_sees_the_hand_and_the_policy_does_not(make_view: An
     np.testing.assert_array_equal(one[0], two[0])
     assert np.abs(np.asarray(one[1] - two[1])).min() > 1e-4
     _, _, metrics = ppo.compile_update()(
-        parallel.replicate(learner), parallel.shard(actors), NOTHING
+        parallel.replicate(learner), parallel.shard(actors), EMPTY_CONTEXT
     )
     assert float(metrics["first_max_log_ratio"]) < 1e-4

@@ -20,12 +20,12 @@ from support.live_transcript import (
     told,
 )
 
-from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Ended, Forget, Note, Send, Settings, Think
-from hanabi_rl.live.pace import BackOff, Pacer
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.live.bot import LiveBot
+from hanabi_rl.live.effects import BotSettings, Forget, GameEnded, LogLine, RequestMove, Send
+from hanabi_rl.live.pace import BackOff, SendRateLimiter
+from hanabi_rl.serve.partners import PartnerAction
 
-SETTINGS = Settings("bot:simple", frozenset({2, 3, 4, 5}))
+SETTINGS = BotSettings("bot:simple", frozenset({2, 3, 4, 5}))
 WELCOME = {"userID": 12, "username": "Bot-ann", "playingAtTables": []}
 PLAIN = {"variantName": "No Variant", "timed": False, "speedrun": False}
 
@@ -34,8 +34,8 @@ class Talk:
     """A bot, and the time; `say` answers with what it does."""
 
     def __init__(self, settings=SETTINGS, **welcome):
-        self.bot, self.now = Bot("Bot-ann", settings), 100.0
-        self.bot.connected()
+        self.bot, self.now = LiveBot("Bot-ann", settings), 100.0
+        self.bot.on_connected()
         self.say("welcome", **(WELCOME | welcome))
         self.hear(["gameHistory []"])
 
@@ -83,11 +83,11 @@ class Talk:
         return self.after(31)
 
     def think(self, effects, action=6, chances=None):
-        (asked,) = [effect for effect in effects if isinstance(effect, Think)]
+        (asked,) = [effect for effect in effects if isinstance(effect, RequestMove)]
         weights = np.zeros(asked.game.rules.num_moves, np.float32)
         for legal, chance in (chances or {action: 1.0}).items():
             weights[legal] = chance
-        return self.bot.thought(asked.ticket, Answer(action, weights), self.now)
+        return self.bot.on_move(asked.ticket, PartnerAction(action, weights), self.now)
 
 
 def sent(effects):
@@ -114,7 +114,7 @@ def test_from_the_start_of_a_game_to_the_first_move():
     assert talk.say("gameActionList", tableID=TABLE, list=DEAL) == []  # her turn
     effects = talk.happen(HINT)
     (asked,) = effects
-    assert isinstance(asked, Think) and asked.game.moves == (15,) and asked.pause_s == 2.0
+    assert isinstance(asked, RequestMove) and asked.game.moves == (15,) and asked.pause_s == 2.0
     assert asked.partners == ("Zoe",)
     (move,) = talk.think(effects)
     assert (move.command, move.fields) == ("action", HERE | {"type": 0, "target": 6})
@@ -131,7 +131,7 @@ def test_from_the_start_of_a_game_to_the_first_move():
         lambda t: t.say("tableGone", tableID=TABLE),
         lambda t: t.say("finishOngoingGame", tableID=TABLE, databaseID=7),
         lambda t: t.say("pause", tableID=TABLE, active=True, playerIndex=0),
-        lambda t: t.bot.connected(),
+        lambda t: t.bot.on_connected(),
         lambda t: t.say("tableStart", tableID=TABLE, replay=False),
         lambda t: t.say("gameActionList", tableID=TABLE, list=DEAL),
         lambda t: t.say("boot", TableID=TABLE),
@@ -189,7 +189,7 @@ def test_a_refused_move_is_looked_up_and_then_another_one_made():
     talk.say("warning", warning="no")
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     (note,) = talk.think(effects, 6, weighed)
-    assert isinstance(note, Note) and "refuses every move" in note.text
+    assert isinstance(note, LogLine) and "refuses every move" in note.text
     assert sent(talk.after(61)) == [("getGameInfo2", HERE)]  # later it begins anew
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert sent(talk.think(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 7})]
@@ -281,14 +281,14 @@ def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
         assert talk.say("tableGone", tableID=TABLE) == []
         assert talk.say(order[0][0], **order[0][1]) == []
         (over,) = talk.say(order[1][0], **order[1][1])
-        assert isinstance(over, Ended) and over.partners == ("Zoe",)
+        assert isinstance(over, GameEnded) and over.partners == ("Zoe",)
         assert talk.watched("Zoe", "Bot-ann") == [] and talk.bot.seats  # who may press Restart
         assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
         assert over.game.game_id == 9001 and over.game.end_reason == "left"
         assert over.game.people == frozenset({0}) and over.seen is None
         assert talk.bot.seats == {}
         assert sent(talk.say(order[1][0], **order[1][1])) in ([], [LEAVES])  # not ours any more
-        assert not any(isinstance(e, Ended) for e in talk.after(60))
+        assert not any(isinstance(e, GameEnded) for e in talk.after(60))
 
 
 @pytest.mark.parametrize("leader", ["Zoe", "Bot-ann", ""])
@@ -379,7 +379,7 @@ def test_a_restarted_game_is_played():
     asked = talk.say("init", **(INIT | new))
     assert sent(asked) == [("loaded", new), ("getGameInfo2", new)]
     (think,) = talk.say("gameActionList", **new, list=LIST)
-    assert isinstance(think, Think) and think.ticket.table == 40
+    assert isinstance(think, RequestMove) and think.ticket.table == 40
 
 
 def test_a_replay_takes_no_seat():
@@ -420,7 +420,7 @@ def test_back_in_a_replay_after_a_lost_connection(back):
     talk.play()
     finish(talk)
     talk.watched("Bot-ann", "Zoe")
-    talk.bot.connected()
+    talk.bot.on_connected()
     effects = talk.say("welcome", **(WELCOME | {"disconSpectatingTable": back}))
     spectate = ("tableSpectate", HERE | {"shadowingPlayerIndex": -1})
     assert sent(effects) == ([spectate] if back else [])
@@ -436,7 +436,7 @@ def test_a_table_that_vanishes_in_the_middle_is_left_and_looked_up():
     assert talk.after(9) == []
     effects = talk.after(2)
     assert sent(effects) == [("tableUnattend", HERE)]
-    assert not any(isinstance(effect, Ended) for effect in effects)
+    assert not any(isinstance(effect, GameEnded) for effect in effects)
     assert "its end was not told" in effects[1].text and talk.bot.seats == {}
     assert not talk.bot.is_idle
 
@@ -474,7 +474,7 @@ def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
 def test_back_after_a_lost_connection():
     talk = Talk()
     (asked,) = talk.play()
-    talk.bot.connected()
+    talk.bot.on_connected()
     assert not talk.bot.is_current(asked.ticket)
     assert talk.after(120) == []  # nothing is said before the server has
     effects = talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE]}))
@@ -482,7 +482,7 @@ def test_back_after_a_lost_connection():
     (again,) = talk.play()
     assert again.game.moves == asked.game.moves and again.ticket != asked.ticket
     # ... and one that ended meanwhile is over
-    talk.bot.connected()
+    talk.bot.on_connected()
     talk.say("welcome", **WELCOME)
     talk.after(11)
     assert talk.bot.seats == {}
@@ -498,7 +498,7 @@ def test_after_a_start_of_the_program_it_goes_on_with_its_games():
 def test_a_room_is_lost_with_the_connection():
     talk = Talk()
     talk.sit()
-    talk.bot.connected()
+    talk.bot.on_connected()
     assert talk.bot.seats == {}
 
 
@@ -551,7 +551,7 @@ def test_options_that_leave_the_game_as_it_is_are_played():
 
 
 def test_the_number_of_players_is_one_that_the_agent_plays_with():
-    talk = Talk(Settings("agent:hgroup-2p", frozenset({2})))
+    talk = Talk(BotSettings("agent:hgroup-2p", frozenset({2})))
     talk.table(players=("Zoe", "Yan"))
     assert "plays with 2 players in all, not 3" in texts(talk.pm("/join"))[0]
     talk.table(players=("Zoe",), most=5)
@@ -559,7 +559,7 @@ def test_the_number_of_players_is_one_that_the_agent_plays_with():
     talk.sit()
     chat, leave = sent(talk.room(names=("Zoe", "Bot-ann", "Yan")))
     assert "not 3" in chat[1]["msg"] and leave == ("tableLeave", HERE)
-    fours = Talk(Settings("x", frozenset({4})))
+    fours = Talk(BotSettings("x", frozenset({4})))
     fours.table(players=("Zoe",), most=3)
     assert "plays with 4 players" in texts(fours.pm("/join"))[0]
     fours.table(players=("Zoe",), most=4)
@@ -607,7 +607,7 @@ def test_who_was_not_let_in_is_told_why():
 
 
 def test_several_tables_where_it_is_allowed():
-    talk = Talk(Settings("x", frozenset({2}), tables=2))
+    talk = Talk(BotSettings("x", frozenset({2}), tables=2))
     for table, who in ((31, "Zoe"), (40, "Yan"), (50, "Xeo")):
         talk.table(table, players=(who,))
     assert sent(talk.pm("/join", "Zoe")) and talk.say("joined", tableID=31)
@@ -640,7 +640,7 @@ def test_leave_and_start():
 
 
 def test_create():
-    talk = Talk(Settings("x", frozenset({2, 3})))
+    talk = Talk(BotSettings("x", frozenset({2, 3})))
     create, said = sent(talk.pm("/create"))
     options = {"variantName": "No Variant"}
     assert create == (
@@ -649,7 +649,7 @@ def test_create():
     )
     assert said[1]["recipient"] == "Zoe"
     # a name of the server's own words would deal a seed, or start from a replay
-    other = Talk(Settings("x", frozenset({2, 3})))
+    other = Talk(BotSettings("x", frozenset({2, 3})))
     (_, fields), _ = sent(other.pm("/create !seed 77 <b>" + "x" * 60))
     assert fields["name"].startswith("seed 77 bx") and len(fields["name"]) == 45
     # who comes to it is told what is kept, as where it was asked to come
@@ -667,7 +667,7 @@ def test_a_table_that_is_to_be_made_is_a_seat_taken():
         assert texts(talk.pm("/create", who)) == [busy]
     for over in (
         lambda t: t.after(61),
-        lambda t: t.bot.connected(),
+        lambda t: t.bot.on_connected(),
         lambda t: t.say("warning", warning="no"),
     ):
         talk = Talk()
@@ -686,7 +686,7 @@ def test_a_table_that_is_to_be_made_is_a_seat_taken():
 
 def test_tables_made_and_joined_are_told_apart():
     """By number the one, the other by that nobody else sits there."""
-    talk = Talk(Settings("x", frozenset({2}), tables=3))
+    talk = Talk(BotSettings("x", frozenset({2}), tables=3))
     talk.table(31, players=("Yan",))
     talk.pm("/create")
     talk.pm("/join", "Yan")
@@ -741,7 +741,7 @@ def test_nobody_gets_more_than_a_few_answers_a_minute():
 
 
 def test_help_and_settings_say_what_is_kept():
-    talk = Talk(Settings("agent:anyone-2p", frozenset({2}), remember=True))
+    talk = Talk(BotSettings("agent:anyone-2p", frozenset({2}), remember=True))
     lines = texts(talk.pm("/help"))
     every = " ".join(lines)
     for word in ("/join", "/leave", "/create", "/start", "/settings", "agent:anyone-2p"):
@@ -749,9 +749,9 @@ def test_help_and_settings_say_what_is_kept():
     assert "cards and moves" in every and "/keep no" in every and "/forget" in every
     (said,) = texts(talk.pm("/settings"))
     assert "agent:anyone-2p" in said and "games: kept" in said and "remembered" in said
-    for settings in (SETTINGS, Settings("a" * 60, frozenset({2}), remember=True, keep=False)):
+    for settings in (SETTINGS, BotSettings("a" * 60, frozenset({2}), remember=True, keep=False)):
         assert all(len(line) <= 300 for line in texts(Talk(settings).pm("/help")))
-    nothing = Talk(Settings("x", frozenset({2}), keep=False))
+    nothing = Talk(BotSettings("x", frozenset({2}), keep=False))
     assert "keep nothing" in " ".join(texts(nothing.pm("/help")))
     nothing.table()
     nothing.pm("/join")
@@ -763,12 +763,12 @@ def finish(talk, leader="Zoe"):
     talk.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     ended = {"databaseID": 9001, "sharedReplayLeader": leader}
     effects = talk.say("finishOngoingGame", tableID=TABLE, **ended)
-    (over,) = [effect for effect in effects if isinstance(effect, Ended)]
+    (over,) = [effect for effect in effects if isinstance(effect, GameEnded)]
     return over
 
 
 def test_who_would_rather_not_is_not_kept():
-    settings = Settings("x", frozenset({2}), remember=True)
+    settings = BotSettings("x", frozenset({2}), remember=True)
     talk = Talk(settings)
     talk.play()
     over = finish(talk)
@@ -784,7 +784,7 @@ def test_who_would_rather_not_is_not_kept():
     talk.pm("/keep yes")
     assert finish(talk).game is not None
     assert talk.pm("/forget")[0] == Forget("Zoe")
-    talk = Talk(Settings("x", frozenset({2}), keep=False))
+    talk = Talk(BotSettings("x", frozenset({2}), keep=False))
     talk.play()
     over = finish(talk)
     assert over.game is None and over.seen is None
@@ -823,12 +823,12 @@ def test_a_pause_is_what_the_game_says_once_we_are_back(before, after):
     talk = Talk()
     talk.play()
     talk.say("pause", tableID=TABLE, active=before, playerIndex=0)
-    talk.bot.connected()
+    talk.bot.on_connected()
     talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE]}))
     talk.say("tableStart", tableID=TABLE, replay=False)
     talk.say("init", **(INIT | {"paused": after}))
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert [type(effect) for effect in effects] == ([] if after else [Think])
+    assert [type(effect) for effect in effects] == ([] if after else [RequestMove])
     if after:
         effects = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
     assert sent(talk.think(effects)) == [("action", HERE | {"type": 0, "target": 7})]
@@ -848,7 +848,7 @@ def test_a_move_that_a_pause_refused_is_made_after_it():
 
 def test_notes_are_written_on_request_alone():
     weighed = {6: 0.6, 1: 0.25, 4: 0.12, 15: 0.03}
-    talk = Talk(Settings("x", frozenset({2}), notes=True))
+    talk = Talk(BotSettings("x", frozenset({2}), notes=True))
     effects = talk.think(talk.play(), 6, weighed)
     assert sent(effects) == [
         ("note", HERE | {"order": 7, "note": "turn 6: discard 25%, play 60%"}),
@@ -918,11 +918,11 @@ def test_whatever_the_server_says_the_bot_stands():
                 talk.after(100)
     talk = Talk()
     for text in ("", "x", "x ", "table {", "{}", "unknown {}", b"\x00", "table " + "[" * 100_000):
-        assert all(isinstance(e, Note) for e in talk.bot.receive(text, 0.0))
+        assert all(isinstance(e, LogLine) for e in talk.bot.receive(text, 0.0))
 
 
 def test_at_most_so_many_messages_in_any_two_seconds():
-    pacer, times, now = Pacer(20, 2.0), [], 0.0
+    pacer, times, now = SendRateLimiter(20, 2.0), [], 0.0
     for _ in range(200):
         now += pacer.wait_s(now)
         pacer.sent(now)
@@ -957,6 +957,6 @@ def test_a_game_that_is_told_of_in_another_way_is_left_alone_and_asked_for_again
     talk = Talk()
     talk.say("tableStart", tableID=TABLE, replay=False)
     effects = talk.say("init", **(INIT | {field: value}))
-    assert all(isinstance(effect, Note | Send) for effect in effects)
-    if any("left alone" in effect.text for effect in effects if isinstance(effect, Note)):
+    assert all(isinstance(effect, LogLine | Send) for effect in effects)
+    if any("left alone" in effect.text for effect in effects if isinstance(effect, LogLine)):
         assert talk.after(30) == [Send("getGameInfo1", {"tableID": TABLE})]

@@ -15,15 +15,15 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
 from hanabi_rl.live.account import Account, LoginRefusedError, read_server
-from hanabi_rl.live.acquaintances import Acquaintances
-from hanabi_rl.live.bot import Bot
+from hanabi_rl.live.acquaintances import PartnerMemory
+from hanabi_rl.live.bot import LiveBot
 from hanabi_rl.live.connection import Connection
-from hanabi_rl.live.effects import Ended, Fetch, Send, Settings, Ticket
-from hanabi_rl.live.pace import BackOff, Pacer
-from hanabi_rl.live.thinking import Thinking
+from hanabi_rl.live.effects import BotSettings, DecisionToken, Fetch, GameEnded, Send
+from hanabi_rl.live.pace import BackOff, SendRateLimiter
+from hanabi_rl.live.thinking import AgentWorker
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.serve.folder import GameFolder
-from hanabi_rl.serve.in_numpy import InNumPy
+from hanabi_rl.serve.in_numpy import NumPyInterpreter
 from hanabi_rl.serve.lifecycle import Game
 
 TURNS = 14  # cards of both hands were played by then, and drawn again
@@ -50,11 +50,11 @@ class Scripted:
 
 
 def connection(address, name, agents, settings=None, password=None):
-    settings = settings or Settings("bot:x", frozenset({2, 3, 4, 5}), pause_s=0.0, tables=2)
+    settings = settings or BotSettings("bot:x", frozenset({2, 3, 4, 5}), pause_s=0.0, tables=2)
     account = Account(name, password or PASSWORDS[name])
-    pace, waits = Pacer(150, 2.0), BackOff(first_s=0.02)
+    pace, waits = SendRateLimiter(150, 2.0), BackOff(first_s=0.02)
     return Connection(
-        Bot(name, settings), read_server(address), account, agents, pacer=pace, back_off=waits
+        LiveBot(name, settings), read_server(address), account, agents, pacer=pace, back_off=waits
     )
 
 
@@ -149,9 +149,9 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
     site = Site(5)
     world = World(site, 5)
     loopback = Loopback(world, PASSWORDS)
-    settings = Settings("bot:simple", frozenset({2}), pause_s=0.0)
+    settings = BotSettings("bot:simple", frozenset({2}), pause_s=0.0)
     folder = GameFolder(tmp_path)
-    thinkers = [Thinking({2: policy}, 2, folder, None, run=InNumPy()) for _ in PASSWORDS]
+    thinkers = [AgentWorker({2: policy}, 2, folder, None, run=NumPyInterpreter()) for _ in PASSWORDS]
 
     async def meet(address):
         bots = [
@@ -181,7 +181,7 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
 
 
 def test_acquaintances_are_kept_by_company_and_forgotten_by_name(tmp_path):
-    kept = Acquaintances(tmp_path / "players")
+    kept = PartnerMemory(tmp_path / "players")
     tree = {"a": np.ones((1, 2), np.float32), "b": (np.arange(3, dtype=np.uint32)[None],)}
     kept.write("id" * 20, ["Zoe", "Yan"], tree)
     kept.write("id" * 20, ["Yan", "Xeo"], tree)
@@ -212,7 +212,7 @@ def test_what_was_decided_for_a_turn_that_has_passed_is_not_written():
 
     async def write():
         each = connection("http://localhost:1", "Bot-a", Scripted())
-        each._queue.put_nowait(Send("action", {"tableID": 1}, Ticket(1, 7)))
+        each._queue.put_nowait(Send("action", {"tableID": 1}, DecisionToken(1, 7)))
         each._queue.put_nowait(Send("loaded", {"tableID": 1}))
         writing = asyncio.create_task(each._write(Socket()))
         await until(lambda: written)
@@ -231,7 +231,7 @@ class Asking:
 
     def fetched(self, number, status, body, now):
         self.told.append((number, status, body))
-        return [Ended(self.game, None, ("p0",))]
+        return [GameEnded(self.game, None, ("p0",))]
 
 
 def test_finished_games_are_asked_for_beside_the_socket():

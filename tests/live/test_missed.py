@@ -10,11 +10,11 @@ from support.live_transcript import DEAL, INIT, LIST, OUR_ACTIONS, TABLE, deck, 
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.live.acquaintances import Acquaintances
-from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Ended, Fetch, Note, Send, Settings
-from hanabi_rl.live.thinking import Thinking
-from hanabi_rl.serve.sight import sight_of
+from hanabi_rl.live.acquaintances import PartnerMemory
+from hanabi_rl.live.bot import LiveBot
+from hanabi_rl.live.effects import BotSettings, Fetch, GameEnded, LogLine, Send
+from hanabi_rl.live.thinking import AgentWorker
+from hanabi_rl.serve.sight import player_view
 
 NUMBER = 9001
 NAMES = ["Bot-ann", "Zoe"]  # of a history: by the alphabet
@@ -60,7 +60,7 @@ class Away:
     """A bot that loses its connection, and the time."""
 
     def __init__(self, history=BEFORE, **settings):
-        self.bot = Bot("Bot-ann", Settings("bot:x", frozenset({2, 3}), **settings))
+        self.bot = LiveBot("Bot-ann", BotSettings("bot:x", frozenset({2, 3}), **settings))
         self.now = 0.0
         self.back(history)
 
@@ -76,7 +76,7 @@ class Away:
 
     def back(self, history=None, **welcome):
         """Connects, and logs in; history None: it does not come."""
-        self.bot.connected()
+        self.bot.on_connected()
         self.say("welcome", **(WELCOME | welcome))
         if history is not None:
             self.history(list(history))
@@ -95,7 +95,7 @@ class Away:
         return done
 
     def get(self, status=200, body=None, number=NUMBER):
-        return self.bot.fetched(number, status, exported() if body is None else body, self.now)
+        return self.bot.on_response(number, status, exported() if body is None else body, self.now)
 
 
 def of(kind, done):
@@ -111,7 +111,7 @@ def lost(history=AFTER, **settings):
 
 
 def the_game(effects):
-    (ended,) = [effect for effect in effects if isinstance(effect, Ended)]
+    (ended,) = [effect for effect in effects if isinstance(effect, GameEnded)]
     return ended
 
 
@@ -139,7 +139,7 @@ def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
     seen = seen_to_its_end()
     assert (seen.game, seen.partners) == (found.game, found.partners)
     assert (seen.seen.moves, seen.seen.people) == (found.seen.moves, found.seen.people)
-    assert sight_of(seen.seen, 1) == sight_of(found.seen, 1)
+    assert player_view(seen.seen, 1) == player_view(found.seen, 1)
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
     away.after(12)
     files = []
     for folder, ended in (("seen", seen_to_its_end()), ("looked up", the_game(away.get()))):
-        thinking = Thinking({2: policy}, 2, None, Acquaintances(tmp_path / folder))
+        thinking = AgentWorker({2: policy}, 2, None, PartnerMemory(tmp_path / folder))
         asyncio.run(thinking.ended(ended))
         files += (tmp_path / folder).iterdir()
     seen, looked_up = files
@@ -246,7 +246,7 @@ def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_giv
     fetches, notes = 5, []
     while not notes:
         done = away.after(1)
-        notes = of(Note, done)
+        notes = of(LogLine, done)
         if of(Fetch, done):
             fetches += 1
             away.get(status, body)
@@ -280,12 +280,12 @@ def test_when_no_game_fits_the_log_says_so():
     away = lost(history=[entry()])
     away.after(12)
     away.get(body=exported(actions=[{"type": 3, "target": 1, "value": 2}]))
-    (note,) = of(Note, away.after(700))
+    (note,) = of(LogLine, away.after(700))
     assert note.text == f"table {TABLE}: the game is not kept: replay {NUMBER} is another game"
     away = lost()
     away.history([])
     away = lost(history=[])
-    (_, note) = of(Note, away.after(700))
+    (_, note) = of(LogLine, away.after(700))
     assert "the game is not kept: the site's history does not have it" in note.text
 
 
@@ -331,7 +331,7 @@ def test_what_was_seen_before_it_was_lost_twice_is_not_forgotten(again):
 def test_time_without_a_connection_is_not_counted():
     away = lost(history=None)
     away.after(12)
-    away.bot.connected()
+    away.bot.on_connected()
     away.now += 1000
     away.back()
     assert of(Fetch, away.after(60)) == [] and not away.bot.is_idle
@@ -368,7 +368,7 @@ def test_what_was_seen_goes_before_what_was_not():
     away.back([entry(), entry(9002)])
     assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]
     first = away.get()
-    assert any("table 40" in effect.text for effect in first if isinstance(effect, Note))
+    assert any("table 40" in effect.text for effect in first if isinstance(effect, LogLine))
     assert of(Fetch, away.after(3)) == [Fetch(9002)]
     second = away.get(number=9002, body=exported(id=9002, actions=EXPORT["actions"][:1]))
     assert the_game(second).game.moves == (15,)
@@ -380,7 +380,7 @@ def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
     away.say("tableStart", tableID=TABLE, replay=False)
     away.back([entry(), entry(8000)])
     done = away.after(700)
-    assert of(Fetch, done) == [] and "is not kept" in of(Note, done)[-1].text
+    assert of(Fetch, done) == [] and "is not kept" in of(LogLine, done)[-1].text
     away = Away(history=None)  # nor is what was seen, if the first history comes after its end
     away.play()
     away.back(AFTER)
@@ -435,7 +435,7 @@ def test_where_nobody_moved_nothing_is_kept():
     away.back([entry()])
     away.after(12)
     (note,) = away.get(body=exported(actions=EXPORT["actions"][-1:]))
-    assert isinstance(note, Note) and f"table {TABLE}" in note.text
+    assert isinstance(note, LogLine) and f"table {TABLE}" in note.text
     assert of(Fetch, away.after(700)) == [] and away.bot.is_idle
 
 
@@ -479,7 +479,7 @@ def test_a_number_of_players_that_the_agent_does_not_play_with():
     away.back([entry(names=["Bot-ann", "Yan", "Xeo", "Zoe"])])
     away.after(12)
     assert away.get(body=exported(players=["Zoe", "Bot-ann", "Yan", "Xeo"], actions=[])) == []
-    assert "is another game" in of(Note, away.after(700))[-1].text
+    assert "is another game" in of(LogLine, away.after(700))[-1].text
 
 
 @pytest.mark.parametrize(

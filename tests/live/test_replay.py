@@ -4,8 +4,8 @@ import pytest
 from support.live_site import Faults, Site
 from support.live_world import BotPeer, Person, World, cautious
 
-from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Settings
+from hanabi_rl.live.bot import LiveBot
+from hanabi_rl.live.effects import BotSettings
 
 
 class Guest(Person):
@@ -33,9 +33,9 @@ def world_of(*names, seed=0, faults=None):
     """A site with bots of these names."""
     site = Site(seed, faults or Faults())
     world = World(site, seed)
-    settings = Settings("bot:x", frozenset({2, 3}))
+    settings = BotSettings("bot:x", frozenset({2, 3}))
     bots = [
-        BotPeer(world, Bot(name, settings), cautious(seed + place))
+        BotPeer(world, LiveBot(name, settings), cautious(seed + place))
         for place, name in enumerate(names)
     ]
     for bot in bots:

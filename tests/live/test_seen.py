@@ -15,12 +15,12 @@ from support.live_transcript import (
 )
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.live.made_up import OutOfStepError, fitting_deck
-from hanabi_rl.live.seen import SeenGame
+from hanabi_rl.live.made_up import DesyncError, complete_deck
+from hanabi_rl.live.seen import ObservedGame
 
 
 def seen(actions):
-    game = SeenGame(2, 1)
+    game = ObservedGame(2, 1)
     for action in actions:
         game.apply(action)
     return game
@@ -59,7 +59,7 @@ def test_our_actions_in_the_words_of_the_site():
 
 
 def test_it_is_our_turn_when_all_of_the_move_before_was_told():
-    game = SeenGame(2, 1)
+    game = ObservedGame(2, 1)
     turns = []
     for action in LIST:
         game.apply(action)
@@ -67,7 +67,7 @@ def test_it_is_our_turn_when_all_of_the_move_before_was_told():
     ours = len(DEAL) + len(HINT) - 1
     then = ours + len(PLAY) + 4
     assert [i for i, mine in enumerate(turns) if mine] == [ours, then, len(LIST) - 1]
-    first = SeenGame(2, 0)
+    first = ObservedGame(2, 0)
     for action in DEAL:
         assert not first.my_turn
         shown = action | {"suitIndex": 0, "rank": 1 + action["order"] % 5}
@@ -77,7 +77,7 @@ def test_it_is_our_turn_when_all_of_the_move_before_was_told():
 
 
 def test_a_strike_is_not_yet_the_end_of_the_move():
-    game = SeenGame(2, 0)
+    game = ObservedGame(2, 0)
     for action in LIST[: -len(MISPLAY)]:
         if action["type"] == "draw":
             own = action["playerIndex"] == 0
@@ -105,13 +105,13 @@ def test_the_game_that_is_kept_has_the_true_deck():
     swapped = deck()
     swapped[0], swapped[1] = swapped[1], swapped[0]
     for wrong in (swapped, deck()[:-1], None, [{"suitIndex": 0, "rank": 9}] * 50):
-        with pytest.raises(OutOfStepError):
+        with pytest.raises(DesyncError):
             game.whole_game(9001, wrong, bots=[1])
 
 
 def test_the_site_deals_from_its_own_seat_0_whoever_starts():
     """Seat 1 of 3 starts: our seat 0 is the site's 1, and the site's cards 5-9 are our 0-4."""
-    game = SeenGame(3, 2, start=1)
+    game = ObservedGame(3, 2, start=1)
     cards = [(o % 5, 1 + (o // 5) % 5) for o in range(10)]
     for order in range(15):
         suit, rank = cards[order] if order < 10 else (-1, -1)
@@ -167,7 +167,7 @@ FIRST = len(DEAL)
     ],
 )
 def test_what_does_not_follow_is_noticed(actions):
-    with pytest.raises(OutOfStepError):
+    with pytest.raises(DesyncError):
         seen(actions)
 
 
@@ -182,13 +182,13 @@ def test_a_made_up_deck_keeps_what_it_can_of_the_one_before():
     every = set(range(25))
     could_be = [set(every) for _ in range(50)]
     before = [card for s in range(5) for r in range(5) for card in [s * 5 + r] * (3, 2, 2, 2, 1)[r]]
-    assert fitting_deck(rules, could_be, before) == before
+    assert complete_deck(rules, could_be, before) == before
     could_be[0] = {24}  # the one P5, which was last
-    deck_after = fitting_deck(rules, could_be, before)
+    deck_after = complete_deck(rules, could_be, before)
     assert deck_after[0] == 24 and deck_after[1:49] == before[1:49] and deck_after[49] == 0
     could_be[1] = {24}
-    with pytest.raises(OutOfStepError, match="no deck"):
-        fitting_deck(rules, could_be, before)
+    with pytest.raises(DesyncError, match="no deck"):
+        complete_deck(rules, could_be, before)
 
 
 def test_cards_that_several_hints_leave_few_choices_for_are_shared_out():
@@ -200,7 +200,7 @@ def test_cards_that_several_hints_leave_few_choices_for_are_shared_out():
         [s * 5 + r for s in range(5) for r in range(5) for _ in range((3, 2, 2, 2, 1)[r])]
     )
     could_be[3], could_be[4], could_be[5] = {4, 9}, {4, 14}, {9, 14, 19}
-    deck_after = fitting_deck(rules, could_be, before)
+    deck_after = complete_deck(rules, could_be, before)
     assert sorted(deck_after) == before
     assert len({deck_after[o] for o in (3, 4, 5)}) == 3
     for order in (3, 4, 5):

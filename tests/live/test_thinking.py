@@ -7,9 +7,9 @@ import pytest
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.live.acquaintances import Acquaintances
-from hanabi_rl.live.effects import Ended, Forget, Think, Ticket
-from hanabi_rl.live.thinking import Thinking
+from hanabi_rl.live.acquaintances import PartnerMemory
+from hanabi_rl.live.effects import DecisionToken, Forget, GameEnded, RequestMove
+from hanabi_rl.live.thinking import AgentWorker
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.serve.lifecycle import Game
@@ -22,8 +22,8 @@ def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path)
     """As if it had been forgotten before the game, in a batch with the game's end too."""
     agent, bot = load_policy("agent:anyone-2p", RULES), load_policy("bot:iggi", RULES)
     games = play_games((bot, bot), RULES, evaluation_decks(RULES, 2, 5, "people"), 0)
-    kept = Acquaintances(tmp_path)
-    thinking = Thinking({2: agent}, 4, None, kept)
+    kept = PartnerMemory(tmp_path)
+    thinking = AgentWorker({2: agent}, 4, None, kept)
 
     def game(k, turns=None):
         deck, moves = tuple(games.decks[k].tolist()), tuple(games.moves(k).tolist())
@@ -34,7 +34,7 @@ def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path)
         return None if memory is None else int(np.asarray(memory.profile.counts)[0, 1, 0])
 
     def end(k):
-        return thinking.ended(Ended(None, game(k), ("Zoe",)))
+        return thinking.ended(GameEnded(None, game(k), ("Zoe",)))
 
     async def second_game(forget_at):
         await end(0)
@@ -42,13 +42,13 @@ def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path)
         if forget_at == "before":
             await thinking.forget(Forget("Zoe"))
             assert turns_of_zoe() is None
-        await thinking.think(Think(Ticket(1, 1), game(1, 10), 0.0, ("Zoe",)))
+        await thinking.think(RequestMove(DecisionToken(1, 1), game(1, 10), 0.0, ("Zoe",)))
         if forget_at == "during":
             await thinking.forget(Forget("Zoe"))
             assert list(tmp_path.iterdir()) == []
             await end(1)
         elif forget_at == "as it ends":
-            other = thinking.think(Think(Ticket(1, 2), game(1, 12), 0.0, ("Zoe",)))
+            other = thinking.think(RequestMove(DecisionToken(1, 2), game(1, 12), 0.0, ("Zoe",)))
             await asyncio.gather(other, thinking.forget(Forget("Zoe")), end(1))
         else:
             await end(1)

@@ -8,11 +8,11 @@ from support.benchmarks import benchmark
 from support.live_site import LIMIT, Faults, Site
 from support.live_world import BotPeer, Person, World, cautious
 
-from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Settings
+from hanabi_rl.live.bot import LiveBot
+from hanabi_rl.live.effects import BotSettings
 from hanabi_rl.live.pace import MESSAGES
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.sight import sight_of
+from hanabi_rl.serve.sight import player_view
 
 FORBIDDEN = (
     "stale actions",
@@ -42,7 +42,7 @@ def checking(site, choose):
         )
         seat = referee.player
         if table.end is None and think.game.turn == referee.turn:  # else it has ended meanwhile
-            assert sight_of(think.game, seat) == sight_of(true, seat)
+            assert player_view(think.game, seat) == player_view(true, seat)
             compared.append(think.game.turn)
         names = [table.players[(seat + k + table.start) % len(table.players)] for k in range(9)]
         assert think.partners == tuple(names[1 : len(table.players)])
@@ -58,12 +58,12 @@ def play(
     site = Site(seed, faults)
     world = World(site, seed)
     world.away_s = away_s
-    settings = Settings("bot:x", frozenset({2, 3, 4, 5}), tables=people, notes=seed % 2 == 0)
+    settings = BotSettings("bot:x", frozenset({2, 3, 4, 5}), tables=people, notes=seed % 2 == 0)
     bots, compared = [], []
     for place, name in enumerate(BOTS):
         choose, count = checking(site, agent(seed + place))
         compared.append(count)
-        bots.append(BotPeer(world, Bot(name, settings), choose))
+        bots.append(BotPeer(world, LiveBot(name, settings), choose))
         world.add(bots[-1])
     for number in range(people):
         guests = tuple(f"guest{number}-{place}" for place in range(seats - 3))

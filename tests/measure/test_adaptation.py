@@ -16,7 +16,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.cli import main
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.replay import replay
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.adaptation import Adaptation, adaptation
 from hanabi_rl.measure.prediction import predict_decisions
 from hanabi_rl.measure.ratio import Ratio
@@ -63,7 +63,7 @@ def test_what_differs_is_what_the_agent_does_without_a_memory_of_the_games_befor
     numbers = np.bincount([change[0] for change in expected], minlength=2 * SERIES)
     of_decks = Ratio(*np.stack([numbers, found.decisions]).reshape(2, 2, SERIES).sum(axis=1))
     assert found.share.bounds == pytest.approx(of_decks.bounds)
-    gain = (found.last.scores - found.as_strangers).reshape(2, SERIES).mean(axis=0)
+    gain = (found.last.scores - found.first_meeting_scores).reshape(2, SERIES).mean(axis=0)
     assert found.gain.mean == pytest.approx(gain.mean())
 
 
@@ -79,13 +79,13 @@ def test_kinds_are_counted_and_the_cards_that_score(found: Adaptation) -> None:
     assert sum(times for times, _, _ in kinds.values()) == len(found.changes)
     play = action_slices(LENIENT)["play"]
     for change in found.changes:
-        table = Table(LENIENT, found.last.decks[change.game])
+        table = PythonGame(LENIENT, found.last.decks[change.game])
         for move in found.last.moves(change.game)[: change.turn]:
             table.apply(int(move))
         points = table.points
-        table.apply(change.known)
-        is_play = play.start <= change.known < play.stop
-        assert change.fits[1] == (is_play and table.points > points)
+        table.apply(change.action)
+        is_play = play.start <= change.action < play.stop
+        assert change.scores_card[1] == (is_play and table.points > points)
     text = adaptation_text(found, LENGTH, shown=1)
     assert f"{len([c for c in found.changes if c.game == _most(found)])} decisions differ" in text
 

@@ -11,10 +11,10 @@ from support.games import TINY, one_game, random_games
 
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import COLOR_NAMES, COLORS, PLAYER_NAMES, Table, full_deck
+from hanabi_rl.env.table import COLOR_NAMES, COLORS, PLAYER_NAMES, PythonGame, full_deck
 from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.measure.conventions import convention_figures, read_conventions
-from hanabi_rl.measure.counted import of_seats
+from hanabi_rl.measure.counted import with_counted_seats
 from hanabi_rl.show.conventions import conventions_table
 
 HIDDEN = "R1 R1 G4 B4 W4"  # a hand that is not looked at: the mover's own
@@ -33,7 +33,7 @@ def played(hands: str, *moves: str) -> tuple[list[int], list[int]]:
     rules = Rules(num_players=hands.count("|") + 1)
     deck = [card_id(rules, card) for hand in hands.split("|") for card in hand.split()]
     deck += sorted((Counter(full_deck(rules)) - Counter(deck)).elements(), reverse=True)
-    table, actions = Table(rules, deck), []
+    table, actions = PythonGame(rules, deck), []
     for move in moves:
         actions.append(action_of(table, move))
         table.apply(actions[-1])
@@ -44,7 +44,7 @@ def card_id(rules: Rules, card: str) -> int:
     return COLORS.index(card[0]) * rules.num_ranks + int(card[1]) - 1
 
 
-def action_of(table: Table, move: str) -> int:
+def action_of(table: PythonGame, move: str) -> int:
     what, value = move.split()
     if what in ("play", "discard"):
         return encode_action(table.rules, Move(what, slot=int(value) - 1))
@@ -89,7 +89,7 @@ def test_a_hint_is_judged_by_what_its_giver_sees() -> None:
 def test_where_all_cards_are_of_one_rank_a_hint_on_the_chop_may_save_the_last_copy() -> None:
     """There is no 2 that a hint by rank could save."""
     rules = Rules(num_colors=2, num_ranks=1, hand_size=2, num_cards_of_rank=(2,))
-    table = Table(rules, [1, 1, 0, 0])
+    table = PythonGame(rules, [1, 1, 0, 0])
     table.apply(action_of(table, "Bob 1"))
     assert [str(note) for note in annotate(rules, table.deck, table.actions)] == ["play hint"]
 
@@ -311,7 +311,7 @@ def test_at_the_end_anything_may_be_tried() -> None:
     tried = 0
     for seed in range(8):
         games = random_games(TINY, 1, seed)
-        table = Table(TINY, games.decks[0])
+        table = PythonGame(TINY, games.decks[0])
         for note, action in zip(
             annotate(TINY, games.decks[0], games.moves(0)), games.moves(0), strict=True
         ):
@@ -333,7 +333,7 @@ def test_whole_games_annotated_by_hand(game: str) -> None:
     moves = [line[:13].strip() for line in lines[2:] if line]
     expected = [line[13:] for line in lines[2:] if line]
     rules = Rules(num_players=3 if "Cathy" in game else 2)
-    table = Table(rules, [card_id(rules, card) for card in cards])
+    table = PythonGame(rules, [card_id(rules, card) for card in cards])
     for move in moves:
         table.apply(action_of(table, move))
     assert [str(note) for note in annotate(rules, table.deck, table.actions)] == expected
@@ -349,6 +349,6 @@ def test_shares_are_of_counted_seats() -> None:
     of_all = convention_figures(read_conventions(games))
     assert (of_all["games"], of_all["moves"], of_all["adherence"]) == (1, 4, 0.75)
     assert of_all["kind/chop"] == of_all["break/blind play"] == 0.25
-    of_bob = convention_figures(read_conventions(of_seats(games, np.array([False, True]))))
+    of_bob = convention_figures(read_conventions(with_counted_seats(games, np.array([False, True]))))
     assert (of_bob["moves"], of_bob["adherence"], of_bob["kind/chop"]) == (2, 1.0, 0.5)
     assert "75.0%" in conventions_table({"all": of_all, "Bob": of_bob})

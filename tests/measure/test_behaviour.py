@@ -11,10 +11,10 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.measure import behaviour
 from hanabi_rl.measure.behaviour import read_turns
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import behaviour_figures
 from hanabi_rl.show.measures import behaviour_table
 
@@ -29,7 +29,7 @@ def talkative_games(rules: Rules, num_games: int) -> Games:
     rng = np.random.default_rng(0)
     decks, moves = [], []
     for _ in range(num_games):
-        table, played = Table(rules, rng.permutation(full_deck(rules))), []
+        table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         while not table.over:
             legal = [
                 action for action in range(rules.num_moves) if table.illegal_reason(action) is None
@@ -70,7 +70,7 @@ def by_hand(games: Games) -> dict[str, np.ndarray]:
     rules = games.rules
     sums = np.zeros((6, len(games)))
     for game in range(len(games)):
-        table = Table(rules, games.decks[game])
+        table = PythonGame(rules, games.decks[game])
         for action in games.moves(game):
             if games.human_seats is None or games.human_seats[game, table.player]:
                 move = decode_action(rules, action)
@@ -99,7 +99,7 @@ def test_behaviour_equals_its_definition(rules, human):
     if human:
         seats = np.random.default_rng(1).random((7, rules.num_players)) < 0.5
         games = dataclasses.replace(games, human_seats=seats)
-    record, expected = Record(games), by_hand(games)
+    record, expected = GameAnalysis(games), by_hand(games)
     for measure, (numerator, denominator) in MEASURED.items():
         ratio = measure(record)
         np.testing.assert_array_equal(ratio.numerator, expected[numerator])
@@ -116,9 +116,9 @@ def test_behaviour_equals_its_definition(rules, human):
         assert expected["deduced"].sum() > expected["named"].sum()
 
 
-def one_game(rules: Rules, deck: list[int], moves: list[Move]) -> Record:
+def one_game(rules: Rules, deck: list[int], moves: list[Move]) -> GameAnalysis:
     actions = [encode_action(rules, move) for move in moves]
-    return Record(
+    return GameAnalysis(
         Games(
             rules=rules,
             decks=np.array([deck], np.uint8),
@@ -162,7 +162,7 @@ def test_nothing_played_is_none_not_a_number():
 
 
 def test_the_table_stands_beside_the_papers_where_the_game_is_theirs():
-    figures = behaviour_figures(Record(talkative_games(SMALL, 7)))
+    figures = behaviour_figures(GameAnalysis(talkative_games(SMALL, 7)))
     lines = behaviour_table(figures, Rules()).splitlines()
     assert lines[0].split()[-4:] == ["human", "games", "HP1", "HP2"]
     assert lines[1].split()[-3:] == ["0.44", "0.43", "0.44"]
@@ -177,12 +177,12 @@ def test_the_table_stands_beside_the_papers_where_the_game_is_theirs():
 def test_the_recorded_human_games():
     """Values measured by an independent script: shared/reference/paper-tables.md. It counts both
     seats of the games with an AI."""
-    found = behaviour_figures(Record(load_games(shared_data("3_player_games_val.safetensors"))))
+    found = behaviour_figures(GameAnalysis(load_games(shared_data("3_player_games_val.safetensors"))))
     assert found["information_per_play"] == pytest.approx(0.510, abs=5e-4)
     assert found["deduced_information_per_play"] == pytest.approx(0.513, abs=5e-4)
     assert found["communicativeness"] == pytest.approx(0.410, abs=5e-4)
     assert found["hint_share"] == pytest.approx(0.353, abs=5e-4)
     games = load_games(shared_data("2p_human_with_ai.safetensors"))
-    found = behaviour_figures(Record(dataclasses.replace(games, human_seats=None)))
+    found = behaviour_figures(GameAnalysis(dataclasses.replace(games, human_seats=None)))
     assert found["information_per_play"] == pytest.approx(0.700, abs=5e-4)
     assert found["communicativeness"] == pytest.approx(0.576, abs=5e-4)

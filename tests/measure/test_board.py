@@ -12,7 +12,7 @@ import pytest
 from hanabi_rl.agents.names import BOT, SHIPPED, load_policy, parse_name
 from hanabi_rl.cli import main
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.board import Row, read_board, row_of, with_row, write_board
+from hanabi_rl.measure.board import LeaderboardRow, read_board, row_of, with_row, write_board
 from hanabi_rl.measure.leaderboard import LeaderboardEntry
 
 BOARDS = sorted((Path(__file__).parents[2] / "docs" / "leaderboard").glob("*.json"))
@@ -23,7 +23,7 @@ def test_a_board_of_the_docs(path: Path, tmp_path: Path) -> None:
     """Every row is in order, what ships is still who it was, and writing changes nothing."""
     board = read_board(path)
     for player in (*board.proxies, *board.rows):
-        if parse_name(player.agent).source in (BOT, SHIPPED):
+        if parse_name(player.agent).scheme in (BOT, SHIPPED):
             policy = load_policy(player.agent, Rules(num_players=board.players))
             assert policy.identity() == player.hash, player.agent
     write_board(tmp_path / path.name, board)
@@ -123,10 +123,10 @@ def test_a_board_that_is_wrong(tmp_path: Path) -> None:
 
 def test_a_row_finds_its_place(tmp_path: Path) -> None:
     board = read_board(written(tmp_path / "a.json", [row()]))
-    better = Row(**row(agent=AT, hash="b" * 64, mean=12.5, ci95=(11.0, 13.0)))
+    better = LeaderboardRow(**row(agent=AT, hash="b" * 64, mean=12.5, ci95=(11.0, 13.0)))
     board = with_row(board, better)
     assert [one.agent for one in board.rows] == [AT, "bot:iggi"]
-    again = Row(**row(mean=12.9, ci95=(11.0, 13.0)))
+    again = LeaderboardRow(**row(mean=12.9, ci95=(11.0, 13.0)))
     assert [one.mean for one in with_row(board, again).rows] == [12.9, 12.5]
 
 

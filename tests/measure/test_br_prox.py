@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.games import ROOT
 
-from hanabi_rl.measure.br_prox import br_prox, by_strength, experts, interquartile_mean, ratios
+from hanabi_rl.measure.br_prox import br_prox, by_strength, interquartile_mean, is_expert, ratios
 
 VECTORS = ROOT.parent / "shared" / "reference" / "zsc-eval-vectors.json"
 RUNS = np.array(
@@ -46,9 +46,9 @@ def test_partners_are_split_by_their_own_self_play():
     """ZSC-Eval, section 5.2: moderate are those whose J(pi) is at most the median, the others are
     experts; who has the best of best responses (the third) may be weak by itself."""
     selfplay = np.array([4.0, 3.0, 0.0, 2.0])  # median 2.5
-    assert experts(selfplay).tolist() == [True, True, False, False]
-    assert experts(np.array([0.0, 0, 0, 7])).tolist() == [False, False, False, True]
-    assert experts(np.array([3.0, 1, 2])).tolist() == [True, False, False]  # the median is moderate
+    assert is_expert(selfplay).tolist() == [True, True, False, False]
+    assert is_expert(np.array([0.0, 0, 0, 7])).tolist() == [False, False, False, True]
+    assert is_expert(np.array([3.0, 1, 2])).tolist() == [True, False, False]  # the median is moderate
     best = np.array([[4.0, 4], [4, 4], [20, 20], [4, 4]])
     returns = np.broadcast_to(
         np.array([[1.0, 1], [1, 1], [10, 10], [2, 2]])[None, :, :, None], (2, 4, 2, 3)

@@ -6,7 +6,7 @@ from support.games import TINY
 from support.policies import network_policy
 
 from hanabi_rl.measure import calibration
-from hanabi_rl.measure.calibration import TEMPERATURES, nearest_temperature
+from hanabi_rl.measure.calibration import TEMPERATURES, calibrate_temperature
 from hanabi_rl.measure.prediction import kl_at_temperatures, kl_on_games
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -15,7 +15,7 @@ from hanabi_rl.play.episodes import play_games
 @pytest.mark.parametrize("sharpness", [2.0, 1.25])
 def test_a_sharpened_copy_is_nearest_where_it_is_no_sharper(sharpness: float) -> None:
     policy = network_policy(TINY, 3)
-    found = nearest_temperature(policy, policy.at_temperature(1 / sharpness), num_games=16)
+    found = calibrate_temperature(policy, policy.at_temperature(1 / sharpness), num_games=16)
     assert found == pytest.approx(sharpness)
 
 
@@ -30,7 +30,7 @@ def test_it_is_the_least_of_the_kls_measured_one_by_one() -> None:
     expected = [one.kl.sum() / one.decisions.sum() for one in each]
     got = kl_at_temperatures(reference, policy, played.decks, played.actions, some)
     np.testing.assert_allclose(got, expected, rtol=1e-5)
-    found = nearest_temperature(reference, policy, num_games=16, seed=7)
+    found = calibrate_temperature(reference, policy, num_games=16, seed=7)
     at = kl_at_temperatures(reference, policy, played.decks, played.actions, TEMPERATURES)
     assert found == TEMPERATURES[at.argmin()] and np.ptp(at) > 1e-4
 
@@ -48,7 +48,7 @@ def test_the_games_are_sampled_ones_of_the_policy_on_selection_decks(
         return np.abs(TEMPERATURES - 1.5)
 
     monkeypatch.setattr(calibration, "kl_at_temperatures", kl)
-    assert nearest_temperature(reference, policy, num_games=16, seed=7) == pytest.approx(1.5)
+    assert calibrate_temperature(reference, policy, num_games=16, seed=7) == pytest.approx(1.5)
     (seen,) = read
     assert seen[0] is reference and seen[1] is policy
     decks = evaluation_decks(TINY, 16, 7, "selection")

@@ -8,21 +8,21 @@ from support.games import random_games, taught_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.actions import Move, decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure import formulas
 from hanabi_rl.measure.concepts import (
     MESSAGES,
     atom_names,
+    ci_per_concept,
+    ci_ratio,
     context_independence,
     formula_counts,
-    independence,
-    independence_ratio,
     pool_spread,
     read_concepts,
 )
-from hanabi_rl.measure.counted import counted_turns, of_seats
+from hanabi_rl.measure.counted import counted_turn_mask, with_counted_seats
 from hanabi_rl.measure.formulas import compile_formulas, formula_pools, sample_trees
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 
 SMALL = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4, max_life_tokens=3)
 THREE = Rules(
@@ -35,7 +35,7 @@ THREE = Rules(
 )
 
 
-class Watched(Table):
+class Watched(PythonGame):
     """A table that remembers what its last move was."""
 
     last: Move | None = None
@@ -112,7 +112,7 @@ def true_atoms(table: Watched) -> set[str]:
 
 def every_turn(games: Games) -> list[tuple[int, int, str, set[str]]]:
     """(game, turn, kind of move, true atoms) of every counted turn."""
-    found, counted = [], counted_turns(games)
+    found, counted = [], counted_turn_mask(games)
     for game in range(len(games)):
         table = Watched(games.rules, games.decks[game])
         for turn, action in enumerate(games.moves(game)):
@@ -160,7 +160,7 @@ def holds(tree: tuple, atoms: set[str], names: tuple[str, ...]) -> bool:
 @pytest.mark.parametrize("seats", ["all", "one"])
 def test_the_figure_equals_its_definition(bogin, seats):
     games = random_games(SMALL, 10)
-    games = games if seats == "all" else of_seats(games, np.array([False, True]))
+    games = games if seats == "all" else with_counted_seats(games, np.array([False, True]))
     names, trees = atom_names(SMALL), sample_trees(69, 40, np.random.default_rng(5))
     assert len(names) == 69
     turns, total = every_turn(games), 0.0
@@ -177,9 +177,9 @@ def test_the_figure_equals_its_definition(bogin, seats):
     sent = np.array(
         [[sum(k == m and g == n for g, _, k, _ in turns) for n in range(10)] for m in MESSAGES]
     )
-    ratio = independence_ratio(counts, sent, bogin=bogin)
+    ratio = ci_ratio(counts, sent, bogin=bogin)
     assert ratio.mean == pytest.approx(total / 40, abs=1e-12)
-    assert ratio.denominator.sum() == len(turns) == counted_turns(games).sum()
+    assert ratio.denominator.sum() == len(turns) == counted_turn_mask(games).sum()
 
 
 def test_the_pools_are_seeded_and_as_specified():
@@ -212,7 +212,7 @@ def test_too_deep_a_formula_is_refused():
 
 def test_concepts_that_are_the_messages_are_independent_of_context():
     sent = np.array([5, 9, 2, 4])
-    value, message = independence(np.diag(sent), sent)
+    value, message = ci_per_concept(np.diag(sent), sent)
     assert value.tolist() == [1, 1, 1, 1] and message.tolist() == [0, 1, 2, 3]
 
 
@@ -221,7 +221,7 @@ def test_messages_that_ignore_the_state(bogin):
     """p(m | c) = p(m) and p(c | m) = p(c): the mean of p(c) times the commonest message's share."""
     sent, truth = np.array([40, 30, 20, 10]), np.array([0.5, 0.1, 0.0])
     both = truth[:, None] * sent
-    value, _ = independence(both, sent, bogin=bogin)
+    value, _ = ci_per_concept(both, sent, bogin=bogin)
     assert value == pytest.approx(truth * 0.4)
 
 
@@ -249,7 +249,7 @@ def test_a_formula_and_its_negation_differ_and_names_do_not_matter():
 
 
 def test_the_mean_over_pools_and_their_spread():
-    record = Record(random_games(SMALL, 40))
+    record = GameAnalysis(random_games(SMALL, 40))
     means = [ratio.mean for ratio in record.independence.likeliest]
     assert len(means) == 10 and len(set(means)) == 10
     assert context_independence(record).mean == pytest.approx(np.mean(means))
@@ -263,8 +263,8 @@ def test_each_games_share_is_what_leaving_it_out_and_in_changes():
     concepts = read_concepts(taught_games(SMALL, 150))
     counts = formula_counts(concepts, formula_pools(69)[0])  # [C, 4, N]
     sent = np.array([bit(concepts.messages, turn) for turn in range(64)]).sum(axis=0).T  # [4, N]
-    ratio, rng = independence_ratio(counts, sent), np.random.default_rng(0)
-    _, message = independence(counts.sum(axis=2), sent.sum(axis=1))
+    ratio, rng = ci_ratio(counts, sent), np.random.default_rng(0)
+    _, message = ci_per_concept(counts.sum(axis=2), sent.sum(axis=1))
     anew, linear = [], []
     for _ in range(100):
         drawn = rng.integers(150, size=150)

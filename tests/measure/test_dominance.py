@@ -9,15 +9,21 @@ from support.games import random_games, taught_games
 from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
-from hanabi_rl.measure.counted import of_seats
-from hanabi_rl.measure.dominance import KINDS, LEVELS, frequency, moves, pooled_frequency
-from hanabi_rl.measure.record import Record
+from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.measure.counted import with_counted_seats
+from hanabi_rl.measure.dominance import (
+    KINDS,
+    KNOWLEDGE_LEVELS,
+    dominated_moves,
+    frequency,
+    pooled_frequency,
+)
+from hanabi_rl.measure.record import GameAnalysis
 
 SMALL = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4, max_life_tokens=3)
 
 
-def identities(table: Table, order: int) -> dict[str, set[int]]:
+def identities(table: PythonGame, order: int) -> dict[str, set[int]]:
     """The cards that a card of the mover can be, at each level."""
     rules, known = table.rules, table.knowledge[order]
     hints = {c * rules.num_ranks + r for c in known.colors for r in known.ranks}
@@ -48,10 +54,10 @@ def identities(table: Table, order: int) -> dict[str, set[int]]:
 
 def by_hand(games: Games) -> dict[tuple[str, str], list[dict[int, list[bool]]]]:
     """For each kind and level, for each game, seat -> whether each of its turns was such a move."""
-    found = {(kind, level): [] for kind in KINDS for level in LEVELS}
+    found = {(kind, level): [] for kind in KINDS for level in KNOWLEDGE_LEVELS}
     for game in range(len(games)):
         turns = {key: {} for key in found}
-        table = Table(games.rules, games.decks[game])
+        table = PythonGame(games.rules, games.decks[game])
         for action in games.moves(game):
             move, seat = decode_action(games.rules, action), table.player
             takes = move.kind in ("play", "discard")
@@ -77,8 +83,8 @@ def test_frequencies_equal_their_definition(rules, seats):
     counted = np.ones((len(games), rules.num_players), bool)
     if seats == "some":
         counted = np.random.default_rng(1).random(counted.shape) < 0.5
-        games = of_seats(games, counted)
-    record, met = Record(games), set()
+        games = with_counted_seats(games, counted)
+    record, met = GameAnalysis(games), set()
     for (kind, level), expected in by_hand(games).items():
         shares, done = [], []
         for game, turns in enumerate(expected):
@@ -88,7 +94,7 @@ def test_frequencies_equal_their_definition(rules, seats):
         ratio = frequency(record, kind, level)
         assert ratio.mean == pytest.approx(np.mean(shares), abs=1e-12), (kind, level)
         assert ratio.denominator.sum() == len(shares)
-        assert moves(record, kind, level).sum() == sum(done)
+        assert dominated_moves(record, kind, level).sum() == sum(done)
         assert pooled_frequency(record, kind, level).mean == pytest.approx(np.mean(done))
         met |= {kind} if any(done) else set()
     assert met, "no such move in any game: nothing was compared"
@@ -96,17 +102,17 @@ def test_frequencies_equal_their_definition(rules, seats):
 
 def test_seats_add_up():
     games = random_games(SMALL, 30)
-    parts = [Record(of_seats(games, np.arange(2) == seat)) for seat in range(2)]
+    parts = [GameAnalysis(with_counted_seats(games, np.arange(2) == seat)) for seat in range(2)]
     for kind in KINDS:
-        whole, halves = frequency(Record(games), kind), [frequency(part, kind) for part in parts]
+        whole, halves = frequency(GameAnalysis(games), kind), [frequency(part, kind) for part in parts]
         assert np.allclose(sum(half.numerator for half in halves), whole.numerator)
         assert np.array_equal(sum(half.denominator for half in halves), whole.denominator)
 
 
 def test_levels_only_ever_know_more():
-    record = Record(random_games(SMALL, 60))
+    record = GameAnalysis(random_games(SMALL, 60))
     for kind in KINDS:
-        named, hints, public, view = (moves(record, kind, level) for level in LEVELS)
+        named, hints, public, view = (dominated_moves(record, kind, level) for level in KNOWLEDGE_LEVELS)
         assert not (named & ~hints).any() and not (hints & ~public).any()
         assert not (public & ~view).any()
 
@@ -130,11 +136,11 @@ def known_at(top: list[int], played: list[Move], kind: str) -> list[str]:
         game_ids=np.zeros(1, np.int32),
         unfinished=np.array([True]),
     )
-    table = Table(SMALL, games.decks[0])
+    table = PythonGame(SMALL, games.decks[0])
     for action in actions:
         table.apply(action)  # every move is legal
-    record, last = Record(games), len(played) - 1
-    found = [level for level in LEVELS if moves(record, kind, level)[0, last]]
+    record, last = GameAnalysis(games), len(played) - 1
+    found = [level for level in KNOWLEDGE_LEVELS if dominated_moves(record, kind, level)[0, last]]
     share = frequency(record, kind, "hints").numerator.sum()
     assert share == ("hints" in found) / (last // 2 + 1)
     return found
@@ -146,7 +152,7 @@ def test_a_first_rank_on_an_empty_table_is_known_by_its_hint_alone():
     assert known_at(top, [HINT_1, Move("discard", slot=0)], "G1") == ["hints", "public", "view"]
     assert known_at(top, [HINT_1, Move("play", slot=1)], "G2") == ["hints", "public", "view"]
     named = [HINT_1, HINT_1, Move("color", offset=1, value=0), Move("play", slot=0)]
-    assert known_at([R1, B2, R1, R3], named, "G3") == list(LEVELS)
+    assert known_at([R1, B2, R1, R3], named, "G3") == list(KNOWLEDGE_LEVELS)
 
 
 def test_once_one_first_card_lies_there_the_rank_says_it_no_more():
@@ -177,5 +183,5 @@ def test_a_game_without_a_turn_is_left_out():
     actions = games.actions.copy()
     actions[0, 1:] = SMALL.noop  # Bob has no turn
     short = Games(**{**games.__dict__, "actions": actions, "ends": None})
-    ratio = frequency(Record(of_seats(short, np.array([False, True]))), "G3")
+    ratio = frequency(GameAnalysis(with_counted_seats(short, np.array([False, True]))), "G3")
     assert ratio.denominator.tolist() == [0, 1, 1]

@@ -1,4 +1,4 @@
-"""Efficiency: counted card by card on a `Table`, by hand, and as known of recorded games."""
+"""Efficiency: counted card by card on a `PythonGame`, by hand, and as known of recorded games."""
 
 import json
 
@@ -10,16 +10,16 @@ from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.efficiency import efficiency, read_clues, required_efficiency
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import efficiency_figures
 from hanabi_rl.show.measures import efficiency_line
 
 
 def counted(games, game):
     """(cards gotten, clues given or lost), one card and one move at a time."""
-    rules, table = games.rules, Table(games.rules, games.decks[game])
+    rules, table = games.rules, PythonGame(games.rules, games.decks[game])
     clues, touched = 0, set()
     for action in games.moves(game):
         move = decode_action(rules, int(action))
@@ -63,7 +63,7 @@ def test_cards_and_clues_are_those_counted_one_by_one(rules):
     whole = [pair for pair, left in zip(expected, games.unfinished, strict=True) if not left]
     assert len(whole) > 10 and (rules.is_standard or len(whole) < len(expected))
     mean = np.mean([cards / lost for cards, lost in whole if lost])
-    assert efficiency(Record(games)).mean == pytest.approx(mean)
+    assert efficiency(GameAnalysis(games)).mean == pytest.approx(mean)
 
 
 def played(cards, *moves):
@@ -105,8 +105,8 @@ def test_a_five_at_eight_tokens_is_a_clue_lost():
 
 def test_games_without_a_clue_are_left_out():
     games = one_game(deck_of("R1 R3 R5 G4 G3  R2 R4 Y4 B4 G2"), [5])
-    assert not efficiency(Record(games)).defined
-    assert efficiency_line(efficiency_figures(Record(games)), games.rules).startswith(
+    assert not efficiency(GameAnalysis(games)).defined
+    assert efficiency_line(efficiency_figures(GameAnalysis(games)), games.rules).startswith(
         "efficiency: no finished game with a clue; a perfect game with 2 players needs"
     )
 
@@ -115,7 +115,7 @@ def test_games_without_a_clue_are_left_out():
     ("file", "mean"), [("3_player_games_val", 1.202), ("2p_hgroup_bot_val", 1.017)]
 )
 def test_of_recorded_games_it_is_what_is_known_of_them(file, mean):
-    ratio = efficiency(Record(load_games(shared_data(f"{file}.safetensors"))))
+    ratio = efficiency(GameAnalysis(load_games(shared_data(f"{file}.safetensors"))))
     assert round(ratio.mean, 3) == mean and ratio.bounds[0] < mean < ratio.bounds[1]
 
 
@@ -138,7 +138,7 @@ def test_commands_print_it(tmp_path, capsys):
     file = tmp_path / "games.json"
     main(["data", "demos", "--bot", "random", "--games", "12", "--out", str(file)])
     capsys.readouterr()
-    found = efficiency(Record(load_games(file)))
+    found = efficiency(GameAnalysis(load_games(file)))
     needed = "a perfect game with 2 players needs 0.862"
     main(["data", "info", str(file)])
     assert f"efficiency {found:.3f} cards per clue; {needed}" in capsys.readouterr().out

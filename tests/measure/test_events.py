@@ -9,7 +9,7 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.events import EVENTS
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.events import event_counts
 
 
@@ -17,7 +17,7 @@ def by_definition(games):
     """int[N, P, 14] of `Games`, card by card."""
     rules, counts = games.rules, np.zeros((len(games), games.rules.num_players, 14), int)
     for game in range(len(games)):
-        table, hint = Table(rules, games.decks[game]), None
+        table, hint = PythonGame(rules, games.decks[game]), None
         for action in games.moves(game):
             move = decode_action(rules, action)
             counts[game, table.player] += list(facts(table, move, hint))

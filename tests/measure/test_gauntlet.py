@@ -15,29 +15,35 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.origin import trained_with
+from hanabi_rl.agents.origin import training_partners
 from hanabi_rl.cli import main
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import gauntlet
 from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.gauntlet import Beside, Partner, Result, family_of, strangers
+from hanabi_rl.measure.gauntlet import (
+    GauntletPartner,
+    GauntletResult,
+    PartnerResult,
+    family_of,
+    gauntlet_partners,
+)
 from hanabi_rl.show.gauntlet import gauntlet_figures, gauntlet_table, partner_table, plot_gauntlet
 from hanabi_rl.storage.checkpoint import Checkpointer
 
 
-def beside(name: str, family: str, met: bool, seed: int) -> Beside:
+def beside(name: str, family: str, met: bool, seed: int) -> PartnerResult:
     scores = np.random.default_rng(seed).integers(0, 26, (2, 6, 3))
-    return Beside(Partner(name, family, load_policy("bot:random")), met, scores)
+    return PartnerResult(GauntletPartner(name, family, load_policy("bot:random")), met, scores)
 
 
 @pytest.fixture
-def result() -> Result:
+def result() -> GauntletResult:
     others = [beside("a", "x", True, 1), beside("b", "x", False, 2), beside("c", "y", True, 3)]
-    return Result("agent", beside("agent", gauntlet.ITSELF, False, 0), others)
+    return GauntletResult("agent", beside("agent", gauntlet.SELF_PLAY, False, 0), others)
 
 
-def test_a_family_counts_once_and_those_met_apart(result: Result) -> None:
-    a, b, c = (found.scores.astype(float) for found in result.beside)
+def test_a_family_counts_once_and_those_met_apart(result: GauntletResult) -> None:
+    a, b, c = (found.scores.astype(float) for found in result.partner_results)
     mean_x = (a.mean() + b.mean()) / 2
     assert result.family("x").mean == pytest.approx(mean_x)
     by_series = ((a + b) / 2).mean(axis=(0, 2))
@@ -50,17 +56,17 @@ def test_a_family_counts_once_and_those_met_apart(result: Result) -> None:
     assert result.zero_share() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
 
 
-def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(result: Result) -> None:
-    scores = np.stack([found.scores.astype(float) for found in result.beside]).mean(axis=(0, 1))
+def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(result: GauntletResult) -> None:
+    scores = np.stack([found.scores.astype(float) for found in result.partner_results]).mean(axis=(0, 1))
     gain = scores[:, 2] - scores[:, 0]
     assert result.gain().mean == pytest.approx(gain.mean())
     assert result.gain().std_error == pytest.approx(gain.std(ddof=1) / np.sqrt(6))
-    first = result.beside[0]
+    first = result.partner_results[0]
     expected = first.scores.mean(axis=(0, 1))
     assert [of.mean for of in first.by_game] == pytest.approx(expected.tolist())
 
 
-def test_text_and_figures_say_the_same(result: Result) -> None:
+def test_text_and_figures_say_the_same(result: GauntletResult) -> None:
     figures = json.loads(json.dumps(gauntlet_figures(result)))
     lines = partner_table(result).splitlines()
     assert lines[3].startswith("a*") and lines[4].startswith("b ")
@@ -77,15 +83,15 @@ def test_text_and_figures_say_the_same(result: Result) -> None:
 
 
 def test_a_share_of_what_is_possible_where_best_responses_are_known(
-    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    result: GauntletResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the family x one of two is known, so that only y has a share."""
-    a, b, c = result.beside
+    a, b, c = result.partner_results
     known = [
         dataclasses.replace(each, partner=each.partner._replace(best=best))
         for each, best in ((a, 20.0), (b, None), (c, 16.0))
     ]
-    told = dataclasses.replace(result, beside=known)
+    told = dataclasses.replace(result, partner_results=known)
     of_best = [a.scores.mean() / 20, None, c.scores.mean() / 16]
     figures = json.loads(json.dumps(gauntlet_figures(told)))
     assert [each["of_best"] for each in figures["partners"]] == pytest.approx(of_best)
@@ -99,28 +105,28 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
         dataclasses.replace(each, partner=each.partner._replace(best=best))
         for each, best in ((a, 10.0), (b, 30.0), (c, 16.0))
     ]
-    whole = dataclasses.replace(result, beside=every)  # shares of means, not means of shares
+    whole = dataclasses.replace(result, partner_results=every)  # shares of means, not means of shares
     mean_x = (a.scores.mean() + b.scores.mean()) / 2
-    assert whole.shares() == pytest.approx({"x": mean_x / 20, "y": c.scores.mean() / 16})
+    assert whole.fractions_of_best_response() == pytest.approx({"x": mean_x / 20, "y": c.scores.mean() / 16})
     expected = (mean_x + c.scores.mean()) / (20 + 16)
-    assert whole.of_best() == pytest.approx(expected)
+    assert whole.fraction_of_best_response() == pytest.approx(expected)
     assert f"  {expected:.0%}  " in gauntlet_table([whole]).splitlines()[1]
-    assert result.of_best() is None
+    assert result.fraction_of_best_response() is None
 
     kept = tmp_path / "best.json"
-    monkeypatch.setattr(gauntlet, "BEST_WITH", kept)
-    assert strangers(load_policy("bot:random"))[0].best is None
+    monkeypatch.setattr(gauntlet, "BEST_RESPONSE_FILE", kept)
+    assert gauntlet_partners(load_policy("bot:random"))[0].best is None
     content = {"gauntlet_version": gauntlet.VERSION, "players": {"2": {"bot:iggi": {"mean": 18.5}}}}
     kept.write_text(json.dumps(content))
-    best = {partner.name: partner.best for partner in strangers(load_policy("bot:random"))}
+    best = {partner.name: partner.best for partner in gauntlet_partners(load_policy("bot:random"))}
     assert best["bot:iggi"] == 18.5 and best["bot:piers"] is None
-    assert gauntlet.best_with(Rules(num_players=3)) == gauntlet.best_with(LENIENT) == {}
+    assert gauntlet.best_response_scores(Rules(num_players=3)) == gauntlet.best_response_scores(LENIENT) == {}
     kept.write_text(json.dumps(content | {"gauntlet_version": 0}))
-    assert gauntlet.best_with(Rules()) == {}
+    assert gauntlet.best_response_scores(Rules()) == {}
 
 
 def test_agents_are_told_apart_in_the_picture_however_many(
-    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    result: GauntletResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *a, **k: saved.append(figure))
@@ -133,13 +139,13 @@ def test_agents_are_told_apart_in_the_picture_however_many(
 
 def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
     two, three = load_policy("bot:iggi"), load_policy("bot:iggi", Rules(num_players=3))
-    found = strangers(two, people=("bot:flawed", "bot:iggi"))
+    found = gauntlet_partners(two, people=("bot:flawed", "bot:iggi"))
     names = [partner.name for partner in found]
     assert "bot:iggi" not in names and len(set(names)) == len(names)
     assert "agent:hgroup-2p" in names
     families = {partner.name: partner.family for partner in found}
-    assert families["bot:flawed"] == gauntlet.PEOPLE and families["bot:piers"] == "rule lists"
-    of_three = [partner.name for partner in strangers(three)]
+    assert families["bot:flawed"] == gauntlet.HUMAN_PROXIES and families["bot:piers"] == "rule lists"
+    of_three = [partner.name for partner in gauntlet_partners(three)]
     assert "agent:human-3p" in of_three and not any(name.endswith("-2p") for name in of_three)
 
 
@@ -167,14 +173,14 @@ def test_the_command_plays_what_pairs_play(
 
 
 def test_who_stops_the_command_has_the_agents_that_were_done(
-    result: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    result: GauntletResult, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def played(name: str, *args: Any) -> Result:
+    def played(name: str, *args: Any) -> GauntletResult:
         if "iggi" in name:
             return result
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gauntlet, "strangers", lambda policy, people: [])
+    monkeypatch.setattr(gauntlet, "gauntlet_partners", lambda policy, people: [])
     monkeypatch.setattr(gauntlet, "run_gauntlet", played)
     with pytest.raises(SystemExit):
         main(["gauntlet", "bot:iggi", "bot:piers"])
@@ -208,8 +214,8 @@ def test_whom_a_run_was_trained_with_is_in_its_config(tmp_path: Path) -> None:
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     expected = ("bot:rules?seed=1", "bot:rules?seed=2", "bot:simple")
     for name in ("run", "run/policy", "run/policy/policy.safetensors", "run/checkpoints/5"):
-        assert trained_with(str(tmp_path / name)) == expected
-    assert trained_with("bot:smart") == trained_with(str(tmp_path)) == ()
+        assert training_partners(str(tmp_path / name)) == expected
+    assert training_partners("bot:smart") == training_partners(str(tmp_path)) == ()
 
 
 def test_who_was_met_with_options_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,11 +240,11 @@ def test_who_was_met_with_options_was_met(monkeypatch: pytest.MonkeyPatch) -> No
     }
     nobody = load_policy("bot:random")
     monkeypatch.setattr(
-        gauntlet, "evaluate_beside", lambda _, them, *a, **b: (np.zeros((len(them), 2, 1)), None)
+        gauntlet, "evaluate_with_partners", lambda _, them, *a, **b: (np.zeros((len(them), 2, 1)), None)
     )
-    partners = [Partner(name, "x", nobody) for name in asked]
+    partners = [GauntletPartner(name, "x", nobody) for name in asked]
     result = gauntlet.run_gauntlet("agent", nobody, partners, met, series=1, length=1)
-    assert {each.partner.name: each.met for each in result.beside} == asked
+    assert {each.partner.name: each.seen_in_training for each in result.partner_results} == asked
 
 
 def test_a_partner_is_of_its_family_whatever_its_settings() -> None:

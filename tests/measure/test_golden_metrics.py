@@ -14,12 +14,12 @@ from support.games import shared_data
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure import actions
-from hanabi_rl.measure.concepts import formula_counts, independence_ratio
-from hanabi_rl.measure.counted import counted_turns, of_seats
-from hanabi_rl.measure.dominance import KINDS, LEVELS, frequency, moves
+from hanabi_rl.measure import action_information
+from hanabi_rl.measure.concepts import ci_ratio, formula_counts
+from hanabi_rl.measure.counted import counted_turn_mask, with_counted_seats
+from hanabi_rl.measure.dominance import KINDS, KNOWLEDGE_LEVELS, dominated_moves, frequency
 from hanabi_rl.measure.formulas import Formulas, compile_formulas
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import objective_figures
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "reference" / "objective-metrics-golden"
@@ -51,7 +51,7 @@ def pair_games(agent: str, partner: str) -> Games:
         game_ids=np.arange(count),
         unfinished=np.zeros(count, bool),
     )
-    return of_seats(games, seats[rows] == own)
+    return with_counted_seats(games, seats[rows] == own)
 
 
 def golden_pool() -> Formulas:
@@ -66,28 +66,28 @@ def golden_pool() -> Formulas:
 
 
 def figures(games: Games, pool: Formulas) -> dict[str, float]:
-    record = Record(games)
+    record = GameAnalysis(games)
     counts = formula_counts(record.concepts, pool)
-    of_kind = [(games.actions // 5 == kind) & counted_turns(games) for kind in range(4)]
+    of_kind = [(games.actions // 5 == kind) & counted_turn_mask(games) for kind in range(4)]
     sent = np.array(of_kind).sum(axis=2)
-    partner = actions._mutual_information(actions.responses(games, own_first=True), corrected=False)
+    partner = action_information._mutual_information(action_information.responses(games, own_first=True), corrected=False)
     return {
-        "turns": counted_turns(games).sum(),
-        "pairs": actions.responses(games).counted.sum(),
-        "ad_entropy": actions.action_entropy(record).mean,
-        "ad_entropy_mm": actions.action_entropy_corrected(record).mean,
-        "ard_entropy": actions.response_entropy(record).mean,
-        "ic": actions.coordination_plugin(record).mean,
-        "ic_mm": actions.coordination(record).mean,
+        "turns": counted_turn_mask(games).sum(),
+        "pairs": action_information.responses(games).counted.sum(),
+        "ad_entropy": action_information.action_entropy(record).mean,
+        "ad_entropy_mm": action_information.action_entropy_corrected(record).mean,
+        "ard_entropy": action_information.response_entropy(record).mean,
+        "ic": action_information.coordination_plugin(record).mean,
+        "ic_mm": action_information.instantaneous_coordination(record).mean,
         "ic_partner": partner.mean,
-        "ci": independence_ratio(counts, sent).mean,
-        "ci_bogin": independence_ratio(counts, sent, bogin=True).mean,
-        "mean_truth": counts.sum() / counted_turns(games).sum() / len(counts),
+        "ci": ci_ratio(counts, sent).mean,
+        "ci_bogin": ci_ratio(counts, sent, bogin=True).mean,
+        "mean_truth": counts.sum() / counted_turn_mask(games).sum() / len(counts),
         "never_true": (counts.sum(axis=(1, 2)) == 0).sum(),
         "length": games.num_actions.mean(),
         "points": games.points.mean(),
-        **{f"{k}_{level}": frequency(record, k, level).mean for k in KINDS for level in LEVELS},
-        **{f"count_{k}_{level}": moves(record, k, level).sum() for k in KINDS for level in LEVELS},
+        **{f"{k}_{level}": frequency(record, k, level).mean for k in KINDS for level in KNOWLEDGE_LEVELS},
+        **{f"count_{k}_{level}": dominated_moves(record, k, level).sum() for k in KINDS for level in KNOWLEDGE_LEVELS},
     }
 
 
@@ -106,7 +106,7 @@ def test_every_figure_of_every_pair(agent: str) -> None:
 @pytest.mark.slow  # of the figures that the bots' games show
 def test_recorded_games_that_stand_in_for_obl_1() -> None:
     """Section 8.6, to the digits given there."""
-    found = objective_figures(Record(load_games(shared_data("2p_recorded_bot_8k.safetensors"))))
+    found = objective_figures(GameAnalysis(load_games(shared_data("2p_recorded_bot_8k.safetensors"))))
     for name, value in {
         **{"points": 21.21, "points_sd": 2.18, "action_entropy": 2.926, "response_entropy": 5.683},
         **{"coordination": 0.172, "g1_hints": 0.000, "g2_hints": 0.0003, "g3_hints": 0.203},

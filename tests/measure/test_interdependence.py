@@ -15,7 +15,7 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.actions import decode, decode_action, encode
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.intervals import bootstrap_correlation
 from hanabi_rl.measure.links import (
     OUTCOMES,
@@ -24,7 +24,7 @@ from hanabi_rl.measure.links import (
     read_touches,
     token_links,
 )
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.registry import MEASURES, measure_figures, measures_of
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.measure.teams import interdependence_figures, roles_of
@@ -55,7 +55,7 @@ def test_eight_turns_by_hand():
     assert pairs_of(touches.links("useful_discard")) == {(5, 6)}
     assert pairs_of(token_links(read)) == {(4, 5), (6, 7)}
     assert pairs_of(firework_links(read)) == set()  # R1 and R2 are of one seat
-    links = Record(games).links
+    links = GameAnalysis(games).links
     assert links.hints[0].tolist() == [[0, 2], [2, 0]]
     assert links.accepted[0].tolist() == [[0, 2], [1, 0]]
     assert links.prompt[0].tolist() == [[0, 2], [1, 0]]
@@ -63,7 +63,7 @@ def test_eight_turns_by_hand():
     assert links.hinted_points[0].tolist() == [[0, 2], [0, 0]]
     assert (links.points[0].tolist(), links.steps[0].tolist()) == ([0, 2], [0, 1])
     assert links.turns[0].tolist() == [4, 4]
-    record = Record(whole(games))
+    record = GameAnalysis(whole(games))
     assert MEASURES["not_helpful"].of(record).mean == 0.5
     assert MEASURES["nonconstructive"].of(record).mean == 1  # B3, thrown away
     assert MEASURES["constructive_per_point"].of(record).mean == 2 / 2
@@ -76,13 +76,13 @@ def test_links_for_a_point_do_not_grow_with_the_score():
     nobody scored, and no game at all, leave nothing to divide by."""
     deck = deck_of("B2 B3 G4 W4 Y3 R1 R2 Y1 G3 W2")
     told = [10, 5 + 4, 15, 5]  # red, a card that is no point, rank 1, R1
-    one = Record(whole(one_game(deck, told)))
-    two = Record(whole(one_game(deck, [*told, 16, 5])))  # rank 2, R2, which red had named, too
+    one = GameAnalysis(whole(one_game(deck, told)))
+    two = GameAnalysis(whole(one_game(deck, [*told, 16, 5])))  # rank 2, R2, which red had named, too
     for record, points in ((one, 1), (two, 2)):
         links = 2.0 * points
         assert MEASURES["constructive"].of(record).mean == links
         assert MEASURES["constructive_per_point"].of(record).mean == 2.0
-    none = Record(whole(one_game(deck, [10, 5 + 4])))
+    none = GameAnalysis(whole(one_game(deck, [10, 5 + 4])))
     assert MEASURES["constructive"].of(none).mean == 0
     assert not MEASURES["constructive_per_point"].of(none).defined
     receivers = np.array([[True, False]])  # seat 0 scored nothing
@@ -91,7 +91,7 @@ def test_links_for_a_point_do_not_grow_with_the_score():
 
 
 def test_links_of_lost_games_are_left_out_where_it_is_said():
-    record = Record(random_games(SMALL, 60))
+    record = GameAnalysis(random_games(SMALL, 60))
     links, kept = (MEASURES[n].of(record).numerator for n in ("constructive", "constructive_kept"))
     lost = record.games.lives == 0
     assert links[lost].sum() > 0 < links[~lost].sum()
@@ -149,7 +149,7 @@ RECORDED = {  # shared/reference/interdependence.md, E2
 
 
 def totals_of(games):
-    record, read = Record(games), read_games(games)
+    record, read = GameAnalysis(games), read_games(games)
     links, touches, moves = record.links, read_touches(read), read.moves
 
     def cards(*outcomes):  # a card counts once, however many hints touched it
@@ -194,7 +194,7 @@ def test_the_totals_of_recorded_games(name):
 @pytest.mark.slow  # recorded games
 def test_people_and_an_ai_by_direction():
     games = load_games(shared_data("2p_human_with_ai.safetensors"), validate=False)
-    figures = interdependence_figures(Record(games), roles_of(games))
+    figures = interdependence_figures(GameAnalysis(games), roles_of(games))
     person, ai = figures["pairs"]
     assert (person["giver"], person["receiver"], ai["giver"]) == ("person", "other", "other")
     assert (ai["turns"], person["turns"]) == (39_070, 38_602)
@@ -226,7 +226,7 @@ def test_people_and_an_ai_by_direction():
 
 def events_of(rules, deck, moves):
     """One game as events, and what the move of each turn was for its card."""
-    table, told, events, did = Table(rules, deck), collections.defaultdict(set), [], []
+    table, told, events, did = PythonGame(rules, deck), collections.defaultdict(set), [], []
     for turn, action in enumerate(moves.tolist()):
         seat, move, tokens = table.player, decode_action(rules, action), table.info_tokens
         pre, add, delete, outcome = set(), set(), set(), None
@@ -287,7 +287,7 @@ def check_game(games, game):
         expected[(kind, "loop" if outcome == "score" else outcome)].add(turns)
         expected[kind].add(turns)
     read = read_games(games)
-    touches, counts = read_touches(read), Record(games).links
+    touches, counts = read_touches(read), GameAnalysis(games).links
     assert pairs_of(touches.links(), game) == expected["told"]
     for outcome in OUTCOMES[:-1]:
         assert pairs_of(touches.links(outcome), game) == expected[("told", outcome)], outcome
@@ -355,13 +355,13 @@ def test_the_names_of_colours_do_not_matter():
         decks=(colors[color] * rules.num_ranks + rank).astype(np.uint8),
         actions=encode(rules, moves._replace(value=value)),
     )
-    for ours, theirs in zip(Record(games).links, Record(other).links, strict=True):
+    for ours, theirs in zip(GameAnalysis(games).links, GameAnalysis(other).links, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_pairs_of_roles_add_up_to_the_whole():
     games = random_games(CROWD, 30)
-    whole = Record(games)
+    whole = GameAnalysis(games)
     masks = np.random.default_rng(0).random((30, 5)) < 0.5
     parts = [whole.between(g, r).links for g in (masks, ~masks) for r in (masks, ~masks)]
     for name in ("hints", "helpful", "outcomes", "hinted_points", "firework", "token"):
@@ -386,7 +386,7 @@ def test_the_correlation_and_its_interval():
 
 
 def test_measures_that_share_resamples_have_the_intervals_they_have_alone():
-    record = Record(random_games(SMALL, 40))
+    record = GameAnalysis(random_games(SMALL, 40))
     measures = measures_of("interdependence")
     figures = measure_figures(record, measures)
     for measure in measures:

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from hanabi_rl.measure.intervals import (
-    FEW,
+    MIN_BOOTSTRAP_GAMES,
     Interval,
     bootstrap_correlation,
     bootstrap_decks,
@@ -13,7 +13,7 @@ from hanabi_rl.measure.intervals import (
     bootstrap_ratio,
     bootstrap_ratios,
     bounds_text,
-    exact_share,
+    clopper_pearson_interval,
     explained,
     mean_interval,
 )
@@ -118,7 +118,7 @@ def coverage(intervals, truth):
     return np.mean([interval.low <= truth <= interval.high for interval in intervals])
 
 
-@pytest.mark.parametrize("games", [2, 3, 5, 10, FEW - 1])
+@pytest.mark.parametrize("games", [2, 3, 5, 10, MIN_BOOTSTRAP_GAMES - 1])
 def test_few_games_cover_as_often_as_they_say(games):
     """Accuracy over games of 5 to 34 decisions, whose level is the game's own. Percentiles of
     resamples cover 51%, 72%, 80%, 90% and 92.5%."""
@@ -207,7 +207,7 @@ def test_errors_say_what_was_expected(call, message):
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 7), (1, 6), (11, 20), (99, 100), (5, 5)])
 def test_an_exact_interval_of_a_share_has_the_tails_of_its_binomials(successes, count):
-    share, low, high, _ = exact_share(successes, count)
+    share, low, high, _ = clopper_pearson_interval(successes, count)
     assert share == successes / count
     if successes:
         assert stats.binom.sf(successes - 1, count, low) == pytest.approx(0.025)

@@ -6,12 +6,12 @@ from support.games import LENIENT, LENIENT_3P
 from support.policies import network_policy
 
 from hanabi_rl.agents.names import load_policy
-from hanabi_rl.measure.leaderboard import best_seed, play_leaderboard, play_proxies
+from hanabi_rl.measure.leaderboard import best_seed, play_leaderboard, play_proxy_self_play
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.papers.ah2ac2 import LEADERBOARD
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
-from hanabi_rl.play.line_ups import line_ups, seat_names
+from hanabi_rl.play.line_ups import mixed_lineups, seat_names
 
 TWO_PLAYERS = {"C1", "C2", "1C", "2C"}
 THREE_PLAYERS = {
@@ -26,13 +26,13 @@ def names(seats):
 
 @pytest.mark.parametrize(("players", "expected"), [(2, TWO_PLAYERS), (3, THREE_PLAYERS)])
 def test_line_ups_are_those_of_the_paper(players, expected):
-    found = [names(seats) for seats in line_ups(players, 2)]
+    found = [names(seats) for seats in mixed_lineups(players, 2)]
     assert set(found) == expected and len(found) == len(expected) == {2: 4, 3: 18}[players]
 
 
 @pytest.mark.parametrize(("players", "proxies"), [(2, 1), (2, 3), (3, 1), (4, 2), (5, 3)])
 def test_line_ups_of_other_sizes_are_counted(players, proxies):
-    found = line_ups(players, proxies)
+    found = mixed_lineups(players, proxies)
     assert len(set(found)) == len(found) == (proxies + 1) ** players - proxies**players - 1
 
 
@@ -112,7 +112,7 @@ def test_the_proxies_own_row_is_the_mean_of_both():
         ([4.0, 6.0], [10.0, 30.0]),
         ([8.0, 8.0], [2.0, 6.0]),
     )]  # fmt: skip
-    entry = play_proxies(proxies, 16, seed=5, predictions=read)
+    entry = play_proxy_self_play(proxies, 16, seed=5, predictions=read)
     decks = evaluation_decks(LENIENT, 16, 5)
     alone = [play_games((proxy,) * 2, LENIENT, decks).points for proxy in proxies]
     np.testing.assert_array_equal(entry.points, np.where(np.arange(16) % 2 == 0, *alone))
@@ -122,7 +122,7 @@ def test_the_proxies_own_row_is_the_mean_of_both():
     assert entry.prediction.cross_entropy_per_timestep().mean == pytest.approx((1.0 + 0.2) / 2)
     assert entry.as_dict(["p", "q"])["line_ups"][1]["seats"] == ["q", "q"]
     with pytest.raises(ValueError, match="a game for each of the proxies, got 1 for 2"):
-        play_proxies(proxies, 1)
+        play_proxy_self_play(proxies, 1)
     assert best_seed(read) == 1 and best_seed(read[::-1]) == 0
     odd = read[0]._replace(nll=np.array([np.nan, 1.0]))
     with pytest.raises(ValueError, match="of every seed, got nan of number 2"):

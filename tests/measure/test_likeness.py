@@ -14,21 +14,21 @@ from hanabi_rl.env.events import EVENTS
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.events import event_counts
 from hanabi_rl.measure.likeness import (
+    COMPARED_MEASURES,
     DISTANCE,
-    HABITS,
-    Likeness,
-    compare,
-    half_differences,
-    read_habits,
-    spread_among,
+    HumanLikeness,
+    compare_with_humans,
+    human_variation,
+    read_measures,
+    split_half_differences,
 )
 from hanabi_rl.measure.ratio import Ratio
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 
 
 def habits_of(games):
-    return read_habits(Record(games))
+    return read_measures(GameAnalysis(games))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_differences_are_those_of_halves() -> None:
     names = (*EVENTS, "score")
     tops, bottoms = rng.integers(0, 9, (len(names), 5)), rng.integers(1, 9, (len(names), 5))
     people = {n: Ratio(a, b) for n, a, b in zip(names, tops, bottoms, strict=True)}
-    found = half_differences(people, 4000, 3)
+    found = split_half_differences(people, 4000, 3)
     expected: dict[str, list[float]] = {name: [] for name in [*names, DISTANCE]}
     for pair in itertools.combinations(range(5), 2):
         rest = [deck for deck in range(5) if deck not in pair]
@@ -57,7 +57,7 @@ def test_differences_are_those_of_halves() -> None:
     halves = np.abs(found["score"][:, None] - np.array(expected["score"])).argmin(axis=1)
     shares = np.bincount(halves, minlength=10) / 4000
     np.testing.assert_allclose(shares, 0.1, atol=0.025)  # five standard errors
-    spread = spread_among(people, 4000, 3)
+    spread = human_variation(people, 4000, 3)
     assert spread.decks == 5
     # 95% of ten equally likely values: the greatest
     assert spread.of["score"] == pytest.approx(np.abs(expected["score"]).max())
@@ -65,8 +65,8 @@ def test_differences_are_those_of_halves() -> None:
 
 def test_who_plays_the_same_is_within_and_who_does_not_is_not(people) -> None:
     same, other = (habits_of(taught_games(TINY, 60, 1, newest)) for newest in (False, True))
-    found = Likeness(people, spread_among(people), {"same": same, "other": other})
-    names = [measure.name for measure in HABITS] + [DISTANCE]
+    found = HumanLikeness(people, human_variation(people), {"same": same, "other": other})
+    names = [measure.name for measure in COMPARED_MEASURES] + [DISTANCE]
     assert all(found.within("same", name) for name in names)
     assert found.count_within("same") == (len(names), len(names))
     among, told = found.count_within("other")
@@ -98,12 +98,12 @@ def test_habits_are_of_counted_seats_whole_decks_and_finished_games() -> None:
 
 def test_what_nobody_did_is_not_told(people) -> None:
     nothing = Ratio(np.zeros(60), np.zeros(60))
-    silent = Likeness(people, spread_among(people), {"agent": {**people, "score": nothing}})
+    silent = HumanLikeness(people, human_variation(people), {"agent": {**people, "score": nothing}})
     assert silent.within("agent", "score") is silent.difference("agent", "score") is None
-    assert silent.count_within("agent") == (len(HABITS), len(HABITS))
-    assert spread_among({**people, "score": nothing}).of["score"] is None
+    assert silent.count_within("agent") == (len(COMPARED_MEASURES), len(COMPARED_MEASURES))
+    assert human_variation({**people, "score": nothing}).of["score"] is None
     with pytest.raises(ValueError, match="expected games on two decks at least"):
-        spread_among(habits_of(taught_games(TINY, 1)))
+        human_variation(habits_of(taught_games(TINY, 1)))
 
 
 @pytest.mark.slow
@@ -111,9 +111,9 @@ def test_a_bot_is_like_its_own_games_and_another_is_not() -> None:
     rules = Rules(num_players=3)
     bots = {name: load_policy(name, rules) for name in ("bot:convention", "bot:simple")}
     own = evaluate_selfplay(bots["bot:convention"], 60, 7, purpose="demos").records
-    found = compare(own, bots, num_games=60, clone=bots["bot:convention"])
+    found = compare_with_humans(own, bots, num_games=60, clone=bots["bot:convention"])
     among, told = found.count_within("bot:convention")
-    assert among == told == len(HABITS) + 1
+    assert among == told == len(COMPARED_MEASURES) + 1
     assert found.count_within("bot:simple")[0] < told - 10
     assert found.predictions["bot:convention"].accuracy().mean == 1.0
     assert found.with_clone["bot:convention"].mean > found.with_clone["bot:simple"].mean

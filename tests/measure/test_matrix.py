@@ -15,19 +15,19 @@ from support.policies import network_policy, recurrent_policy
 
 from hanabi_rl.agents.policy import PolicyInfo
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
-from hanabi_rl.data.games import join_games
+from hanabi_rl.data.games import concatenate_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure import crossplay
 from hanabi_rl.measure import matrix as matrix_module
 from hanabi_rl.measure.cells import Cell, CellCache, CellKey
 from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.measure.matrix import (
-    Agent,
-    Setting,
+    EvalSetting,
+    MatrixAgent,
     cell_games,
     cell_key,
     cell_pairs,
-    find_cell,
+    get_or_play_cell,
     make_agents,
     play_cell,
     play_matrix,
@@ -37,7 +37,7 @@ from hanabi_rl.show.matrix import matrix_csv, matrix_dict, matrix_table, plot_ma
 from hanabi_rl.storage.files import to_json
 
 GAMES = 16
-SETTING = Setting(GAMES, seed=3)
+SETTING = EvalSetting(GAMES, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +161,14 @@ def test_named_deals_have_cells_of_their_own(monkeypatch):
     """The key is by the decks: other deals are another cell, other spellings of the same are not,
     and without names it is as it always was."""
     one, other = (
-        Agent(label, label, SimpleNamespace(rules=Rules()), label) for label in ("a", "b")
+        MatrixAgent(label, label, SimpleNamespace(rules=Rules()), label) for label in ("a", "b")
     )
     named = [
-        Setting(3, seed_names=names)
+        EvalSetting(3, seed_names=names)
         for names in (("p2v0s1..3",), ("p2v0s1", "p2v0s2..3"), ("p2v0s2..4",))
     ]
     plain, first, same, shifted = (
-        cell_key(one, other, setting) for setting in (Setting(3), *named)
+        cell_key(one, other, setting) for setting in (EvalSetting(3), *named)
     )
     assert "decks" not in plain.as_dict()
     assert first == same and len({key.digest() for key in (plain, first, shifted)}) == 3
@@ -188,7 +188,7 @@ def test_named_deals_have_cells_of_their_own(monkeypatch):
     cell = Cell(zeros, zeros, zeros, moves, np.array([0, 1], np.int8))
     assert cell_games(one, other, named[2], cell).decks.tolist() == expected * 2
     with pytest.raises(ValueError, match="expected games=3, one a deal, got 5"):
-        cell_key(one, other, Setting(5, seed_names=("p2v0s1..3",)))
+        cell_key(one, other, EvalSetting(5, seed_names=("p2v0s1..3",)))
 
 
 @pytest.mark.parametrize("players", [2, 3])
@@ -197,11 +197,11 @@ def test_a_cell_keeps_its_games(players, tmp_path):
     pair = make_agents([network_policy(rules, s) for s in (1, 2)], ["a", "b"], ["bc", "bc"])
     for single, others in (pair, pair[::-1], (pair[0], pair[0])):
         for _ in range(2):  # played, and from the file
-            cell, _ = find_cell(single, others, SETTING, cache)
+            cell, _ = get_or_play_cell(single, others, SETTING, cache)
             games = cell_games(single, others, SETTING, cell)
             result = evaluate_pair(single.policy, others.policy, GAMES, seed=3)
             seat = np.repeat([seating[0] for seating in result.seatings], GAMES)
-            played = join_games(result.records)
+            played = concatenate_games(result.records)
             if single is others:
                 assert games.human_seats is None
             else:
@@ -286,7 +286,7 @@ def test_files_hold_every_cell(agents, matrix):
 
 def test_without_bounds_the_fields_of_a_cell_are_empty(agents):
     """One deck has no standard error; `inf` in the file would be a number to who averages it."""
-    matrix = play_matrix(agents[:1], Setting(1, seed=3))
+    matrix = play_matrix(agents[:1], EvalSetting(1, seed=3))
     (row,) = csv.DictReader(io.StringIO(matrix_csv(matrix)))
     assert (row["ci95_low"], row["ci95_high"], row["std_error"]) == ("", "", "")
 

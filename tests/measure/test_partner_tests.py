@@ -14,14 +14,14 @@ from support.compiled import deal
 from support.plain_hanabi import partner_verdict, replay
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure import unit_tests as tests
 from hanabi_rl.measure.attempts import Attempt
-from hanabi_rl.measure.careful import careful, remembering
+from hanabi_rl.measure.careful import memory_reference, memoryless_reference
 from hanabi_rl.measure.partner_tests import PARTNER_TESTS
-from hanabi_rl.measure.scripts import at_random, possible_cards
+from hanabi_rl.measure.scripts import possible_cards, random_move
 from hanabi_rl.measure.situations import instances
-from hanabi_rl.measure.unit_tests import Result
+from hanabi_rl.measure.unit_tests import UnitTestResult
 
 drawn = functools.cache(instances)  # seconds of plain Python, and several tests play the same
 COUNT = 8
@@ -36,11 +36,11 @@ def pairs_of(test, rules, seed=0):
     return drawn(test.name, test.build, COUNT, seed, rules)
 
 
-def played(agent, rules, seed=0, names="AM", **options) -> dict[str, Result]:
+def played(agent, rules, seed=0, names="AM", **options) -> dict[str, UnitTestResult]:
     """What an agent does in every pair of these tests."""
     some = [test for test in PARTNER_TESTS if test.name[0] in names]
     made = [(test, pairs_of(test, rules, seed)) for test in some]
-    results = tests.play_all(agent, made, rules, 0, **options)
+    results = tests.play_instances(agent, made, rules, 0, **options)
     return {result.test.name: result for result in results}
 
 
@@ -76,7 +76,7 @@ def test_the_observations_of_a_pair_that_takes_memory_are_equal_bit_for_bit(rule
 def test_verdicts_are_those_of_a_plain_game(test, rules):
     """... for every action that is legal."""
     for pair in pairs_of(test, rules)[:3]:
-        for situation, is_right in zip(pair, test.right, strict=True):
+        for situation, is_right in zip(pair, test.criteria, strict=True):
             deck, prefix, players = situation.deck, situation.prefix, rules.num_players
             verdicts = set()
             for action in replay(deck, prefix, players).legal():
@@ -88,18 +88,18 @@ def test_verdicts_are_those_of_a_plain_game(test, rules):
 
 @pytest.mark.parametrize("rules", RULES, ids=["2p", "3p"])
 def test_only_who_remembers_passes_pairs_that_take_memory(rules):
-    assert {name: result.share for name, result in played(remembering, rules).items()} == {
+    assert {name: result.share for name, result in played(memory_reference, rules).items()} == {
         test.name: 1.0 for test in PARTNER_TESTS
     }
-    by_last_move = played(careful, rules)
+    by_last_move = played(memoryless_reference, rules)
     assert {name: result.share for name, result in by_last_move.items()} == {
         test.name: float(test.category == "AR") for test in PARTNER_TESTS
     }
     for name in ("M1", "M2", "M3"):
-        assert (by_last_move[name].right.sum(axis=1) == 1).all()  # the same in both, right in one
-    by_chance = played(at_random, rules)
+        assert (by_last_move[name].outcomes.sum(axis=1) == 1).all()  # the same in both, right in one
+    by_chance = played(random_move, rules)
     assert not any(result.passed.any() for result in by_chance.values())
-    assert (by_chance["M2"].right.sum(axis=1) == 1).all()
+    assert (by_chance["M2"].outcomes.sum(axis=1) == 1).all()
 
 
 @flax.struct.dataclass
@@ -124,7 +124,7 @@ def test_a_policy_without_memory_passes_none_drawn_or_not(sample):
         reader = Reader(weights / 4, rules)
         for name, result in played(reader, rules, seed, "M", sample=sample).items():
             assert not result.passed.any()
-            assert name == "M1" or (result.right.sum(axis=1) == 1).all()
+            assert name == "M1" or (result.outcomes.sum(axis=1) == 1).all()
 
 
 @every_test
@@ -157,9 +157,9 @@ def test_a_hint_in_question_is_unlikely_by_counting(rules):
         (test,) = [test for test in PARTNER_TESTS if test.name == name]
         for pair in pairs_of(test, rules):
             for situation, playable in zip(pair, (True, False), strict=True):
-                table: Table = situation.table()
-                slot = table.hands[0].index(situation.marked)
-                color, rank = divmod(table.deck[situation.marked], 5)
+                table: PythonGame = situation.table()
+                slot = table.hands[0].index(situation.target_card)
+                color, rank = divmod(table.deck[situation.target_card], 5)
                 assert (table.fireworks[color] == rank) == playable
                 could = possible_cards(table, 0, slot)
                 copies = {card: (3, 2, 2, 2, 1)[card % 5] for card in could}
@@ -172,4 +172,4 @@ def test_decks_slots_and_colours_vary(test, rules):
     pairs = pairs_of(test, rules)
     assert len({pair[0].deck for pair in pairs}) == COUNT
     assert pairs == pairs_of(test, rules) != pairs_of(test, rules, 1)
-    assert len({pair[0].deck[pair[0].marked] // 5 for pair in pairs}) > 2
+    assert len({pair[0].deck[pair[0].target_card] // 5 for pair in pairs}) > 2

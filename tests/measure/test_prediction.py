@@ -11,7 +11,7 @@ from support.policies import recurrent_policy
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.intervals import bootstrap_ratio
 from hanabi_rl.measure.prediction import (
     kl_at_temperatures,
@@ -67,7 +67,7 @@ def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records)
     """Its distribution is uniform: at every decision ln(number of legal actions) nats, exactly."""
     found = predict_decisions(load_policy("bot:random", rules), records)
     for n in range(GAMES):
-        table = Table(rules, records.decks[n])
+        table = PythonGame(rules, records.decks[n])
         for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
             legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
             assert found.nll[n, t] == pytest.approx(np.log(legal), abs=1e-5)
@@ -120,7 +120,7 @@ def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
     found = predict_decisions(bot, records)
     right = found.guess == found.action
     for n in range(GAMES):
-        table = Table(rules, records.decks[n])
+        table = PythonGame(rules, records.decks[n])
         for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
             legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
             expected = -np.log(eps / legal + (1 - eps) * right[n, t])

@@ -10,13 +10,13 @@ from support.games import LENIENT, LENIENT_3P
 from support.policies import CountingPolicy, clock_policy, network_policy
 
 from hanabi_rl.data.formats.hanab_live import decode_link
-from hanabi_rl.data.games import Ends, Games
+from hanabi_rl.data.games import FinalStates, Games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.crossplay import (
     distinct_seatings,
-    evaluate_beside,
     evaluate_lineup,
     evaluate_pair,
+    evaluate_with_partners,
 )
 from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summarise, summary_dict
 from hanabi_rl.play.decks import evaluation_decks
@@ -52,7 +52,7 @@ def test_beside_several_partners_an_agent_plays_as_beside_each(rules, at_once, m
     bots = CountingPolicy(rules), clock_policy(rules, 2), CountingPolicy(rules)
     assert not jax.tree.leaves(bots[0])
     partners = [network_policy(rules, 2), *bots, network_policy(rules, 3)]
-    scores, points = evaluate_beside(agent, partners, GAMES, seed=3)
+    scores, points = evaluate_with_partners(agent, partners, GAMES, seed=3)
     for partner, of_scores, of_points in zip(partners, scores, points, strict=True):
         pair = evaluate_pair(agent, partner, GAMES, seed=3)
         seats = [seating[0] for seating in pair.seatings]
@@ -72,7 +72,7 @@ def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
 
     monkeypatch.setattr("hanabi_rl.measure.crossplay.play_games", play)
     agent, partner = CountingPolicy(LENIENT_3P), clock_policy(LENIENT_3P, 1)
-    evaluate_beside(agent, [partner], 6, seed=3, series=3)
+    evaluate_with_partners(agent, [partner], 6, seed=3, series=3)
     (options,) = played
     assert options["series"] == 3
     assert options["seating"][:, 0].tolist() == [
@@ -106,11 +106,11 @@ def test_who_searches_plays_one_series_with_everybody_after_the_other_and_says_h
     monkeypatch, capsys
 ):
     met = CountingPolicy(LENIENT_3P), [clock_policy(LENIENT_3P, 1)]
-    expected = evaluate_beside(*met, 6, seed=3, series=3)
+    expected = evaluate_with_partners(*met, 6, seed=3, series=3)
     assert not capsys.readouterr().err
     monkeypatch.setattr("hanabi_rl.measure.crossplay.thinks", lambda policy: policy is met[0])
     monkeypatch.setattr("hanabi_rl.measure.crossplay.SOON_S", 0.0)
-    np.testing.assert_array_equal(evaluate_beside(*met, 6, seed=3, series=3), expected)
+    np.testing.assert_array_equal(evaluate_with_partners(*met, 6, seed=3, series=3), expected)
     assert "games: 6/6 decks" in capsys.readouterr().err
 
 
@@ -198,7 +198,7 @@ def test_best_median_and_worst_game_are_ranked_by_score_then_points():
         scores=score,
         game_ids=score,
         unfinished=score < 0,
-        ends=Ends(points=points, lives=score),
+        ends=FinalStates(points=points, lives=score),
     )
     result = SelfPlayResult(
         summary=summarise(score[None], points[None], 25), records=records, rules=Rules()

@@ -10,11 +10,11 @@ from support.plain_hanabi import replay
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.measure import state_tests
-from hanabi_rl.measure.careful import remembering
+from hanabi_rl.measure.careful import memory_reference
 from hanabi_rl.measure.scripts import certain_slots, is_hinted, possible_cards
-from hanabi_rl.measure.situations import Situation, instances, mined, renamed
+from hanabi_rl.measure.situations import Situation, instances, mine, renamed
 from hanabi_rl.measure.state_tests import STATE_TESTS
 
 COUNT = 30
@@ -50,18 +50,18 @@ def test_the_agent_is_to_move_on_decks_of_their_own(test, rules):
     assert len({situation.deck for situation in built}) == COUNT
     assert built == [one for (one,) in instances(test.name, test.build, COUNT, 3, rules)]
     assert built != [one for (one,) in instances(test.name, test.build, COUNT, 4, rules)]
-    colors = {situation.deck[situation.marked] // 5 for situation in built}
-    assert built[0].marked < 0 or len(colors) == 5
+    colors = {situation.deck[situation.target_card] // 5 for situation in built}
+    assert built[0].target_card < 0 or len(colors) == 5
 
 
 def test_s1_the_one_is_told_in_full():
     for situation in of("S1"):
-        assert situation.deck[situation.marked] % 5 == 0 and told(situation, situation.marked) == (
+        assert situation.deck[situation.target_card] % 5 == 0 and told(situation, situation.target_card) == (
             1,
             1,
         )
         assert [rank for _, rank in hand(situation, 1)].count(1) == 1
-    assert {situation.marked for situation in of("S1")} == set(range(5, 10))
+    assert {situation.target_card for situation in of("S1")} == set(range(5, 10))
 
 
 def test_s3_ones_are_told_by_rank():
@@ -78,7 +78,7 @@ def test_s4_s5_no_token_is_left():
         table = situation.table()
         assert table.info_tokens == 0 and table.points == 1
     for situation in of("S5"):
-        assert situation.deck[situation.marked] % 5 == 4 and told(situation, situation.marked) == (
+        assert situation.deck[situation.target_card] % 5 == 4 and told(situation, situation.target_card) == (
             1,
             1,
         )
@@ -105,18 +105,18 @@ def test_s7_the_only_card_of_its_rank_is_pointed_at():
 
 def test_s9_four_ones_lie_and_the_two_is_told():
     for situation in of("S9"):
-        table, (color, rank) = situation.table(), divmod(situation.deck[situation.marked], 5)
+        table, (color, rank) = situation.table(), divmod(situation.deck[situation.target_card], 5)
         assert sorted(table.fireworks) == [0, 1, 1, 1, 1] and rank == 1
-        assert table.fireworks[color] == 1 and told(situation, situation.marked) == (1, 1)
-        slot = table.hands[1].index(situation.marked)
+        assert table.fireworks[color] == 1 and told(situation, situation.target_card) == (1, 1)
+        slot = table.hands[1].index(situation.target_card)
         assert certain_slots(table, 1) == [slot]
 
 
 def test_s10_the_agents_one_is_played_already():
     for situation in of("S10"):
-        table, color = situation.table(), situation.deck[situation.marked] // 5
-        assert table.fireworks[color] == 1 and told(situation, situation.marked) == (1, 1)
-        assert situation.marked in table.hands[0]
+        table, color = situation.table(), situation.deck[situation.target_card] // 5
+        assert table.fireworks[color] == 1 and told(situation, situation.target_card) == (1, 1)
+        assert situation.target_card in table.hands[0]
 
 
 def test_a_third_seat_tells_the_agent_nothing():
@@ -154,7 +154,7 @@ def test_possible_cards_are_what_no_other_place_can_explain():
 def test_mined_positions_are_what_their_tests_say(seed, met):
     """Of three players, move by move of a game that careful players play."""
     rules, rng = RULES[1], np.random.default_rng(seed)
-    table, kinds = Table(rules, rng.permutation(full_deck(rules))), set()
+    table, kinds = PythonGame(rules, rng.permutation(full_deck(rules))), set()
     while not table.over:
         game, me = replay(table.deck, table.actions, 3), table.player
         lost = []
@@ -169,12 +169,12 @@ def test_mined_positions_are_what_their_tests_say(seed, met):
         two = any(card["rank"] == 1 for card in lost)
         late = game.turn >= 20 and bool(game.deck) and game.lives >= 2
         last_turn = game.after_last == 2
-        assert state_tests.ripe(table) == (certain and late and not last_copy and not two)
+        assert state_tests.has_late_play(table) == (certain and late and not last_copy and not two)
         assert state_tests.last_turn(table) == (certain and last_turn)
         named = {"certain": certain, "late": late, "last-turn": last_turn}
         named |= {"last copy": last_copy, "two": two}
         kinds.add(" ".join(name for name, holds in named.items() if holds))
-        table.apply(remembering(table, rng))
+        table.apply(memory_reference(table, rng))
     assert met in kinds and "certain" in kinds
     assert seed != 5 or {"certain late last copy", "certain late two"} <= kinds
 
@@ -192,8 +192,8 @@ def test_renaming_colours_renames_deck_and_hints():
 
 def test_mined_positions_fit_one_a_game():
     games = load_games(shared_data("2p_hgroup_bot_val.safetensors"))
-    late = [one for (one,) in mined(games, state_tests.ripe, 200, 0)]
-    last = [one for (one,) in mined(games, state_tests.last_turn, 200, 0)]
+    late = [one for (one,) in mine(games, state_tests.has_late_play, 200, 0)]
+    last = [one for (one,) in mine(games, state_tests.last_turn, 200, 0)]
     assert 90 <= len(late) <= 109 and len(last) == 37  # shared/reference/robustness.md, 4.3
     for situation in late:
         assert len(situation.prefix) >= 20 and situation.table().player == situation.seat

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hanabi_rl.measure.study import ENOUGH, Block, agent_figures
+from hanabi_rl.measure.study import MIN_GROUPS, PersonAgentData, agent_figures
 from hanabi_rl.measure.study_findings import (
     across_agents,
     compare_agents,
@@ -25,14 +25,14 @@ RATINGS = {"a": [6, 5, 6, 3, 7, 6, 6], "b": [4, 4, 5, 4, 3, 5, 2]}
 def people(count=7):
     """Two games with each agent, the second a point above the first but after 0."""
     return [
-        Block(
+        PersonAgentData(
             person,
             agent,
             scores=(score, score + (score > 0)),
             rating=float(RATINGS[agent][person]),
-            place=1 + ((RATINGS["a"][person] > RATINGS["b"][person]) == (agent == "b")),
+            rank=1 + ((RATINGS["a"][person] > RATINGS["b"][person]) == (agent == "b")),
             partner_moves=50,
-            questioned=person if agent == "a" else 0,
+            flagged_moves=person if agent == "a" else 0,
         )
         for agent in ("a", "b")
         for person, score in enumerate(SCORES[agent][:count])
@@ -67,16 +67,16 @@ def test_more_games_of_the_same_people_tell_no_more_than_the_people():
 
 
 def test_too_few_people_give_no_figure_and_words_that_say_so():
-    report = report_of(people(ENOUGH - 1), ["a", "b"])
-    assert all(of.score == (ENOUGH - 1, ENOUGH - 1, None) for of in report.agents)
-    assert all(each.p is None and not each.found for each in report.findings)
+    report = report_of(people(MIN_GROUPS - 1), ["a", "b"])
+    assert all(of.score == (MIN_GROUPS - 1, MIN_GROUPS - 1, None) for of in report.agents)
+    assert all(each.p is None and not each.significant for each in report.findings)
     text = report_text(report)
-    assert f"too few people: {ENOUGH - 1}" in text
-    assert text.count(f"not enough people to say: {ENOUGH} are") == 4
+    assert f"too few people: {MIN_GROUPS - 1}" in text
+    assert text.count(f"not enough people to say: {MIN_GROUPS} are") == 4
     assert "not enough people to say: 12 are" in text
     figures = report_figures(report)
     assert figures["agents"][0]["score"] is None and figures["agents"][0]["score_people"] == 5
-    enough = report_of(people(ENOUGH), ["a", "b"])
+    enough = report_of(people(MIN_GROUPS), ["a", "b"])
     assert all(of.score.interval is not None for of in enough.agents)
     assert report_of([], ["a"]).curves is None
 
@@ -88,7 +88,7 @@ def test_holm_by_hand():
 
 
 def test_pairs_are_compared_within_people_by_hand():
-    alone = Block(99, "b", scores=(25,), rating=7.0)  # who met one of them says nothing of both
+    alone = PersonAgentData(99, "b", scores=(25,), rating=7.0)  # who met one of them says nothing of both
     score, rating, preference = compare_agents([*people(), alone], ["a", "b"])
     gaps = np.subtract(RATINGS["a"], RATINGS["b"]).astype(float)
     t = gaps.mean() / (gaps.std(ddof=1) / np.sqrt(7))
@@ -103,7 +103,7 @@ def test_pairs_are_compared_within_people_by_hand():
 def test_direct_comparisons_are_tested_against_neither():
     values = [1.0, 2.5, -0.5, 0.0, 1.5, 2.0, 0.5]
     blocks = [
-        dataclasses.replace(each, rather=values[each.person] * (1 if each.agent == "a" else -1))
+        dataclasses.replace(each, preference=values[each.person] * (1 if each.agent == "a" else -1))
         for each in people()
     ]
     rather = compare_agents(blocks, ["a", "b"])[-1]
@@ -125,9 +125,9 @@ def test_every_p_is_corrected_with_all_others():
     report = report_of(people(), ["a", "b"])
     p = [each.p for each in report.findings if each.p is not None]
     assert len(p) == 4  # score, rating, preference, line
-    adjusted = [each.adjusted for each in report.findings if each.p is not None]
+    adjusted = [each.p_adjusted for each in report.findings if each.p is not None]
     assert adjusted == holm(p)
-    assert report.curves.parabola.adjusted is None
+    assert report.curves.parabola.p_adjusted is None
 
 
 def curved(top, noise=0.3, count=40, seed=0):
@@ -137,7 +137,7 @@ def curved(top, noise=0.3, count=40, seed=0):
     for person, agent in itertools.product(range(count), "ab"):
         score = int(rng.integers(5, 21))
         rating = 6 - 0.04 * (score - top) ** 2 + noise * rng.normal()
-        blocks.append(Block(person, agent, scores=(score,), rating=float(rating)))
+        blocks.append(PersonAgentData(person, agent, scores=(score,), rating=float(rating)))
     return blocks
 
 
@@ -177,7 +177,7 @@ def test_a_parabola_is_fitted_without_each_person_in_turn():
 
 def test_no_curve_is_told_where_it_hangs_on_one_person():
     blocks = [
-        Block(person, agent, scores=(score,), rating=1.0 + person % 5)
+        PersonAgentData(person, agent, scores=(score,), rating=1.0 + person % 5)
         for person in range(14)
         for agent, score in zip("ab", (10, 20 if person == 3 else 12), strict=True)
     ]  # without the fourth there are two scores: a line, but no parabola
@@ -209,7 +209,7 @@ def person_of(block):
 def test_a_parabola_has_its_top_where_it_was_put(top, inside, words):
     report = report_of(curved(top, noise=0.3), ["a", "b"])
     curves = report.curves
-    assert curves.parabola.found and curves.abc[0] == pytest.approx(-0.04, abs=0.01)
+    assert curves.parabola.significant and curves.abc[0] == pytest.approx(-0.04, abs=0.01)
     assert curves.vertex.low < top < curves.vertex.high
     assert curves.inside is inside
     assert words in report_text(report) and "top" in report_text(report)
@@ -218,12 +218,12 @@ def test_a_parabola_has_its_top_where_it_was_put(top, inside, words):
 def test_where_there_is_no_bend_no_top_is_told():
     rng = np.random.default_rng(1)
     blocks = [
-        Block(person, agent, scores=(score,), rating=0.2 * score + rng.normal())
+        PersonAgentData(person, agent, scores=(score,), rating=0.2 * score + rng.normal())
         for person, agent in itertools.product(range(30), "ab")
         for score in [int(rng.integers(5, 21))]
     ]
     report = report_of(blocks, ["a", "b"])
-    assert report.curves.line.found and not report.curves.parabola.found
+    assert report.curves.line.significant and not report.curves.parabola.significant
     assert "do not tell a parabola from a line" in report_text(report)
     assert report_figures(report)["rating_on_score"]["vertex"] is None
 
@@ -231,7 +231,7 @@ def test_where_there_is_no_bend_no_top_is_told():
 def test_agents_are_ranked_against_other_figures_of_them():
     agents = "abcde"
     blocks = [
-        Block(person, agent, scores=(10 + place,), rating=1 + place + 0.01 * person)
+        PersonAgentData(person, agent, scores=(10 + place,), rating=1 + place + 0.01 * person)
         for place, agent in enumerate(agents)
         for person in range(35)
     ]

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hanabi_rl.measure.intervals import bootstrap_ratio, exact_share, mean_interval
-from hanabi_rl.measure.study import ENOUGH, Block, Shared, agent_figures, groups_of
+from hanabi_rl.measure.intervals import bootstrap_ratio, clopper_pearson_interval, mean_interval
+from hanabi_rl.measure.study import (
+    MIN_GROUPS,
+    PersonAgentData,
+    SharedGame,
+    agent_figures,
+    person_groups,
+)
 from hanabi_rl.measure.study_findings import across_agents, compare_agents, rating_curves
 from hanabi_rl.measure.study_report import report_of
 from hanabi_rl.show.study import report_figures, report_text
@@ -40,10 +46,10 @@ def people():
         score, rating = OF_BOT[person]
         places = place_of(RATINGS[person], rating), place_of(rating, RATINGS[person])
         mine = {"rating": float(RATINGS[person]), "place": places[0]}
-        mine |= {"left": len(gone), "shared": tuple(Shared(*game) for game in shared + gone)}
-        blocks.append(Block(person, "person", scores, **mine))
+        mine |= {"left": len(gone), "shared": tuple(SharedGame(*game) for game in shared + gone)}
+        blocks.append(PersonAgentData(person, "person", scores, **mine))
         theirs = {"rating": float(rating), "place": places[1]}
-        blocks.append(Block(person, "bot", (score,), **theirs))
+        blocks.append(PersonAgentData(person, "bot", (score,), **theirs))
     return blocks
 
 
@@ -79,8 +85,8 @@ def test_groups_are_of_the_games_that_a_figure_is_about():
     """Who played with each other played with the bot alone."""
     blocks = people()
     mine, theirs = ([each for each in blocks if each.agent == agent] for agent in AGENTS)
-    assert groups_of(mine) == groups_of(blocks) == dict(enumerate(GROUP))
-    assert groups_of(theirs) == {person: person for person in range(15)}
+    assert person_groups(mine) == person_groups(blocks) == dict(enumerate(GROUP))
+    assert person_groups(theirs) == {person: person for person in range(15)}
     of = agent_figures(blocks, AGENTS)[1]
     scores = np.array([score for score, _ in OF_BOT])
     assert (of.people, of.groups, of.games) == (15, 15, 15)
@@ -119,9 +125,9 @@ def test_a_group_has_one_vote():
         blocks, number = [], 0
         for people in groups:
             for person, first in enumerate(people, number):
-                together = (Shared(number, 20),)
-                blocks.append(Block(person, "person", (20,), shared=together, place=2 - first))
-                blocks.append(Block(person, "bot", place=1 + first))
+                together = (SharedGame(number, 20),)
+                blocks.append(PersonAgentData(person, "person", (20,), shared=together, rank=2 - first))
+                blocks.append(PersonAgentData(person, "bot", rank=1 + first))
             number += len(people)
         return compare_agents(blocks, AGENTS)[2]
 
@@ -131,7 +137,7 @@ def test_a_group_has_one_vote():
     assert (together.n, together.groups) == (17, 6) and (torn.n, torn.groups) == (6, 6)
     for found in (alone, together, torn):
         assert found.p == pytest.approx(2 * (1 + math.comb(6, 1)) / 2**6)  # 5 of 6
-        assert found.estimate == pytest.approx(exact_share(5, 6), nan_ok=True)
+        assert found.estimate == pytest.approx(clopper_pearson_interval(5, 6), nan_ok=True)
 
 
 def test_a_line_is_fitted_with_groups_left_out_whole():
@@ -156,7 +162,7 @@ def test_direct_comparisons_are_tested_by_the_means_of_groups():
         [1.0, 2.5, -0.5, 0.0, 1.5, 2.0, 0.5, -1.0, 2.0, 0.0, 3.0, -2.0, 1.0, 0.5, 1.0]
     )
     blocks = [
-        dataclasses.replace(each, rather=values[each.person] * (1 if each.agent == "bot" else -1))
+        dataclasses.replace(each, preference=values[each.person] * (1 if each.agent == "bot" else -1))
         for each in people()
     ]
     rather = compare_agents(blocks, ["bot", "person"])[-1]
@@ -173,11 +179,11 @@ def test_a_rho_over_agents_has_its_interval_over_groups():
 
     def found(*copies):
         blocks = [
-            Block(
+            PersonAgentData(
                 100 * number + group,
                 agent,
-                left=int(agent == "a"),
-                shared=(Shared(group, None),) if agent == "a" else (),
+                abandoned=int(agent == "a"),
+                shared=(SharedGame(group, None),) if agent == "a" else (),
                 rating=float(ratings[group, place]),
             )
             for number, ratings in enumerate(copies)
@@ -200,7 +206,7 @@ def test_too_few_groups_give_no_figure_and_words_that_say_so():
     assert all(each.p is None for each in report.findings)
     text = report_text(report)
     assert "too few people: 11 in 5 groups" in text
-    assert f"not enough groups to say: {ENOUGH} are" in text
+    assert f"not enough groups to say: {MIN_GROUPS} are" in text
     figures = report_figures(report)["agents"][0]
     assert (figures["people"], figures["groups"], figures["games"]) == (11, 5, 8)
     assert (figures["score"], figures["score_people"], figures["score_groups"]) == (None, 11, 5)
@@ -215,12 +221,12 @@ def test_where_nobody_played_with_another_person_figures_are_as_of_people():
     scores = {agent: rng.integers(0, 25, (35, 2)) for agent in AGENTS}
     ratings = {agent: rng.normal(4, 1, 35) for agent in AGENTS}
     blocks = [
-        Block(
+        PersonAgentData(
             number,
             agent,
             tuple(scores[agent][row, : 1 + row % 2].tolist()),
             rating=float(ratings[agent][row]),
-            place=place_of(ratings[agent][row], sum(ratings[a][row] for a in AGENTS) / 2),
+            rank=place_of(ratings[agent][row], sum(ratings[a][row] for a in AGENTS) / 2),
         )
         for agent in AGENTS
         for row, number in enumerate(numbers)
@@ -248,12 +254,12 @@ def drawn(rng, together):
         if first:
             level, liked = 15 + rng.normal(0, 2), 4 + rng.normal(0, 0.7)
             scores = tuple(int(s) for s in (level + rng.normal(0, 3, 3)).round())
-        games = [Shared(3 * (person // 2) + number, score) for number, score in enumerate(scores)]
+        games = [SharedGame(3 * (person // 2) + number, score) for number, score in enumerate(scores)]
         shared = tuple(games) if together else ()
         rating = liked + rng.normal(0, 0.7)
-        blocks.append(Block(person, "person", scores, shared=shared, rating=rating))
+        blocks.append(PersonAgentData(person, "person", scores, shared=shared, rating=rating))
         own = tuple(int(s) for s in (15 + rng.normal(0, 2) + rng.normal(0, 3, 3)).round())
-        blocks.append(Block(person, "bot", own, rating=4 + rng.normal(0, 0.7)))
+        blocks.append(PersonAgentData(person, "bot", own, rating=4 + rng.normal(0, 0.7)))
     return blocks
 
 

@@ -8,9 +8,9 @@ from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.measure.prediction import Decisions
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.surprise import (
     MOVE_KINDS,
     by_move,
@@ -31,7 +31,7 @@ def random_games(rules: Rules, lengths: list[int]) -> Games:
     rng = np.random.default_rng(3)
     decks, moves = [], []
     for length in lengths:
-        table, played = Table(rules, rng.permutation(full_deck(rules))), []
+        table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         for _ in range(length):
             legal = [
                 action for action in range(rules.num_moves) if table.illegal_reason(action) is None
@@ -118,7 +118,7 @@ def test_the_most_surprising_moves_in_words_with_links(games, decisions):
     for surprise in found:
         turn = surprise.turn - 1
         assert decisions.nll[surprise.game, turn] == surprise.nats
-        table = Table(RULES, games.decks[surprise.game])
+        table = PythonGame(RULES, games.decks[surprise.game])
         for action in games.moves(surprise.game)[:turn]:
             table.apply(action)
         assert surprise.move == table.describe(games.actions[surprise.game, turn])
@@ -140,7 +140,7 @@ def test_a_game_that_hanab_live_does_not_have_has_no_link():
 
 
 def test_figures_as_text_and_picture(games, decisions, tmp_path):
-    record = Record(games)
+    record = GameAnalysis(games)
     vars(record)["decisions"] = decisions  # as if a policy had been asked
     figures = prediction_figures(record, 2)
     assert figures["decisions"] == decisions.counted.sum()

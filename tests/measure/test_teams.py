@@ -8,7 +8,7 @@ from support.games import random_games
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.record import Record
+from hanabi_rl.measure.record import GameAnalysis
 from hanabi_rl.measure.teams import interdependence_figures, play_team, roles_of
 from hanabi_rl.show.measures import interdependence_table
 
@@ -35,7 +35,7 @@ def test_an_agent_moves_from_seat_to_seat():
     ]
     again, _ = play_team(*agents, num_games=4, seed=3)
     np.testing.assert_array_equal(again.actions, games.actions[:4])
-    figures = interdependence_figures(Record(games), roles)
+    figures = interdependence_figures(GameAnalysis(games), roles)
     pairs = [(pair["giver"], pair["receiver"]) for pair in figures["pairs"]]
     assert pairs == [("agent", "partner"), ("partner", "agent"), ("partner", "partner")]
     assert sum(pair["hints"] for pair in figures["pairs"]) == figures["hints"]
@@ -44,9 +44,9 @@ def test_an_agent_moves_from_seat_to_seat():
 def test_games_that_were_left_are_no_games_of_figures_a_game():
     """Their turns and hints count, and the file has so many games."""
     games = random_games(RULES, 80)
-    alone, whole = games.select(~games.unfinished), Record(games)
+    alone, whole = games.select(~games.unfinished), GameAnalysis(games)
     figures = interdependence_figures(whole, roles_of(games))
-    expected = interdependence_figures(Record(alone), roles_of(alone))
+    expected = interdependence_figures(GameAnalysis(alone), roles_of(alone))
     assert figures["unfinished"] == games.unfinished.sum() > 0 == expected["unfinished"]
     assert figures["games"] == 80 > expected["games"]
     assert figures["hints"] == whole.links.hints.sum() > expected["hints"]
@@ -63,7 +63,7 @@ def test_games_that_were_left_are_no_games_of_figures_a_game():
 def test_a_file_of_games_that_were_left_has_a_table():
     games = random_games(RULES, 80)
     games = games.select(games.unfinished)
-    figures = interdependence_figures(Record(games), roles_of(games))
+    figures = interdependence_figures(GameAnalysis(games), roles_of(games))
     assert figures["constructive"] is None and figures["correlation"] is None
     assert figures["triggers"] is not None
     assert " none " in interdependence_table(figures, {}, RULES)
@@ -76,6 +76,6 @@ def test_what_was_not_counted_is_none_not_a_number():
     games = dataclasses.replace(
         games, actions=nothing, num_actions=np.ones(1, np.int32), unfinished=np.zeros(1, bool)
     )
-    figures = interdependence_figures(Record(games), roles_of(games))
+    figures = interdependence_figures(GameAnalysis(games), roles_of(games))
     assert figures["not_helpful"] is None and figures["correlation"] is None
     assert figures["constructive"] == 0.0

@@ -14,18 +14,18 @@ from hanabi_rl.agents.names import load_policy
 from hanabi_rl.data.files import load_games
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.measure import scripts
+from hanabi_rl.measure import scripted_players
 from hanabi_rl.measure import unit_tests as tests
 from hanabi_rl.measure.attempts import Attempt
-from hanabi_rl.measure.careful import careful, remembering
+from hanabi_rl.measure.careful import memory_reference, memoryless_reference
 from hanabi_rl.measure.situations import instances, renamed
 from hanabi_rl.measure.state_tests import STATE_TESTS
 from hanabi_rl.measure.unit_tests import (
     TESTS,
-    Result,
+    UnitTestResult,
     category_means,
     chance_levels,
-    play_all,
+    play_instances,
     run_tests,
 )
 from hanabi_rl.play.demos import demo_games
@@ -38,7 +38,7 @@ CHANCE = (0.12, 0.18, 0.26, 0.11, 0.62, 0.14, 0.86, 0.07, 0.19, 0.38)
 BUILT = [test for test in STATE_TESTS if test.build is not None]
 
 
-def by_name(results: list[Result]) -> dict[str, Result]:
+def by_name(results: list[UnitTestResult]) -> dict[str, UnitTestResult]:
     return {result.test.name: result for result in results}
 
 
@@ -49,10 +49,10 @@ def made(rules: Rules, count: int, some=TESTS, seed: int = 0):
 
 @pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
 def test_who_plays_carefully_passes_what_takes_no_memory(rules):
-    results = play_all(careful, made(rules, 4), rules)
+    results = play_instances(memoryless_reference, made(rules, 4), rules)
     assert category_means(results) == {"SR": 1.0, "AR": 1.0, "A+MR": 0.0}
     assert all(result.share == (result.test.category != "A+MR") for result in results)
-    by_memory = play_all(remembering, made(rules, 4, STATE_TESTS), rules)
+    by_memory = play_instances(memory_reference, made(rules, 4, STATE_TESTS), rules)
     assert all(result.share == 1.0 for result in by_memory)
 
 
@@ -60,12 +60,12 @@ def test_who_plays_carefully_passes_what_takes_no_memory(rules):
 def test_verdicts_of_states_are_those_of_a_plain_game(rules):
     """... of players at random, who do what is wrong as well as what is right."""
     verdicts = set()
-    for result in play_all(scripts.at_random, made(rules, 30, STATE_TESTS), rules):
-        for (one,), (right,) in zip(result.attempts, result.right, strict=True):
+    for result in play_instances(scripted_players.random_move, made(rules, 30, STATE_TESTS), rules):
+        for (one,), (right,) in zip(result.attempts, result.outcomes, strict=True):
             deck, start, marked = (
                 one.situation.deck,
                 len(one.situation.prefix),
-                one.situation.marked,
+                one.situation.target_card,
             )
             expected = state_verdict(
                 result.test.name, deck, one.actions, start, rules.num_players, marked
@@ -77,18 +77,18 @@ def test_verdicts_of_states_are_those_of_a_plain_game(rules):
 
 @pytest.mark.parametrize("rules", ONE_SIZE, ids=["2p", "3p"])
 def test_the_agent_has_as_many_turns_as_the_test_says(rules):
-    for result in play_all(careful, made(rules, 4), rules):
+    for result in play_instances(memoryless_reference, made(rules, 4), rules):
         for instance in result.attempts:
             for attempt in instance:
                 game = replay(attempt.situation.deck, attempt.actions, rules.num_players)
-                assert game.over or len(list(attempt.own())) == result.test.limit
+                assert game.over or len(list(attempt.own())) == result.test.max_turns
 
 
 @pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
 def test_nobody_hints_who_is_to_play_what_is_certain_only(rules):
     """S6: who reads a hint as "play" would be right to, but its partner would not have meant it."""
     some = [test for test in STATE_TESTS if test.name == "S6"]
-    (result,) = play_all(scripts.at_random, made(rules, 20, some), rules)
+    (result,) = play_instances(scripted_players.random_move, made(rules, 20, some), rules)
     for (attempt,) in result.attempts:
         game = replay(attempt.situation.deck, (), rules.num_players)
         for action in attempt.actions:
@@ -107,15 +107,15 @@ def test_the_calibration(rules):
         games = load_games(shared_data("2p_hgroup_bot_val.safetensors"))
     else:
         games = demo_games(rules, "convention", 200, 0, "situations")
-    shares = {name: one.share for name, one in by_name(run_tests(careful, games, 50)).items()}
+    shares = {name: one.share for name, one in by_name(run_tests(memoryless_reference, games, 50)).items()}
     assert shares == {test.name: float(test.category != "A+MR") for test in TESTS}
-    everything = run_tests(remembering, games, 50)
+    everything = run_tests(memory_reference, games, 50)
     assert all(result.share == 1.0 for result in everything)
 
     chances = chance_levels(games, 300)
     for test, of_test in made(rules, 100, STATE_TESTS, seed=5):
-        plain = [(one.deck, one.prefix, one.marked) for (one,) in of_test]
-        expected = chance(test.name, plain, test.limit, rules.num_players, 5)
+        plain = [(one.deck, one.prefix, one.target_card) for (one,) in of_test]
+        expected = chance(test.name, plain, test.max_turns, rules.num_players, 5)
         assert chances[test.name] == pytest.approx(expected, abs=0.07)
     assert not any(chances[test.name] for test in TESTS if test.category != "SR")
     if rules == RULES:
@@ -140,9 +140,9 @@ def test_a_policy_plays_what_it_plays_alone():
     the memory that it has then."""
     policy = load_policy("bot:simple")
     some = [test for test in TESTS if test.name in ("S9", "M2")]
-    results = play_all(policy, made(RULES, 3, some), RULES)
+    results = play_instances(policy, made(RULES, 3, some), RULES)
     for attempt in [one for of in results for instance in of.attempts for one in instance]:
-        carry, table = policy.init_carry(1), tests.Table(RULES, attempt.situation.deck)
+        carry, table = policy.init_carry(1), tests.PythonGame(RULES, attempt.situation.deck)
         state = tests.game.deal(RULES, jnp.array([attempt.situation.deck], jnp.uint8))
         for turn, action in enumerate(attempt.actions):
             seat = attempt.situation.seat
@@ -164,7 +164,7 @@ def test_names_of_colours_change_no_verdict():
         colors = [rng.permutation(5) for _ in of_test]
         pairs = zip(of_test, colors, strict=True)
         other.append((test, [tuple(renamed(each, to) for each in one) for one, to in pairs]))
-    verdicts = [[one.right.tolist() for one in play_all(policy, of, RULES)] for of in (todo, other)]
+    verdicts = [[one.outcomes.tolist() for one in play_instances(policy, of, RULES)] for of in (todo, other)]
     assert verdicts[0] == verdicts[1]
 
 
@@ -176,7 +176,7 @@ def attempt(name: str, *moves: Move) -> tuple[tests.UnitTest, Attempt]:
     table, actions = situation.table(), list(situation.prefix)
     for move in moves:
         if table.player != situation.seat:
-            actions.append(scripts.discarder(table, np.random.default_rng(0)))
+            actions.append(scripted_players.discarder(table, np.random.default_rng(0)))
             table.apply(actions[-1])
         actions.append(encode_action(RULES, move))
         table.apply(actions[-1])
@@ -185,12 +185,12 @@ def attempt(name: str, *moves: Move) -> tuple[tests.UnitTest, Attempt]:
 
 def verdict(name: str, *moves: Move) -> bool:
     test, tried = attempt(name, *moves)
-    return test.right[0](tried)
+    return test.criteria[0](tried)
 
 
 def slot_of_marked(name: str) -> int:
     _, tried = attempt(name)
-    return tried.situation.table().hands[tried.situation.seat].index(tried.situation.marked)
+    return tried.situation.table().hands[tried.situation.seat].index(tried.situation.target_card)
 
 
 def test_criteria_of_plays_and_discards():
@@ -215,16 +215,16 @@ def test_a_pair_is_passed_where_both_are_right():
     right = np.array([[True, True], [True, False], [False, True], [False, False]])
     pairs = instances("M2", test.build, 4, 0, RULES)
     attempts = [tuple(Attempt(one, one.prefix) for one in pair) for pair in pairs]
-    result = Result(test, attempts, right, 0.1)
+    result = UnitTestResult(test, attempts, right, 0.1)
     assert result.corrected == pytest.approx((0.25 - 0.1) / 0.9)
     assert result.passed.tolist() == [True, False, False, False] and result.share == 0.25
-    assert result.by_history == {"hints were true": 0.5, "hints were of dead cards": 0.5}
+    assert result.rate_by_history == {"hints were true": 0.5, "hints were of dead cards": 0.5}
     assert result.failures() == [attempts[1][1], attempts[2][0], *attempts[3]]
 
 
 def test_another_game_is_refused():
     with pytest.raises(ValueError, match="an agent for 2 players, as the games, got one for 3"):
-        play_all(load_policy("bot:simple", RULES_3P), made(RULES, 1), RULES)
+        play_instances(load_policy("bot:simple", RULES_3P), made(RULES, 1), RULES)
     for players in (4, 5):
         with pytest.raises(ValueError, match="expected the standard game of 2 or 3 players"):
-            run_tests(careful, random_games(Rules(num_players=players), 1), 2)
+            run_tests(memoryless_reference, random_games(Rules(num_players=players), 1), 2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hanabi_rl.nn import precision
-from hanabi_rl.nn.precision import factor_dtype, product
+from hanabi_rl.nn.precision import matmul, matmul_dtype
 
 
 @pytest.mark.parametrize("lead", [(3, 5), (1, 6), (6,), (5,)])
@@ -22,7 +22,7 @@ def test_a_product_rounds_its_factors_and_sums_in_float32(
     )
 
     def scalar(x: Any, kernel: Any) -> Any:
-        out = product(x, kernel, dtype)
+        out = matmul(x, kernel, dtype)
         return jnp.sum(out * on_out), out
 
     (_, out), (d_x, d_kernel) = jax.jit(jax.value_and_grad(scalar, argnums=(0, 1), has_aux=True))(
@@ -54,5 +54,5 @@ def test_auto_asks_the_hardware(
     info.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
     monkeypatch.setattr(precision, "CPU_INFO", info)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert factor_dtype("auto") == expected
-    assert factor_dtype("float32") == jnp.float32 and factor_dtype("bfloat16") == jnp.bfloat16
+    assert matmul_dtype("auto") == expected
+    assert matmul_dtype("float32") == jnp.float32 and matmul_dtype("bfloat16") == jnp.bfloat16

@@ -14,7 +14,7 @@ import pytest
 
 from hanabi_rl.agents.structured.features import Features
 from hanabi_rl.nn.structured import RowDropout, StructuredActorCritic, StructuredConfig
-from hanabi_rl.nn.structured import normed as layer_norm
+from hanabi_rl.nn.structured import layer_norm as layer_norm
 
 CONFIG = StructuredConfig("learnt", trunk=(7, 6), head=5, card=(4, 3), critic=(9, 8), dropout=0.5)
 GAMES, HAND, HINTS = 4, 3, 6

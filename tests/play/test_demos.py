@@ -111,8 +111,8 @@ def test_games_of_who_thinks_for_long_are_kept_on_the_way(cache, generated, monk
     was not."""
     arguments = TINY_3P, "random+random", 12, 1
     at_once = demos.generate(*arguments)
-    monkeypatch.setattr(demos, "thinks", lambda policy: True)
-    monkeypatch.setattr(demos, "KEPT_EVERY", 5)
+    monkeypatch.setattr(demos, "runs_search", lambda policy: True)
+    monkeypatch.setattr(demos, "SAVE_EVERY", 5)
     play = demos.play_games
 
     def stopped(policies, rules, decks, *rest, **options):

@@ -19,7 +19,7 @@ from support.policies import CountingPolicy, clock_policy, recurrent_policy
 
 from hanabi_rl.agents.policy import act
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.play import episodes
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -112,7 +112,7 @@ def test_records_are_games_that_a_table_replays(sample):
     lineup = tuple(recurrent_policy(rules, seed) for seed in (1, 2, 1))
     records = play_games(lineup, rules, evaluation_decks(rules, GAMES, 1), 3, sample=sample)
     for i, length in enumerate(records.num_actions):
-        table = Table(rules, records.decks[i])
+        table = PythonGame(rules, records.decks[i])
         for action in records.actions[i, :length]:
             assert not table.over
             table.apply(action)  # raises where the move is illegal

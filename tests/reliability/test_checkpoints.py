@@ -22,7 +22,7 @@ from support.processes import run_python
 from support.states import make_state, raw
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learning.cloning import BC, BCTraining
+from hanabi_rl.learning.cloning import BC, BCTrainConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.session import _restored
 from hanabi_rl.storage.checkpoint import Checkpointer
@@ -299,7 +299,7 @@ def test_another_game_or_network_is_an_error_that_names_the_leaf(
     network = NetworkConfig(embedding=(4,), lstm=(4,), decoder=(4,), critic=(4,))
 
     def shapes(network: NetworkConfig = network, rules: Rules = rules) -> Any:
-        learner = BC(config=BCTraining(network=network), rules=rules, num_updates=1)
+        learner = BC(config=BCTrainConfig(network=network), rules=rules, num_updates=1)
         return jax.eval_shape(learner.init, jax.random.key(0))
 
     others = {

@@ -17,7 +17,7 @@ from support.processes import run_python
 from support.training import Run, wait_for
 
 from hanabi_rl.algorithms.bc_training import BCConfig
-from hanabi_rl.runs.folder import create_run, locked, read_config
+from hanabi_rl.runs.folder import create_run, lock_run_dir, read_config
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.storage.records import from_dict
 
@@ -61,7 +61,7 @@ def test_two_runs_in_one_folder(
     )
     first.kill()
     first.join()
-    with locked(run.folder):
+    with lock_run_dir(run.folder):
         pass
     if injections(0, 1):  # else in test_signals.py alone: nothing was overwritten above
         assert run.finish() == 0 and run.result() == clone.result(), run.output()
@@ -187,9 +187,9 @@ def test_the_lock_is_free_again_and_names_its_holder(tmp_path: Path) -> None:
     folder = create_run("bc", num_players=2, preset=None, seed=0, run_dir=tmp_path / "run")
     for _ in range(2):
         with (
-            locked(folder),
+            lock_run_dir(folder),
             pytest.raises(
                 ValueError, match=f"another run is at work there .process {os.getpid()} on"
             ),
         ):
-            locked(folder).__enter__()
+            lock_run_dir(folder).__enter__()

@@ -11,7 +11,7 @@ import jax
 from support.games import taught_games
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.learning.cloning_games import game_examples
+from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
 
@@ -31,7 +31,7 @@ def test_the_tail_is_the_same_from_every_batch(
     injections: Callable[..., int], tally: Callable
 ) -> None:
     games, resumed = taught_games(RULES, 45), tally("loader resumed")
-    examples = game_examples(games, NetworkConfig(), jax.random.fold_in(jax.random.key(3), 1))
+    examples = game_dataset(games, NetworkConfig(), jax.random.fold_in(jax.random.key(3), 1))
     replayed = jax.jit(examples.replayed)
     loader = BatchLoader(len(games), 4, seed=1)
     total = 2 * loader.batches_per_epoch

@@ -148,7 +148,7 @@ def test_the_update_is_not_applied() -> None:
     new, old = {"w": jnp.arange(3.0), "n": jnp.int32(7)}, {"w": jnp.full(3, 9.0), "n": jnp.int32(6)}
     apply = jax.jit(finite.apply_if_finite)
     for bad in (jnp.nan, jnp.inf, -jnp.inf):
-        for term in finite.TERMS:
+        for term in finite.CHECKED_METRICS:
             kept = apply(
                 new,
                 old,
@@ -164,9 +164,9 @@ def test_the_first_minibatch_that_was_not_finite_is_the_one_reported() -> None:
         "loss": jnp.array([1.0, 2.0, jnp.nan, jnp.nan]),
         "gradient_norm": jnp.array([1.0, jnp.inf, jnp.nan, jnp.nan]),
     }
-    reported = finite.mean_or_first_not_finite(metrics)
+    reported = finite.mean_or_first_nonfinite(metrics)
     assert (float(reported["loss"]), finite.first_not_finite(reported)) == (2.0, "gradient_norm")
-    means = finite.mean_or_first_not_finite(
+    means = finite.mean_or_first_nonfinite(
         {"loss": jnp.array([1.0, 2.0]), "clip_fraction": jnp.array([0.0, 1.0])}
     )
     assert (

@@ -10,7 +10,7 @@ import pytest
 
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.runs import folder as runs
+from hanabi_rl.runs import run_dir as runs
 from hanabi_rl.runs.config import saved_config
 from hanabi_rl.storage.files import read_json
 from hanabi_rl.storage.records import to_dict
@@ -63,16 +63,16 @@ def test_check_resumable_names_each_field_that_changed() -> None:
 
 def test_a_run_goes_on_with_what_it_was_given(tmp_path: Path) -> None:
     """What an older run did not note yet is noted; what it began with is never overwritten."""
-    runs.note_given(tmp_path, {})
-    assert not (tmp_path / runs.GIVEN).exists()
-    runs.note_given(tmp_path, {"--partners a": "1"})
-    assert runs.check_given(tmp_path, {"--start-states b": "2"}).keys() > {"--partners a"}
-    assert read_json(tmp_path / runs.GIVEN) == {"--partners a": "1"}
-    runs.note_given(tmp_path, {"--partners a": "1", "--start-states b": "2"})
-    for check in (runs.check_given, runs.note_given):
+    runs.write_input_hashes(tmp_path, {})
+    assert not (tmp_path / runs.INPUT_HASHES).exists()
+    runs.write_input_hashes(tmp_path, {"--partners a": "1"})
+    assert runs.check_input_hashes(tmp_path, {"--start-states b": "2"}).keys() > {"--partners a"}
+    assert read_json(tmp_path / runs.INPUT_HASHES) == {"--partners a": "1"}
+    runs.write_input_hashes(tmp_path, {"--partners a": "1", "--start-states b": "2"})
+    for check in (runs.check_input_hashes, runs.write_input_hashes):
         with pytest.raises(ValueError, match=r"--start-states b: expected .* 2\), got .* \(3\)"):
             check(tmp_path, {"--partners a": "1", "--start-states b": "3"})
-    assert read_json(tmp_path / runs.GIVEN) == {"--partners a": "1", "--start-states b": "2"}
+    assert read_json(tmp_path / runs.INPUT_HASHES) == {"--partners a": "1", "--start-states b": "2"}
 
 
 def test_summary_carries_the_format_version(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import script
-from hanabi_rl.launch.grid import Point, SweepConfig
+from hanabi_rl.launch.grid import GridPoint, SweepConfig
 from hanabi_rl.launch.sweep import run_seeds, run_sweep
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.runs.folder import write_summary
-from hanabi_rl.runs.session import Stopped, open_run_dir
+from hanabi_rl.runs.session import RunStopped, open_run_dir
 from hanabi_rl.storage.extras import install_command
 
 
@@ -61,7 +61,7 @@ def test_without_wandb_nothing_is_begun(
     assert list(tmp_path.iterdir()) == []
     sweep = SweepConfig(algorithm="bc", preset="quick", run_dir=str(run_dir), jobs=2)
     with pytest.raises(ValueError, match=said):
-        run_sweep(sweep, BCConfig(wandb=True), [Point("bc", {})])
+        run_sweep(sweep, BCConfig(wandb=True), [GridPoint("bc", {})])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -168,7 +168,7 @@ def test_a_stopped_seed_ends_the_script_with_its_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(config: BCConfig) -> dict[str, Any]:
-        raise Stopped(Path("runs/x"), 143)
+        raise RunStopped(Path("runs/x"), 143)
 
     assert call_main(monkeypatch, run, "--seeds", "0", "1") == 143
     assert "continue with --resume --run-dir runs/x" in capsys.readouterr().err

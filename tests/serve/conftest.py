@@ -14,7 +14,7 @@ from support.browser import ARGUMENTS, CHROMIUM, SIZES
 from support.postgres import Cluster, cluster
 from support.study import ADDRESS, HOST
 
-from hanabi_rl.serve import connection
+from hanabi_rl.serve import candidate_connection
 from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.study_pages import make_study
 from hanabi_rl.serve.study_play import StudyPlay
@@ -23,7 +23,7 @@ from hanabi_rl.serve.study_play import StudyPlay
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server on a busy machine is not one that kept a candidate waiting."""
-    monkeypatch.setattr(connection, "SLOW_S", 1000.0)
+    monkeypatch.setattr(candidate_connection, "SLOW_S", 1000.0)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ import pytest
 from support.hidden import pairs
 from support.inference import InProcess
 from support.protocol import (
-    Environment,
+    RemoteGame,
     Rows,
-    ServerSaysError,
+    ServerError,
     evaluation_info,
     first_legal,
     play_next,
@@ -36,12 +36,12 @@ from hanabi_rl.play.episodes import play_games
 from hanabi_rl.play.line_ups import CANDIDATE
 from hanabi_rl.serve.candidate import agents_at, agents_of, candidate_seats, team_of
 from hanabi_rl.serve.challenge import make_challenge
-from hanabi_rl.serve.connection import MAX_WRONG
-from hanabi_rl.serve.guard import Guard
-from hanabi_rl.serve.inference import Inference, StartError
+from hanabi_rl.serve.connection import MAX_INVALID_MESSAGES
+from hanabi_rl.serve.guard import RequestLimiter
+from hanabi_rl.serve.inference import InferenceProcess, StartupError
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.proxies import identified
-from hanabi_rl.serve.seating import Nowhere, Seating
+from hanabi_rl.serve.seating import CandidateGame, NullJournal
 from hanabi_rl.serve.store import Store
 
 PROXIES = {2: ("bot:simple", "bot:iggi")}
@@ -50,7 +50,7 @@ PROXIES = {2: ("bot:simple", "bot:iggi")}
 class Served(NamedTuple):
     address: str
     store: Store
-    inference: Inference
+    inference: InferenceProcess
 
     def key(self, name: str, kind: Any = "eval", games: int = 4) -> str:
         self.store.add_entry(name)
@@ -60,9 +60,9 @@ class Served(NamedTuple):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     store = Store(tmp_path_factory.mktemp("challenge") / "challenge.sqlite")
-    inference = Inference(agents_of(PROXIES), slots=4)
-    guard, identities = Guard(), inference.load()
-    agreed = store.agree(identified(PROXIES, identities))
+    inference = InferenceProcess(agents_of(PROXIES), slots=4)
+    guard, identities = RequestLimiter(), inference.load()
+    agreed = store.fix_proxies(identified(PROXIES, identities))
     with serve_app(make_challenge(store, inference, agreed, guard), guard) as address:
         yield Served(address, store, inference)
 
@@ -100,7 +100,7 @@ def test_a_whole_run_is_what_the_client_expects(served: Served) -> None:
     assert after["human_ai_eval_done"] is True
     assert [env["score"] for env in after["all_envs"]] == scores
     assert all(type(env["score"]) is int for env in after["all_envs"])
-    with pytest.raises(ServerSaysError, match="no environments left: all 8 games"):
+    with pytest.raises(ServerError, match="no environments left: all 8 games"):
         play_next(served.address, key)
 
 
@@ -153,7 +153,7 @@ def last_legal(rows: Rows) -> dict[str, int]:
     return {agent: int(np.flatnonzero(row["legal_moves"])[-1]) for agent, row in rows.items()}
 
 
-def resumed(served: Served, key: str) -> Environment:
+def resumed(served: Served, key: str) -> RemoteGame:
     """The key's next game, once the server has seen that the last connection is gone."""
     known = served.store.key(key)
     assert known is not None
@@ -174,7 +174,7 @@ def test_a_killed_inference_process_costs_no_connection(
     def compile_again() -> None:
         if not failed:
             failed.append(True)
-            raise StartError("killed")
+            raise StartupError("killed")
         real()
 
     monkeypatch.setattr(served.inference, "compile", compile_again)
@@ -208,9 +208,9 @@ def test_what_is_no_action_changes_nothing(served: Served, message: str, reason:
     environment = play_test(served.address, test_key(served), 2, [0])
     (agent,) = environment.rows
     illegal = int(np.argmin(environment.rows[agent]["legal_moves"]))
-    environment.say(message.replace("AGENT", agent).replace("ILLEGAL", str(illegal)))
-    with pytest.raises(ServerSaysError, match=reason):
-        environment.hear()
+    environment.send(message.replace("AGENT", agent).replace("ILLEGAL", str(illegal)))
+    with pytest.raises(ServerError, match=reason):
+        environment.receive()
     before = environment.rows[agent]["obs"]
     environment.step(first_legal(environment.rows))
     assert not np.array_equal(environment.rows[agent]["obs"], before)
@@ -227,12 +227,12 @@ def test_the_team_is_who_sits_beside_the_candidate() -> None:
 
 def test_after_ten_of_them_the_connection_ends(served: Served) -> None:
     environment = play_test(served.address, test_key(served), 2, [1])
-    for _ in range(MAX_WRONG):
-        environment.say("{}")
-        with pytest.raises(ServerSaysError):
-            environment.hear()
+    for _ in range(MAX_INVALID_MESSAGES):
+        environment.send("{}")
+        with pytest.raises(ServerError):
+            environment.receive()
     with pytest.raises(Exception, match="too many messages that are no moves"):
-        environment.hear()
+        environment.receive()
 
 
 def test_key(served: Served) -> str:
@@ -266,17 +266,17 @@ def test_test_games_are_played_with_random_partners_and_not_kept(served: Served)
 def test_a_wrong_test_game_is_refused(
     served: Served, players: Any, seats: list[int], reason: str
 ) -> None:
-    with pytest.raises(ServerSaysError, match=reason):
+    with pytest.raises(ServerError, match=reason):
         play_test(served.address, test_key(served), players, seats)
 
 
 def test_keys_open_what_they_are_for(served: Served) -> None:
     test, official = test_key(served), served.key("official")
-    with pytest.raises(ServerSaysError, match="unknown, revoked or expired"):
+    with pytest.raises(ServerError, match="unknown, revoked or expired"):
         play_next(served.address, "hk_eval_nothing")
-    with pytest.raises(ServerSaysError, match="a key of kind test, expected one of kind eval"):
+    with pytest.raises(ServerError, match="a key of kind test, expected one of kind eval"):
         play_next(served.address, test)
-    with pytest.raises(ServerSaysError, match="a key of kind eval, expected one of kind test"):
+    with pytest.raises(ServerError, match="a key of kind eval, expected one of kind test"):
         play_test(served.address, official, 2, [0])
     unknown = evaluation_info(served.address, "hk_eval_nothing")
     assert "unknown" in unknown["human_ai_eval_done"]  # not a boolean: the client raises
@@ -292,13 +292,13 @@ def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte
     thinker = InProcess(("bot:random",) * (players - 1), rules, slots=2)
 
     async def shown(game: Game, seat: int) -> bytes:
-        seating = Seating(
+        seating = CandidateGame(
             rules,
             game.deck,
             frozenset({seat}),
             thinker.team,
             thinker,
-            Nowhere(),
+            NullJournal(),
             game_id=game.game_id,
             moves=game.moves,
         )

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from support.protocol import (
-    Environment,
-    ServerSaysError,
+    RemoteGame,
+    ServerError,
     evaluation_info,
     first_legal,
     play_next,
@@ -26,14 +26,14 @@ from support.protocol import (
 )
 from support.serving import agree, serve_app
 
-from hanabi_rl.serve import connection
+from hanabi_rl.serve import candidate_connection
 from hanabi_rl.serve.challenge import make_challenge
-from hanabi_rl.serve.connection import MAX_WRONG
-from hanabi_rl.serve.grants import Limits, Row
-from hanabi_rl.serve.guard import Guard
-from hanabi_rl.serve.inference import Team
+from hanabi_rl.serve.connection import MAX_INVALID_MESSAGES
+from hanabi_rl.serve.grants import GameStatus, KeyLimits
+from hanabi_rl.serve.guard import RequestLimiter
+from hanabi_rl.serve.inference import AgentNames
 from hanabi_rl.serve.lifecycle import Game, RefusedError
-from hanabi_rl.serve.partners import Answer, Shown
+from hanabi_rl.serve.partners import PartnerAction, SeatObservations
 from hanabi_rl.serve.store import Store
 
 FAILED = "the server failed; the game is kept: connect again"
@@ -61,7 +61,7 @@ class Plain:
     async def end(self) -> None:
         """It stays."""
 
-    async def think(self, team: Team, game: Game) -> Answer:
+    async def think(self, team: AgentNames, game: Game) -> PartnerAction:
         if self.error is not None and game.turn >= self.from_turn:
             raise self.error
         if game.turn:
@@ -75,8 +75,8 @@ class Plain:
             legal[game.to_move] = [table.illegal_reason(a) is None for a in range(rules.num_moves)]
         mover = game.turn % rules.num_players
         action = int(np.argmin(legal[mover]) if self.illegal else np.argmax(legal[mover]))
-        shown = Shown(np.zeros((rules.num_players, 3), np.float32), legal)
-        return Answer(action, np.zeros(rules.num_moves, np.float32), shown)
+        shown = SeatObservations(np.zeros((rules.num_players, 3), np.float32), legal)
+        return PartnerAction(action, np.zeros(rules.num_moves, np.float32), shown)
 
 
 class Served(NamedTuple):
@@ -85,7 +85,7 @@ class Served(NamedTuple):
     partners: Plain
     text: str
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[GameStatus]:
         key = self.store.key(self.text)
         assert key is not None
         return self.store.rows(key)
@@ -107,8 +107,8 @@ class Served(NamedTuple):
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Served]:
-    store = Store(folder / "challenge.sqlite", Limits(interruptions=4))
-    partners, guard = Plain(), Guard()
+    store = Store(folder / "challenge.sqlite", KeyLimits(interruptions=4))
+    partners, guard = Plain(), RequestLimiter()
     store.add_entry("mine")
     text = store.add_key("mine", "eval", {2: 2})
     agreed = agree(store, {2: ("bot:one",)})
@@ -143,7 +143,7 @@ def test_no_error_of_the_server_is_charged(
     """More often than a candidate may leave a game; and then it goes on."""
     served.partners.error, served.partners.from_turn = error, from_turn
     for _ in range(served.store.limits.interruptions + 1):
-        with pytest.raises(ServerSaysError, match=FAILED):
+        with pytest.raises(ServerError, match=FAILED):
             play_out(play_next(served.address, served.text))
         served.free()
     assert [(row.status, row.interruptions) for row in served.rows()] == [
@@ -169,11 +169,11 @@ def test_an_error_of_the_store_is_not_charged(
     game = play_next(served.address, served.text)
     with monkeypatch.context() as patched:
         patched.setattr(served.store, "write", fail)
-        with pytest.raises(ServerSaysError, match=FAILED):
+        with pytest.raises(ServerError, match=FAILED):
             play_out(game)
         served.free()
         patched.setattr(served.store, "claim_all", fail)
-        with pytest.raises(ServerSaysError, match=FAILED):
+        with pytest.raises(ServerError, match=FAILED):
             play_next(served.address, served.text)
     play_out(play_next(served.address, served.text))
     assert served.interruptions() == 0
@@ -181,7 +181,7 @@ def test_an_error_of_the_store_is_not_charged(
 
 def test_a_partner_that_breaks_the_rules_is_no_wrong_move_of_the_candidate(served: Served) -> None:
     served.partners.illegal = True
-    with pytest.raises(ServerSaysError, match=FAILED):
+    with pytest.raises(ServerError, match=FAILED):
         play_out(play_next(served.address, served.text))
     served.free()
     assert served.interruptions() == 0
@@ -195,40 +195,40 @@ def test_a_server_that_stops_charges_nobody(tmp_path: Path) -> None:
     assert served.interruptions() == 0 and served.rows()[0].status == "active"
 
 
-def leave(game: Environment) -> None:
+def leave(game: RemoteGame) -> None:
     game.close()
 
 
-def vanish(game: Environment) -> None:
+def vanish(game: RemoteGame) -> None:
     """Without a word, after a move that is to be answered."""
-    game.say(json.dumps(first_legal(game.rows)))
+    game.send(json.dumps(first_legal(game.rows)))
     game._socket.socket.close()
 
 
-def be_silent(game: Environment) -> None:
+def be_silent(game: RemoteGame) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection, "MOVE_S", 0.3)  # for the move after this one
+        patch.setattr(candidate_connection, "MOVE_TIMEOUT_S", 0.3)  # for the move after this one
         game.step(first_legal(game.rows))
-        with pytest.raises(ServerSaysError, match="no action came for 0 s; the game is kept"):
-            game.hear()
+        with pytest.raises(ServerError, match="no action came for 0 s; the game is kept"):
+            game.receive()
 
 
-def talk(game: Environment) -> None:
-    for _ in range(MAX_WRONG):
-        game.say("{}")
-        with pytest.raises(ServerSaysError, match="expected an action of each"):
-            game.hear()
+def talk(game: RemoteGame) -> None:
+    for _ in range(MAX_INVALID_MESSAGES):
+        game.send("{}")
+        with pytest.raises(ServerError, match="expected an action of each"):
+            game.receive()
     with pytest.raises(Exception, match="too many messages that are no moves"):
-        game.hear()
+        game.receive()
 
 
-def shout(game: Environment) -> None:
-    game.say("x" * 2**20)
+def shout(game: RemoteGame) -> None:
+    game.send("x" * 2**20)
 
 
 @pytest.mark.parametrize("do", [leave, vanish, be_silent, talk, shout])
 def test_what_a_candidate_does_is_an_interruption(
-    served: Served, do: Callable[[Environment], None]
+    served: Served, do: Callable[[RemoteGame], None]
 ) -> None:
     for number in range(3):
         game = play_next(served.address, served.text)
@@ -246,7 +246,7 @@ def slow_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def now() -> float:
         return time.monotonic() + served.partners.taken_s
 
-    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=now))
+    monkeypatch.setattr(candidate_connection, "time", SimpleNamespace(monotonic=now))
 
 
 @pytest.mark.parametrize("after_s", [2000.0, 0.0])
@@ -254,11 +254,11 @@ def test_who_leaves_a_server_that_keeps_it_waiting_is_not_charged(
     served: Served, slow_clock: None, monkeypatch: pytest.MonkeyPatch, after_s: float
 ) -> None:
     """It is gone before the answer, which comes late or at once."""
-    monkeypatch.setattr(connection, "UNREAD_S", 100.0)  # a busy machine takes less
+    monkeypatch.setattr(candidate_connection, "UNREAD_S", 100.0)  # a busy machine takes less
     served.partners.takes_s = after_s
     served.partners.may_answer.clear()
     game = play_next(served.address, served.text)
-    game.say(json.dumps(first_legal(game.rows)))
+    game.send(json.dumps(first_legal(game.rows)))
     assert served.partners.asked.wait(120)
     game._socket.socket.close()
     served.partners.may_answer.set()
@@ -269,13 +269,13 @@ def test_who_leaves_a_server_that_keeps_it_waiting_is_not_charged(
 def test_who_leaves_after_the_answer_is_charged_however_late_it_was(
     served: Served, slow_clock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listens, receive = threading.Semaphore(0), connection.Connection.receive
+    listens, receive = threading.Semaphore(0), candidate_connection.CandidateConnection.receive
 
-    async def noted(self: connection.Connection, what: str) -> str | bytes:
+    async def noted(self: candidate_connection.CandidateConnection, what: str) -> str | bytes:
         listens.release()
         return await receive(self, what)
 
-    monkeypatch.setattr(connection.Connection, "receive", noted)
+    monkeypatch.setattr(candidate_connection.CandidateConnection, "receive", noted)
     served.partners.takes_s = 2000.0
     game = play_next(served.address, served.text)
     game.step(first_legal(game.rows))
@@ -290,16 +290,16 @@ def test_who_leaves_after_the_answer_is_charged_however_late_it_was(
 @pytest.mark.parametrize("value", ["[" * 900 + "]" * 900, '{"a":' * 600 + "1" + "}" * 600])
 def test_a_message_of_many_levels_is_no_error_of_the_server(served: Served, value: str) -> None:
     test = play_test(served.address, served.store.add_key("mine", "test"), 2, [0])
-    test.say(f'{{"agent_0": {value}}}')
-    with pytest.raises(ServerSaysError, match="expected a whole number from 0 to 20, got (li|di)"):
-        test.hear()
+    test.send(f'{{"agent_0": {value}}}')
+    with pytest.raises(ServerError, match="expected a whole number from 0 to 20, got (li|di)"):
+        test.receive()
     test.close()
 
 
 def test_what_is_refused_is_told_and_nothing_is_charged(served: Served) -> None:
     """As the server stops thinking for a reason that its partners may say."""
     served.partners.error = RefusedError("not now")
-    with pytest.raises(ServerSaysError, match="not now"):
+    with pytest.raises(ServerError, match="not now"):
         play_next(served.address, served.text)
     served.free()
     assert served.interruptions() == 0

@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 import pytest
 from support.hostile import hostile
 from support.inference import InProcess
-from support.protocol import ServerSaysError, evaluation_info, first_legal, play_out, play_test
+from support.protocol import ServerError, evaluation_info, first_legal, play_out, play_test
 from support.serving import serve_app
 from websockets.exceptions import ConnectionClosed
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.candidate import MAX_MESSAGE
 from hanabi_rl.serve.challenge import make_challenge
-from hanabi_rl.serve.connection import MAX_WRONG
-from hanabi_rl.serve.guard import Guard, NetworkLimits, Rate
+from hanabi_rl.serve.connection import MAX_INVALID_MESSAGES
+from hanabi_rl.serve.guard import NetworkLimits, RateLimit, RequestLimiter
 from hanabi_rl.serve.store import Store
 
 LIMITS = NetworkLimits(request_s=300.0, address_connections=12, address_wrong_keys=3)
@@ -35,7 +35,7 @@ LIMITS = NetworkLimits(request_s=300.0, address_connections=12, address_wrong_ke
 class Served(NamedTuple):
     address: str
     key: str
-    guard: Guard
+    guard: RequestLimiter
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,9 @@ def thinker() -> InProcess:
     return InProcess(("bot:random",), Rules(), slots=2)
 
 
-def guard_of(limits: NetworkLimits) -> Guard:
+def guard_of(limits: NetworkLimits) -> RequestLimiter:
     """Its rates' clocks stand: nothing comes back while a busy machine takes its time."""
-    guard = Guard(limits)
+    guard = RequestLimiter(limits)
     for rate in (guard._openings, guard._wrong_keys, guard._key_openings, guard._infos):
         rate.clock = lambda: 0.0
     return guard
@@ -107,7 +107,7 @@ def test_a_request_that_never_ends_is_ended_and_games_go_on(served: Served, sent
 
 
 def test_connections_are_limited_in_all_and_of_an_address() -> None:
-    guard = Guard(NetworkLimits(connections=5, address_connections=2))
+    guard = RequestLimiter(NetworkLimits(connections=5, address_connections=2))
     assert [guard.enter(address) for address in ("a", "a", "b", "b", "c")] == [None] * 5
     all_taken = "the server has 5 connections, as many as may be"
     assert guard.enter("d") == all_taken == guard.enter("a")
@@ -137,12 +137,12 @@ def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
 def test_no_hostile_message_is_accepted(served: Served, count: int) -> None:
     served.guard._openings.a_minute = served.guard._key_openings.a_minute = count + 10
     rng, other = random.Random(0), play_test(served.address, served.key, 2, [0])
-    for first in range(0, count, MAX_WRONG - 1):
+    for first in range(0, count, MAX_INVALID_MESSAGES - 1):
         game = play_test(served.address, served.key, 2, [0])
-        for _ in range(first, min(first + MAX_WRONG - 1, count)):
+        for _ in range(first, min(first + MAX_INVALID_MESSAGES - 1, count)):
             game._socket.send(hostile(rng))
-            with pytest.raises(ServerSaysError):
-                game.hear()
+            with pytest.raises(ServerError):
+                game.receive()
         game.step(first_legal(game.rows))  # nothing has changed
         game.close()
     play_out(other)
@@ -151,14 +151,14 @@ def test_no_hostile_message_is_accepted(served: Served, count: int) -> None:
 def test_what_is_too_large_or_breaks_the_protocol_ends_the_connection(served: Served) -> None:
     other = play_test(served.address, served.key, 2, [0])
     large = play_test(served.address, served.key, 2, [0])
-    large.say("x" * (MAX_MESSAGE + 1))
+    large.send("x" * (MAX_MESSAGE + 1))
     with pytest.raises(ConnectionClosed) as closed:
-        large.hear()
+        large.receive()
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
     broken = play_test(served.address, served.key, 2, [0])
     broken._socket.socket.sendall(b"\xff" * 64)  # reserved bits, no such opcode
     with pytest.raises(ConnectionClosed) as closed:
-        broken.hear()
+        broken.receive()
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1002
     play_out(other)
 
@@ -172,7 +172,7 @@ def test_who_guesses_keys_has_to_wait(served: Served) -> None:
         "this submission key is unknown, revoked or expired": 3,
         "more than 3 unknown keys were tried from your address within a minute": 2,
     }
-    with pytest.raises(ServerSaysError, match=r"try again in \d+ s"):
+    with pytest.raises(ServerError, match=r"try again in \d+ s"):
         play_test(served.address, "hk_test_x", 2, [0])
 
 
@@ -188,7 +188,7 @@ def test_a_key_may_open_and_list_so_much_a_minute(tmp_path: Path, thinker: Any) 
             for _ in range(2):
                 play_test(address, key, 2, [0]).close()
                 assert evaluation_info(address, key)["human_ai_eval_done"] is False
-            with pytest.raises(ServerSaysError, match=r"than 2 games were opened with this key .*"):
+            with pytest.raises(ServerError, match=r"than 2 games were opened with this key .*"):
                 play_test(address, key, 2, [0])
             assert re.fullmatch(
                 r"more than 2 lists of this key's games were asked for within a minute: try again "
@@ -207,12 +207,12 @@ def test_no_address_and_no_key_is_written_anywhere(
     here, wrong = "127.0.0.7", "hk_test_" + "x" * 43
     play_out(play_test(served.address, served.key, 2, [0], here))
     game = play_test(served.address, served.key, 2, [0], here)
-    game.say('{"agent_0": 99}')
-    with pytest.raises(ServerSaysError) as refused:
-        game.hear()
+    game.send('{"agent_0": 99}')
+    with pytest.raises(ServerError) as refused:
+        game.receive()
     told = [str(refused.value)]
     for _ in range(LIMITS.address_wrong_keys + 1):
-        with pytest.raises(ServerSaysError) as refused:
+        with pytest.raises(ServerError) as refused:
             play_test(served.address, wrong, 2, [0], here)
         told.append(str(refused.value))
     told.append(str(evaluation_info(served.address, served.key)))
@@ -256,7 +256,7 @@ UPGRADE = (
     ids=["http", "websocket"],
 )
 def test_who_does_not_read_is_disconnected_and_who_does_is_not(headers: bytes) -> None:
-    guard = Guard(NetworkLimits(unread_s=2.0))
+    guard = RequestLimiter(NetworkLimits(unread_s=2.0))
     with serve_app(talkative, guard) as address, contextlib.ExitStack() as opened:
         served = Served(address, "", guard)
         deaf, reads = (opened.enter_context(connected(served)) for _ in range(2))
@@ -276,7 +276,7 @@ def test_who_does_not_read_is_disconnected_and_who_does_is_not(headers: bytes) -
 
 def test_a_rate_comes_back_by_and_by_and_forgets_old_addresses() -> None:
     now = [0.0]
-    rate = Rate(6, lambda: now[0])
+    rate = RateLimit(6, lambda: now[0])
     for _ in range(6):
         assert rate.wait_s("a") == 0
         rate.take("a")

@@ -12,14 +12,14 @@ from support.games import random_games
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.held_out import ROWS, HeldOut, read_all, read_held_out
+from hanabi_rl.serve.held_out import ROWS, HeldOutGames, read_all, read_held_out
 
 
 @pytest.mark.parametrize("players", [2, 3, 5])
 def test_the_seats_of_a_game_are_read_together(players: int) -> None:
     """Else one would name the moves of the next."""
     games = random_games(Rules(num_players=players), 7)
-    batches = HeldOut(games, "some").batches
+    batches = HeldOutGames(games, "some").batches
     of_game = [sorted({game for game, _ in batch}) for batch in batches]
     assert [game for games in of_game for game in games] == list(range(7))
     assert all(len(batch) == len(set(batch)) <= ROWS for batch in batches)

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.serve import in_numpy
-from hanabi_rl.serve.in_numpy import InNumPy
+from hanabi_rl.serve import numpy_interpreter
+from hanabi_rl.serve.in_numpy import NumPyInterpreter
 
 X = np.arange(-6, 6, dtype=np.int32).reshape(3, 4)
 F = np.linspace(-2, 3, 12, dtype=np.float32).reshape(3, 4)
@@ -57,7 +57,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_each_operation_is_what_xla_makes_of_it(name):
     function, argument = CASES[name]
-    run, compiled = InNumPy(), jax.jit(function)
+    run, compiled = NumPyInterpreter(), jax.jit(function)
     for given in (argument, argument[::-1].copy()):  # the second time from what was traced
         wanted, found = compiled(given), run(compiled, given)
         assert jax.tree.structure(wanted) == jax.tree.structure(found)
@@ -72,14 +72,14 @@ def test_what_is_not_needed_is_not_done(monkeypatch):
     def fail(*given):
         raise AssertionError("was compiled")
 
-    monkeypatch.setattr(in_numpy, "_of_jax", lambda *given: fail)
+    monkeypatch.setattr(numpy_interpreter, "_of_jax", lambda *given: fail)
 
     @jax.jit
     def function(x):
         jax.random.bits(jax.random.key(x[0, 0]), x.shape)
         return x + 1
 
-    np.testing.assert_array_equal(InNumPy()(function, X), X + 1)
+    np.testing.assert_array_equal(NumPyInterpreter()(function, X), X + 1)
 
 
 def test_arguments_and_constants_stay_as_they_are():
@@ -89,7 +89,7 @@ def test_arguments_and_constants_stay_as_they_are():
     def function(x):
         return x.at[0].set(jnp.zeros(4, jnp.int32).at[1].add(x[0, 0]))
 
-    run = InNumPy()
+    run = NumPyInterpreter()
     first = run(function, given)
     np.testing.assert_array_equal(run(function, given), first)
     np.testing.assert_array_equal(given, X)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.inference import Identities, Inference, StartError, _answers, _loaded
+from hanabi_rl.serve.inference import Identities, InferenceProcess, StartupError, _answers, _loaded
 from hanabi_rl.serve.lifecycle import Game
 
 
@@ -38,27 +38,27 @@ def damaged(folder: Path) -> str:
 def test_an_agent_that_cannot_be_loaded_is_named_with_its_flag(
     players: int, name: str, problem: str
 ) -> None:
-    with pytest.raises(StartError, match=f"^--proxies-{players}p: .*{problem}"):
+    with pytest.raises(StartupError, match=f"^--proxies-{players}p: .*{problem}"):
         _loaded(players, ["bot:random", name])
 
 
 def test_so_is_a_file_that_a_reader_breaks_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(StartError, match=f"^--proxies-2p: .*{re.escape(damaged(tmp_path))}: "):
+    with pytest.raises(StartupError, match=f"^--proxies-2p: .*{re.escape(damaged(tmp_path))}: "):
         _loaded(2, [damaged(tmp_path)])
 
     def breaks(name: str, rules: Rules) -> Any:
         raise KeyError("F8_E4M3")
 
     monkeypatch.setattr("hanabi_rl.agents.names.load_policy", breaks)
-    with pytest.raises(StartError, match="^--proxies-2p: 'runs/mine': KeyError: 'F8_E4M3'$"):
+    with pytest.raises(StartupError, match="^--proxies-2p: 'runs/mine': KeyError: 'F8_E4M3'$"):
         _loaded(2, ["runs/mine"])
 
 
 def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its run trained on, and the process was killed: the game would go on with somebody else."""
-    inference = Inference({2: ["runs/mine", "bot:random"]})
+    inference = InferenceProcess({2: ["runs/mine", "bot:random"]})
     says: list[Any] = []
     closed = []
 
@@ -78,7 +78,7 @@ def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.M
     assert inference.load() == first and not says
     inference.close()
     says[:] = [{2: {"runs/mine": "two", "bot:random": "r"}}]
-    with pytest.raises(StartError, match="^runs/mine: another agent than when the server started"):
+    with pytest.raises(StartupError, match="^runs/mine: another agent than when the server started"):
         inference.load()
     assert closed == [True, True]
     says[:] = [first]

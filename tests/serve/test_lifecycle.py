@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.games import TINY_3P
 
-from hanabi_rl.env.table import Table, full_deck
-from hanabi_rl.serve.lifecycle import Game, Left, Moved, RefusedError, advance, begin
+from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.serve.lifecycle import Game, MoveMade, PlayerLeft, RefusedError, advance, begin
 
 
 def new_game(seed=0, people=(0,), rules=TINY_3P):
@@ -19,7 +19,7 @@ def new_game(seed=0, people=(0,), rules=TINY_3P):
 
 events = st.one_of(
     st.builds(
-        Moved,
+        MoveMade,
         seat=st.integers(-1, 3),
         turn=st.integers(0, 30),
         action=st.integers(-1, TINY_3P.num_moves),
@@ -28,7 +28,7 @@ events = st.one_of(
     st.just("right"),
     st.just("right"),
     st.just("right"),
-    st.builds(Left),
+    st.builds(PlayerLeft),
 )
 
 
@@ -41,18 +41,18 @@ events = st.one_of(
 def test_every_sequence_of_events(seed, people, happened):
     """Beside it a plain table takes the moves that were accepted, and no others."""
     game, beside, finishes = new_game(seed, people), None, 0
-    beside = Table(TINY_3P, game.deck)
+    beside = PythonGame(TINY_3P, game.deck)
     for event, number in happened:
         if event == "right":
             legal = [a for a in range(TINY_3P.num_moves) if beside.illegal_reason(a) is None]
             if not legal:
                 continue
-            event = Moved(beside.player, beside.turn, legal[number % len(legal)])
+            event = MoveMade(beside.player, beside.turn, legal[number % len(legal)])
         before = game
         try:
             game, effects = advance(game, event)
         except RefusedError:
-            legal = isinstance(event, Left) or (
+            legal = isinstance(event, PlayerLeft) or (
                 (event.seat, event.turn) == (beside.player, beside.turn)
                 and beside.illegal_reason(event.action) is None
             )
@@ -61,7 +61,7 @@ def test_every_sequence_of_events(seed, people, happened):
         assert before.status == "active"
         assert effects.record
         finishes += effects.finish
-        if isinstance(event, Left):
+        if isinstance(event, PlayerLeft):
             assert game.moves == before.moves and game.end_reason == "left"
         else:
             assert (event.seat, event.turn) == (beside.player, beside.turn)
@@ -84,10 +84,10 @@ def test_a_new_game_asks_the_partner_that_begins():
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (Moved(1, 0, 2), "another player's turn"),
-        (Moved(0, 1, 2), "move 2 was sent, but the next is move 1"),
-        (Moved(0, 0, 0), "a discard while all 3 information tokens are there"),
-        (Moved(0, 0, 99), "expected an action in 0..14"),
+        (MoveMade(1, 0, 2), "another player's turn"),
+        (MoveMade(0, 1, 2), "move 2 was sent, but the next is move 1"),
+        (MoveMade(0, 0, 0), "a discard while all 3 information tokens are there"),
+        (MoveMade(0, 0, 99), "expected an action in 0..14"),
     ],
 )
 def test_what_is_refused_says_why_and_changes_nothing(event, reason):
@@ -98,8 +98,8 @@ def test_what_is_refused_says_why_and_changes_nothing(event, reason):
 
 
 def test_a_game_that_is_done_stays_done():
-    done, _ = advance(new_game(), Left())
-    for event in (Left(), Moved(0, 0, 2)):
+    done, _ = advance(new_game(), PlayerLeft())
+    for event in (PlayerLeft(), MoveMade(0, 0, 2)):
         with pytest.raises(RefusedError, match="the game is over"):
             advance(done, event)
     assert dataclasses.replace(done, status="active", end_reason="") == new_game()

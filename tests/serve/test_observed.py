@@ -10,16 +10,16 @@ from support.games import LENIENT_3P
 from support.observations import observations
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.observed import Observer
-from hanabi_rl.serve.sight import sight_of
+from hanabi_rl.serve.observed import ObservationDecoder
+from hanabi_rl.serve.sight import player_view
 
 
 def long_game(rules: Rules, seed: int) -> Game:
     """By random moves that seldom lose a life, to its end."""
     rng = np.random.default_rng(seed)
-    table = Table(rules, rng.permutation(full_deck(rules)))
+    table = PythonGame(rules, rng.permutation(full_deck(rules)))
     while not table.over:
         legal = [a for a in range(rules.num_moves) if table.illegal_reason(a) is None]
         safe = [a for a in legal if not rules.hand_size <= a < 2 * rules.hand_size]
@@ -44,11 +44,11 @@ def test_the_observations_of_a_seat_are_its_sight(rules: Rules) -> None:
     last_round, lost, hints = 0, 0, 0
     for game, shown in zip(games, seen, strict=True):
         for seat in range(rules.num_players):
-            observer = Observer(rules, seat)
+            observer = ObservationDecoder(rules, seat)
             for turn in range(game.turn):
                 sight = observer.see(shown[turn, seat])
                 before = dataclasses.replace(game, moves=game.moves[:turn])
-                assert sight == sight_of(before, seat), (game.game_id, seat, turn)
+                assert sight == player_view(before, seat), (game.game_id, seat, turn)
                 last_round += sight.turns_left is not None
                 lost += sight.lives < rules.max_life_tokens
                 hints += bool(sight.moves and sight.moves[-1].touched)

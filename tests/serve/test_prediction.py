@@ -22,22 +22,22 @@ from support.games import ROOT, as_games, random_games, taught_games
 from support.hidden import pairs
 from support.inference import InProcess
 from support.policies import recurrent_policy
-from support.protocol import Reading, ServerSaysError, predictions
+from support.protocol import RemotePrediction, ServerError, predictions
 from support.serving import serve_app
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.data.games import Games, join_games
+from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.env.game import Rules
 from hanabi_rl.measure.prediction import predict
 from hanabi_rl.serve.challenge import make_challenge
-from hanabi_rl.serve.client import Server
-from hanabi_rl.serve.connection import AWAY
-from hanabi_rl.serve.guard import Guard
-from hanabi_rl.serve.held_out import ROWS, HeldOut, read_all
+from hanabi_rl.serve.client import ChallengeClient
+from hanabi_rl.serve.connection import STORE_UNAVAILABLE
+from hanabi_rl.serve.guard import RequestLimiter
+from hanabi_rl.serve.held_out import ROWS, HeldOutGames, read_all
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.prediction import CONNECTIONS, MAX_MESSAGE, NOBODY, look
+from hanabi_rl.serve.prediction import CONNECTIONS, EMPTY_TEAM, MAX_MESSAGE, batch_observations
 from hanabi_rl.serve.prediction_store import Guess, Predictions
 from hanabi_rl.serve.store import Store
 
@@ -78,19 +78,19 @@ def held_out_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     seats = np.ones((GAMES, 2), bool)
     seats[::3, 0] = False
     path = tmp_path_factory.mktemp("held-out") / "games.safetensors"
-    games = join_games([random_games(Rules(), 6, seed=5), taught_games(Rules(), GAMES - 6)])
+    games = concatenate_games([random_games(Rules(), 6, seed=5), taught_games(Rules(), GAMES - 6)])
     save_games(path, dataclasses.replace(games, human_seats=seats))
     return path
 
 
 @pytest.fixture(scope="module")
 def thinker() -> InProcess:
-    return InProcess(NOBODY, Rules(), ROWS)
+    return InProcess(EMPTY_TEAM, Rules(), ROWS)
 
 
 @contextlib.contextmanager
 def serving(store: Store, thinker: InProcess, path: Path) -> Iterator[Served]:
-    guard = Guard()
+    guard = RequestLimiter()
     app = make_challenge(store, thinker, {}, guard, read_all([path]))  # type: ignore[arg-type]
     with serve_app(app, guard, MAX_MESSAGE) as address:
         yield Served(address, store, load_games(path))
@@ -164,22 +164,22 @@ def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
 ) -> None:
     """Or put off; and where nothing is left to predict it says so."""
     key, policy = served.key("submitted"), load_policy("bot:iggi")
-    real, answered, opened, opens = Reading.answer, [], [], Server.predict
+    real, answered, opened, opens = RemotePrediction.answer, [], [], ChallengeClient.predict
 
-    def predict(self: Server, players: int) -> Any:
+    def predict(self: ChallengeClient, players: int) -> Any:
         opened.append(players)
         if len(opened) == 1:
-            raise ServerSaysError(AWAY)
+            raise ServerError(STORE_UNAVAILABLE)
         return opens(self, players)
 
-    def answer(self: Reading, *said: Any) -> None:
+    def answer(self: RemotePrediction, *said: Any) -> None:
         answered.append(self.frame)
         if len(answered) in (3, 20):
             raise ConnectionResetError("the cable was pulled")
         real(self, *said)
 
-    monkeypatch.setattr(Server, "predict", predict)
-    monkeypatch.setattr(Reading, "answer", answer)
+    monkeypatch.setattr(ChallengeClient, "predict", predict)
+    monkeypatch.setattr(RemotePrediction, "answer", answer)
     args = ["submit", "bot:iggi", "--server", served.address, "--key", key, "--predict", "2"]
     for _ in range(2):
         main(args)
@@ -201,7 +201,7 @@ def some_chances(seen: dict[str, Any], form: str) -> list[float]:
     return [float(np.log(chance)) if chance > 0 else 99.0 for chance in chances]
 
 
-def read_on(reading: Reading, frames: int | None = None, form: str = "log_probabilities") -> list:
+def read_on(reading: RemotePrediction, frames: int | None = None, form: str = "log_probabilities") -> list:
     """Answers so many frames, all without a number, and returns what was shown."""
     shown = []
     while reading.frame is not None and len(shown) != frames:
@@ -244,7 +244,7 @@ def test_no_frame_is_of_a_turn_whose_move_was_not_predicted(served: Served) -> N
     assert len(turns) == -(-GAMES // (ROWS // 2))
 
 
-def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOut:
+def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOutGames:
     """The game, gone on with by a few random moves, as one that is predicted at `seats`."""
     table, moves = game.table(), list(game.moves)
     while not table.over and len(moves) < game.turn + 4:
@@ -253,7 +253,7 @@ def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOut:
         table.apply(moves[-1])
     games = as_games(game.rules, [table], [np.array(moves, np.int32)])
     people = np.isin(np.arange(game.rules.num_players), seats)[None]
-    return HeldOut(dataclasses.replace(games, human_seats=people), "some")
+    return HeldOutGames(dataclasses.replace(games, human_seats=people), "some")
 
 
 @pytest.mark.parametrize(
@@ -268,11 +268,11 @@ def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to
     thinker: InProcess, players: int, count: int
 ) -> None:
     rules, rng = Rules(num_players=players), np.random.default_rng(0)
-    thinker = thinker if players == 2 else InProcess(NOBODY, rules, ROWS)
+    thinker = thinker if players == 2 else InProcess(EMPTY_TEAM, rules, ROWS)
 
-    def sent(held_out: HeldOut, turn: int) -> bytes:
+    def sent(held_out: HeldOutGames, turn: int) -> bytes:
         (batch,) = held_out.batches
-        frame = asyncio.run(look(thinker, held_out, batch, turn, 0)).content()
+        frame = asyncio.run(batch_observations(thinker, held_out, batch, turn, 0)).content()
         return orjson.dumps(frame, option=orjson.OPT_SERIALIZE_NUMPY)
 
     seen, futures = 0, 0
@@ -290,7 +290,7 @@ def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to
 
 
 def test_after_an_interruption_what_was_said_stands(served: Served) -> None:
-    key, (batch, *_) = served.key("broken"), HeldOut(served.games, "some").batches
+    key, (batch, *_) = served.key("broken"), HeldOutGames(served.games, "some").batches
     longest = int(max(served.games.num_actions[game] for game, _ in batch))
     with predictions(served.address, key) as reading:
         read_on(reading, longest + 3)  # the first batch, and some of the second
@@ -351,12 +351,12 @@ def test_what_is_no_prediction_is_answered_in_words_and_costs_nothing(served: Se
                     text,
                 )
                 before = reading.frame
-                with pytest.raises(ServerSaysError, match=reason):
-                    reading.say(text)
+                with pytest.raises(ServerError, match=reason):
+                    reading.send(text)
                 assert reading.frame is before and served.kept(key) == {}
     with predictions(served.address, key) as reading:
-        with pytest.raises(ServerSaysError):
-            reading.say("")
+        with pytest.raises(ServerError):
+            reading.send("")
         read_on(reading)
     assert served.standing("wrong") is not None
 
@@ -364,22 +364,22 @@ def test_what_is_no_prediction_is_answered_in_words_and_costs_nothing(served: Se
 def test_the_tenth_wrong_answer_ends_the_connection(served: Served) -> None:
     with predictions(served.address, served.key("ten")) as reading:
         for _ in range(10):
-            with pytest.raises(ServerSaysError):
-                reading.say("{}")
+            with pytest.raises(ServerError):
+                reading.send("{}")
         with pytest.raises(Exception, match="1000"):
-            reading.say("{}")
+            reading.send("{}")
 
 
 def test_who_is_refused_reads_why(served: Served) -> None:
     key = served.key("refused")
-    with pytest.raises(ServerSaysError, match="unknown, revoked or expired"):
+    with pytest.raises(ServerError, match="unknown, revoked or expired"):
         predictions(served.address, "hk_eval_no")
-    with pytest.raises(ServerSaysError, match="num_players: expected one of 2, got '3'"):
+    with pytest.raises(ServerError, match="num_players: expected one of 2, got '3'"):
         predictions(served.address, key, 3)
-    with pytest.raises(ServerSaysError, match="num_players: expected one of 2, got '1111"):
+    with pytest.raises(ServerError, match="num_players: expected one of 2, got '1111"):
         predictions(served.address, key, "1" * 5000)  # type: ignore[arg-type]
     test_key = served.store.add_key("refused", "test")
-    with pytest.raises(ServerSaysError, match="a key of kind test, expected one of kind eval"):
+    with pytest.raises(ServerError, match="a key of kind test, expected one of kind eval"):
         predictions(served.address, test_key)
 
 
@@ -388,12 +388,12 @@ def test_a_key_predicts_on_so_many_connections_at_a_time(served: Served) -> None
     with contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS):
             stack.enter_context(predictions(served.address, key))
-        with pytest.raises(ServerSaysError, match="6 other connections of this key"):
+        with pytest.raises(ServerError, match="6 other connections of this key"):
             predictions(served.address, key)
         other = served.key("not so many")
         stack.enter_context(predictions(served.address, other))
     for _ in range(1000):  # until the server has seen that they are gone
-        with contextlib.suppress(ServerSaysError), predictions(served.address, key):
+        with contextlib.suppress(ServerError), predictions(served.address, key):
             return
     raise AssertionError("none was freed")
 
@@ -404,10 +404,10 @@ def test_both_stores_keep_what_was_said_first(place: Path | str, tmp_path: Path)
         key = store.key(store.add_key("a", "eval"))
         assert key is not None
         said = Predictions(store)
-        said.say(key, "set", [Guess(0, 1, 1, 0.5, True)])
-        said.say(key, "set", [Guess(0, 1, 1, 0.1, True), Guess(0, 1, 3, 2.0, False)])
-        assert said.said(key, "set") == {(0, 1, 1), (0, 1, 3)}
-        assert said.said(key, "other") == set()
+        said.record(key, "set", [Guess(0, 1, 1, 0.5, True)])
+        said.record(key, "set", [Guess(0, 1, 1, 0.1, True), Guess(0, 1, 3, 2.0, False)])
+        assert said.recorded(key, "set") == {(0, 1, 1), (0, 1, 3)}
+        assert said.recorded(key, "other") == set()
         assert (said.count(key), said.count(key, "set"), said.count(key, "other")) == (2, 2, 0)
         with store.database.transaction("read") as db:
             found = db.execute("SELECT SUM(nats), SUM(correct) FROM predictions").fetchone()

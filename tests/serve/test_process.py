@@ -24,11 +24,11 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.process import (
     ProcessAgent,
     ProcessPartners,
-    SeatedProcess,
+    ProcessPlayer,
+    answer_error,
     question_of,
-    wrong_with,
 )
-from hanabi_rl.serve.sight import sight_of
+from hanabi_rl.serve.sight import player_view
 
 
 def documented_agent() -> str:
@@ -67,7 +67,7 @@ def test_the_documented_agent_plays_whole_games_at_a_table(agent: str, tmp_path:
         table = game.table()
         while not table.over:
             now = type(game)(7, rules, game.deck, frozenset(), tuple(table.actions))
-            (answer,) = partners.think([now])
+            (answer,) = partners.partner_action([now])
             assert answer.probabilities[answer.action] == 1.0 == answer.probabilities.sum()
             table.apply(answer.action)
     assert table.life_tokens == 3 and table.points > 5
@@ -79,7 +79,7 @@ def test_a_seat_of_a_server_and_a_seat_of_a_table_are_asked_alike(agent: str) ->
     game = random_game(rules, 3, turns=12, seat=0)
     seen = observations(rules, [(game.deck, game.moves)])[0]
     with (
-        contextlib.closing(SeatedProcess(rules, agent)) as seated,
+        contextlib.closing(ProcessPlayer(rules, agent)) as seated,
         contextlib.closing(ProcessPartners(rules, agent)) as partners,
     ):
         seated.begin({"game_id": 7, "candidate_controlling": ["agent_0"]})
@@ -90,14 +90,14 @@ def test_a_seat_of_a_server_and_a_seat_of_a_table_are_asked_alike(agent: str) ->
                 assert action == {"agent_0": rules.noop}
                 continue
             before = type(game)(7, rules, game.deck, frozenset(), game.moves[:turn])
-            assert action == {"agent_0": partners.think([before])[0].action}
+            assert action == {"agent_0": partners.partner_action([before])[0].action}
 
 
 def test_a_question_holds_no_hidden_card_and_the_rules_moves() -> None:
     for game, other, seat in pairs(Rules(), 40):
         if game.to_move != seat:
             continue
-        question, same = (question_of(7, sight_of(one, seat)) for one in (game, other))
+        question, same = (question_of(7, player_view(one, seat)) for one in (game, other))
         assert orjson.dumps(question) == orjson.dumps(same)
         table = game.table()
         allowed = [a for a in range(20) if table.illegal_reason(a) is None]
@@ -113,7 +113,7 @@ def test_what_is_no_move_is_asked_again_with_why() -> None:
     text += "json.dumps({'action': len([s for s in n if 'expected' in s])}))\n"
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(text) as running:
-        assert running.move(1, sight_of(game, 0)) == 4  # four errors were told
+        assert running.move(1, player_view(game, 0)) == 4  # four errors were told
 
 
 def test_a_byte_order_mark_before_an_answer_is_no_part_of_it() -> None:
@@ -121,8 +121,8 @@ def test_a_byte_order_mark_before_an_answer_is_no_part_of_it() -> None:
     text = ECHO + "    print('\\ufeff' + json.dumps({'action': 4}))\n"
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(f"import sys; sys.stdout.reconfigure(encoding='utf-8')\n{text}") as running:
-        question = question_of(1, sight_of(game, 0))
-        assert wrong_with(running._ask(question), {4}) is None
+        question = question_of(1, player_view(game, 0))
+        assert answer_error(running._ask(question), {4}) is None
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_process_that_fails_says_how(text: str, reason: str) -> None:
     game = random_game(Rules(), 0, turns=4, seat=0)
     slow = 0.5 if "sleep" in text else 60.0
     with program(text, slow) as running, pytest.raises(ValueError, match=reason):
-        running.move(1, sight_of(game, 0))
+        running.move(1, player_view(game, 0))
 
 
 def test_a_late_answer_is_not_that_of_the_next_question(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_late_answer_is_not_that_of_the_next_question(tmp_path: Path) -> None:
     text += f"    open({str(tmp_path / 'there')!r}, 'w').close()\n    time.sleep(1.5 * first)\n"
     text += "    print(json.dumps({'action': asked['legal'][-1 if first else 0]['action']}))"
     game = random_game(Rules(), 0, turns=4, seat=0)
-    sight = sight_of(game, 0)
+    sight = player_view(game, 0)
     legal = question_of(1, sight)["legal"]
     with program(text, 1.0) as running:
         with pytest.raises(ValueError, match="got no answer within 1 s"):
@@ -171,7 +171,7 @@ def test_what_is_said_beside_an_answer_is_not_the_next_one() -> None:
     )
     text += "    sys.stdout.write(json.dumps({'action': len(n) - 1}) + '\\nthought so\\n')\n"
     text += "    sys.stdout.flush()"
-    sight = sight_of(random_game(Rules(), 0, turns=4, seat=0), 0)
+    sight = player_view(random_game(Rules(), 0, turns=4, seat=0), 0)
     with program(text) as running:
         moves = []
         for _ in range(3):
@@ -182,7 +182,7 @@ def test_what_is_said_beside_an_answer_is_not_the_next_one() -> None:
 
 def test_a_program_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="--process: expected a program to start, got .*no-such"):
-        ProcessAgent("no-such-program --x").move(1, sight_of(random_game(Rules(), 0, 0, 0), 0))
+        ProcessAgent("no-such-program --x").move(1, player_view(random_game(Rules(), 0, 0, 0), 0))
     with pytest.raises(ValueError, match="expected a command, got nothing"):
         ProcessAgent(" ")
     with pytest.raises(SystemExit):
@@ -199,8 +199,8 @@ def test_the_process_is_not_told_the_key_and_ends(monkeypatch: pytest.MonkeyPatc
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(text) as running:
         assert (
-            running.move(1, sight_of(game, 0))
-            == question_of(1, sight_of(game, 0))["legal"][0]["action"]
+            running.move(1, player_view(game, 0))
+            == question_of(1, player_view(game, 0))["legal"][0]["action"]
         )
         assert running._running is not None
         pid = running._running.pid

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.serving import agree
 
-from hanabi_rl.play.line_ups import CANDIDATE, LineUp
+from hanabi_rl.play.line_ups import CANDIDATE, Lineup
 from hanabi_rl.serve import proxies
 from hanabi_rl.serve.grants import Key
 from hanabi_rl.serve.lifecycle import RefusedError
@@ -47,9 +47,9 @@ def new_key(store: Store, games: dict[int, int]) -> Key:
     return key
 
 
-def played(store: Store, key: Key) -> collections.Counter[LineUp]:
+def played(store: Store, key: Key) -> collections.Counter[Lineup]:
     """Every game of the key, to its end: how often each line-up came."""
-    found = collections.Counter[LineUp]()
+    found = collections.Counter[Lineup]()
     with contextlib.suppress(RefusedError):
         while True:
             grant = store.claim(key)
@@ -133,12 +133,12 @@ def test_games_that_were_begun_keep_their_proxies(store: Store, open_store: Open
     with pytest.raises(ValueError, match="with c, d, got c, e: name those, or take another --stat"):
         agree(again, {2: ("c", "e")})
     with pytest.raises(ValueError, match=r"got c, d \(d: not the agent it was then\)"):
-        again.agree({2: [Proxy("c", "c"), Proxy("d", "trained further")]})
+        again.fix_proxies({2: [Proxy("c", "c"), Proxy("d", "trained further")]})
     with pytest.raises(RefusedError, match="are not this server's"):
         again.claim(key)
-    store.release(first, charged=True)
+    store.release(first, counts_as_interruption=True)
     moved = {2: [Proxy("copies/d", "d"), Proxy("c", "c")]}
-    assert again.agree(moved) == {2: ("c", "copies/d")}  # as line-ups count them
+    assert again.fix_proxies(moved) == {2: ("c", "copies/d")}  # as line-ups count them
     assert again.claim(key).line_up == first.line_up
 
 
@@ -161,7 +161,7 @@ def test_no_game_is_granted_while_a_server_says_its_proxies(store: Store, open_s
     key, other = new_key(store, {2: 4}), open_store()
     with ThreadPoolExecutor(1) as pool:
         with other.database.transaction("alone") as db:
-            now_known = proxies.agree(db, other.secret, {2: [Proxy("bot:iggi", "iggi")]}, 0.0)
+            now_known = proxies.fix_proxies(db, other.secret, {2: [Proxy("bot:iggi", "iggi")]}, 0.0)
             claimed = pool.submit(store.claim, key)
             with pytest.raises(TimeoutError):
                 claimed.result(0.5)

@@ -18,10 +18,10 @@ from hanabi_rl.nn.networks import Actor, NetworkConfig
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.serve import runner, ticks
-from hanabi_rl.serve.in_numpy import InNumPy
+from hanabi_rl.serve.in_numpy import NumPyInterpreter
 from hanabi_rl.serve.inference import _think
-from hanabi_rl.serve.lifecycle import Game, Moved, advance
-from hanabi_rl.serve.runner import Runner
+from hanabi_rl.serve.lifecycle import Game, MoveMade, advance
+from hanabi_rl.serve.runner import PartnerRunner
 
 GAMES, SLOTS, SEED = 8, 4, 7
 
@@ -38,7 +38,7 @@ def line_up():
 
 @pytest.fixture(scope="module")
 def partners(line_up):
-    return Runner(line_up, TINY_3P, slots=SLOTS, seed=SEED)
+    return PartnerRunner(line_up, TINY_3P, slots=SLOTS, seed=SEED)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def played(line_up):
 
 
 def move(game, action):
-    return advance(game, Moved(game.to_move, game.turn, action))[0]
+    return advance(game, MoveMade(game.to_move, game.turn, action))[0]
 
 
 def play(partners, games, chosen=None, disturb=lambda turn: None):
@@ -61,7 +61,7 @@ def play(partners, games, chosen=None, disturb=lambda turn: None):
     while games:
         disturb(turn)
         asked = [game for game in games if game.to_move not in game.people]
-        answers = dict(zip([g.game_id for g in asked], partners.think(asked), strict=True))
+        answers = dict(zip([g.game_id for g in asked], partners.partner_action(asked), strict=True))
         moved = []
         for game in games:
             answer = answers.get(game.game_id)
@@ -92,7 +92,7 @@ def test_in_numpy_the_same_games_action_by_action(line_up, played):
     """An LSTM at two seats and a bot's own chance, two games in one slot, without a program."""
     records, games = played
     known = ticks.advance._cache_size(), ticks.step._cache_size()
-    done = play(Runner(line_up, TINY_3P, 1, SEED, run=InNumPy()), games[:2])
+    done = play(PartnerRunner(line_up, TINY_3P, 1, SEED, run=NumPyInterpreter()), games[:2])
     assert_same(done, records, games=2)
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == known
 
@@ -104,10 +104,10 @@ def test_in_numpy_an_agent_plays_and_weighs_as_compiled(agent):
     rules = Rules(num_players=2)
     team = (load_policy(agent, rules),) * 2
     deck = evaluation_decks(rules, 1, 5)[0]
-    compiled, plain = Runner(team, rules), Runner(team, rules, run=InNumPy())
+    compiled, plain = PartnerRunner(team, rules), PartnerRunner(team, rules, run=NumPyInterpreter())
     game = Game(0, rules, tuple(map(int, deck)), frozenset())
     while game.status == "active":
-        one, other = compiled.think([game])[0], plain.think([game])[0]
+        one, other = compiled.partner_action([game])[0], plain.partner_action([game])[0]
         assert one.action == other.action
         np.testing.assert_allclose(other.probabilities, one.probabilities, atol=2e-6)
         game = move(game, one.action)
@@ -119,7 +119,7 @@ def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):
     records, games = played
     for seat in (0, 1):
         others = tuple(policy for other, policy in enumerate(line_up) if other != seat)
-        partners = Runner(others, TINY_3P, slots=SLOTS, seed=SEED)
+        partners = PartnerRunner(others, TINY_3P, slots=SLOTS, seed=SEED)
         seated = [dataclasses.replace(game, people=frozenset({seat})) for game in games]
         assert_same(play(partners, seated, chosen=records.actions), records)
 
@@ -145,20 +145,20 @@ def test_a_policy_has_to_choose_at_its_own_turns_alone(played, long):
             return carry, jax.numpy.where(legal, order, -1e10)
 
     game = dataclasses.replace(played[1][0], people=frozenset({0}))
-    partners = Runner((Counted(TINY_3P), Counted(TINY_3P)), TINY_3P, SLOTS)
+    partners = PartnerRunner((Counted(TINY_3P), Counted(TINY_3P)), TINY_3P, SLOTS)
     for person, others in ((-1, 2), (0, 1)):  # a hint, then a card is thrown away
         table = game.table()
         legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
         game = move(game, legal[person])
         for _ in range(others):
-            asked, answer = game, partners.think([game])[0]
+            asked, answer = game, partners.partner_action([game])[0]
             game = move(game, answer.action)
     jax.effects_barrier()
     assert max(turns) == 1
     assert sum(turns) == 3
     turns.clear()
     partners.forget()
-    (again,) = partners.think([asked])
+    (again,) = partners.partner_action([asked])
     jax.effects_barrier()
     assert again.action == answer.action
     np.testing.assert_array_equal(again.probabilities, answer.probabilities)
@@ -199,9 +199,9 @@ def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
 
     def again(games):  # as a person does who reloads the page
         try:
-            return partners.think(games)
+            return partners.partner_action(games)
         except FloatingPointError:
-            return partners.think(games)
+            return partners.partner_action(games)
 
     asked_again = SimpleNamespace(think=again)
     assert_same(
@@ -211,7 +211,7 @@ def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
 
 def test_probabilities_are_of_legal_moves_and_the_answer_is_the_likeliest(partners, played):
     _, games = played
-    answer = partners.think(games[:1])[0]
+    answer = partners.partner_action(games[:1])[0]
     table = games[0].table()
     legal = [table.illegal_reason(action) is None for action in range(TINY_3P.num_moves)]
     assert answer.probabilities.shape == (TINY_3P.num_moves,)
@@ -223,13 +223,13 @@ def test_probabilities_are_of_legal_moves_and_the_answer_is_the_likeliest(partne
 def test_the_answer_depends_on_the_moves_before(partners, played):
     """A slot that was not advanced, or kept another game's memory, would say the same here."""
     records, games = played
-    before = partners.think(games[:1])[0].probabilities
+    before = partners.partner_action(games[:1])[0].probabilities
     later = games[0]
     for action in records.actions[0, :3]:  # its next move
         later = move(later, int(action))
-    after = partners.think([later])[0].probabilities
+    after = partners.partner_action([later])[0].probabilities
     assert np.abs(before - after).max() > 1e-6
-    np.testing.assert_array_equal(partners.think(games[:1])[0].probabilities, before)
+    np.testing.assert_array_equal(partners.partner_action(games[:1])[0].probabilities, before)
 
 
 @pytest.mark.slow  # one team is played above
@@ -237,7 +237,7 @@ def test_games_of_several_teams_are_played_together(line_up, played):
     """Two policies at three seats in every order, and each game as `play_games` plays it alone."""
     _, games = played
     trained, chance, _ = line_up
-    several = Runner((trained, chance), TINY_3P, slots=GAMES, seed=SEED)
+    several = PartnerRunner((trained, chance), TINY_3P, slots=GAMES, seed=SEED)
     teams = [(0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 0), (0, 1, 0), (0, 1, 1), (1, 0, 0), (0, 0, 1)]
     decks = np.array([game.deck for game in games], np.uint8)
     expected = []
@@ -247,7 +247,7 @@ def test_games_of_several_teams_are_played_together(line_up, played):
         expected.append(play_games(seated, TINY_3P, decks, SEED, seating=seating))
     while games:
         here = [teams[game.game_id] for game in games]
-        answers = several.think(games, here)
+        answers = several.partner_action(games, here)
         games = [move(game, answer.action) for game, answer in zip(games, answers, strict=True)]
         for game in games:
             record = expected[game.game_id]
@@ -262,7 +262,7 @@ def test_a_game_that_is_asked_for_at_two_turns_at_once_is_answered_for_both(part
     for action in records.actions[0, :2]:
         later = move(later, int(action))
     asked = [later, games[0], later, games[1]]
-    answers = [answer.action for answer in partners.think(asked)]
+    answers = [answer.action for answer in partners.partner_action(asked)]
     assert answers == [
         records.actions[number, turn] for number, turn in [(0, 2), (0, 0), (0, 2), (1, 0)]
     ]
@@ -271,9 +271,9 @@ def test_a_game_that_is_asked_for_at_two_turns_at_once_is_answered_for_both(part
 def test_wrong_line_ups_are_refused(partners, played):
     _, games = played
     with pytest.raises(ValueError, match="expected partners for 3 players, 2 colours"):
-        Runner((load_policy("bot:random", Rules()),), TINY_3P)
+        PartnerRunner((load_policy("bot:random", Rules()),), TINY_3P)
     with pytest.raises(ValueError, match="expected 3 seats for the partners, got 2"):
-        partners.think([dataclasses.replace(games[0], people=frozenset({0}))])
+        partners.partner_action([dataclasses.replace(games[0], people=frozenset({0}))])
 
 
 def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(line_up, played):
@@ -285,8 +285,8 @@ def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(line_
     given = jax.tree.map(
         lambda leaf: np.full(leaf.shape[1:], 0.5, leaf.dtype), policy.init_carry(1)
     )
-    partners = Runner([policy], TINY_3P, slots=SLOTS, run=InNumPy(), show=True)
-    (answer,) = partners.think([game], given=[given])
+    partners = PartnerRunner([policy], TINY_3P, slots=SLOTS, run=NumPyInterpreter(), show=True)
+    (answer,) = partners.partner_action([game], initial_memories=[given])
     seen = answer.shown.observations[:1], answer.shown.legal[:1]
     carry = jax.tree.map(lambda leaf: leaf[None], given)
     carry, logits = ask(policy, carry, *seen, np.zeros(1, bool))
@@ -296,11 +296,11 @@ def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(line_
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-6)
         partners.forget()
-        partners.think([game], given=[given])
+        partners.partner_action([game], initial_memories=[given])
     assert answer.action == int(np.argmax(logits[0]))
-    (stranger,) = partners.think([dataclasses.replace(game, game_id=99)])
+    (stranger,) = partners.partner_action([dataclasses.replace(game, game_id=99)])
     fresh = jax.tree.leaves(partners.memory(99))
     assert any(not np.allclose(one, other) for one, other in zip(fresh, expected, strict=True))
     assert stranger.probabilities.shape == answer.probabilities.shape
     with pytest.raises(ValueError, match="expected one partner who remembers, got 3"):
-        Runner(line_up, TINY_3P, slots=1, run=InNumPy()).think([games[0]], given=[given])
+        PartnerRunner(line_up, TINY_3P, slots=1, run=NumPyInterpreter()).partner_action([games[0]], initial_memories=[given])

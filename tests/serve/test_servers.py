@@ -21,12 +21,12 @@ import pytest
 from support.games import ROOT
 from support.inference import InProcess
 from support.postgres import Cluster
-from support.protocol import ServerSaysError, evaluation_info, first_legal, play_next, play_out
+from support.protocol import ServerError, evaluation_info, first_legal, play_next, play_out
 from support.serving import agree, serve_app
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve import challenge
-from hanabi_rl.serve.guard import Guard
+from hanabi_rl.serve.guard import RequestLimiter
 from hanabi_rl.serve.store import Store
 
 PROXIES = {2: ("bot:simple",)}
@@ -52,7 +52,7 @@ def server(
 ) -> Iterator[tuple[str, Store]]:
     store = Store(place, clock=clock or Clock(), secret=folder / "challenge.secret", worker=worker)
     agreed = agree(store, PROXIES)
-    with serve_app(challenge.make_challenge(store, partner, agreed, Guard())) as address:
+    with serve_app(challenge.make_challenge(store, partner, agreed, RequestLimiter())) as address:
         yield address, store
     store.close()
 
@@ -109,7 +109,7 @@ def test_a_game_left_on_one_server_goes_on_on_another(
 
         def play(address: str) -> list[tuple[int, float]]:
             games = []
-            with contextlib.suppress(ServerSaysError):
+            with contextlib.suppress(ServerError):
                 while True:
                     environment = play_next(address, text)
                     games.append((environment.info["game_id"], play_out(environment)))
@@ -137,9 +137,9 @@ def test_a_server_whose_database_is_away_says_so_and_goes_on(
         left = play_next(address, key)
         left.step(first_legal(left.rows))
         with postgres.away():
-            with pytest.raises(ServerSaysError, match="the server cannot reach its store for now"):
+            with pytest.raises(ServerError, match="the server cannot reach its store for now"):
                 left.step(first_legal(left.rows))
-            with pytest.raises(ServerSaysError, match="cannot reach its store"):
+            with pytest.raises(ServerError, match="cannot reach its store"):
                 play_next(address, key)
             assert "cannot reach its store" in evaluation_info(address, key)["human_ai_eval_done"]
             assert answer(f"{address}leaderboard.csv")[0] == 503

@@ -9,17 +9,17 @@ from support.hidden import pairs, random_game
 
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.serve import tables
 from hanabi_rl.serve.seat_view import table_frame
-from hanabi_rl.serve.sight import open_sight, sight_of
+from hanabi_rl.serve.sight import player_view, spectator_view
 
 PAIRS = 40
 RULES = [Rules(), Rules(num_players=3), Rules(num_players=5)]
 
 
 def shown(game, seat):
-    return orjson.dumps(table_frame(sight_of(game, seat), {}))
+    return orjson.dumps(table_frame(player_view(game, seat), {}))
 
 
 @pytest.mark.parametrize("count", [PAIRS, pytest.param(400, marks=pytest.mark.slow)])
@@ -28,7 +28,7 @@ def test_games_that_differ_in_hidden_cards_alone_look_the_same_to_the_byte(rules
     turns = []
     for game, other, seat in pairs(rules, count):
         assert shown(game, seat) == shown(other, seat)
-        assert sight_of(game, seat) == sight_of(other, seat)
+        assert player_view(game, seat) == player_view(other, seat)
         other_seat = (seat + 1) % rules.num_players  # to whom most of those cards are not hidden
         turns.append((game.turn, shown(game, other_seat) != shown(other, other_seat)))
     assert max(turn for turn, _ in turns) > 20
@@ -48,7 +48,7 @@ def test_games_that_differ_in_hidden_cards_alone_look_the_same_to_the_byte(rules
 def test_a_planted_leak_is_noticed(leak):
     noticed = 0
     for game, other, seat in pairs(Rules(), PAIRS):
-        frames = [orjson.dumps(table_frame(sight_of(g, seat), {}) | leak(g)) for g in (game, other)]
+        frames = [orjson.dumps(table_frame(player_view(g, seat), {}) | leak(g)) for g in (game, other)]
         noticed += frames[0] != frames[1]
     assert noticed > 0
 
@@ -98,7 +98,7 @@ def test_the_last_move_says_which_cards_it_is_about():
     played = random_game(Rules(), 1, 60, 0)
     for turn in range(1, played.turn + 1):
         game = dataclasses.replace(played, moves=played.moves[:turn])
-        before, move = Table(game.rules, game.deck), decode_action(game.rules, game.moves[-1])
+        before, move = PythonGame(game.rules, game.deck), decode_action(game.rules, game.moves[-1])
         for action in game.moves[:-1]:
             before.apply(action)
         last = json.loads(shown(game, 0))["last"]
@@ -123,10 +123,10 @@ def face(card):
 
 def test_hands_are_open_once_the_game_is_done_and_not_before():
     game = random_game(Rules(), 1, 6, 0)
-    assert all(card.card is None for card in sight_of(game, 0).hands[0])
+    assert all(card.card is None for card in player_view(game, 0).hands[0])
     with pytest.raises(ValueError, match="only once it is done"):
-        open_sight(game, 3)
+        spectator_view(game, 3)
     done = dataclasses.replace(game, status="done", end_reason="left")
-    assert all(card.card is not None for hand in open_sight(done, 3).hands for card in hand)
+    assert all(card.card is not None for hand in spectator_view(done, 3).hands for card in hand)
     watched = dataclasses.replace(game, people=frozenset())
-    assert open_sight(watched, 2).turn == 2
+    assert spectator_view(watched, 2).turn == 2

@@ -30,7 +30,7 @@ def enter(store: Store, name: str, scores: dict[int, list[int]], left: int = 0) 
     for number in range(sum(map(len, scores.values()))):
         grant = store.claim(key)
         if number < left:
-            store.release(grant, charged=True)
+            store.release(grant, counts_as_interruption=True)
             grant = store.claim(key)
         score = scores[grant.num_players].pop(0)
         if score >= 0:  # else it is left open

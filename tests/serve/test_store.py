@@ -20,9 +20,9 @@ from support.serving import agree
 
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.table import full_deck
-from hanabi_rl.play.line_ups import line_ups
+from hanabi_rl.play.line_ups import mixed_lineups
 from hanabi_rl.serve.database import Session, StoreUnavailableError
-from hanabi_rl.serve.grants import Grant, Key, Limits, StaleLeaseError, Written
+from hanabi_rl.serve.grants import GameLease, Key, KeyLimits, MoveWrite, StaleLeaseError
 from hanabi_rl.serve.keys import hash_key, hint_of, make_key, redact
 from hanabi_rl.serve.lifecycle import RefusedError
 from hanabi_rl.serve.schedule import deck_of, line_ups_of
@@ -55,7 +55,7 @@ def open_store(place: Path | str, tmp_path: Path, clock: Clock) -> Iterator[Open
     """`open_store(limits, worker=...)`: one more server's."""
     opened = []
 
-    def open_one(limits: Limits | None = None, worker: str = "") -> Store:
+    def open_one(limits: KeyLimits | None = None, worker: str = "") -> Store:
         secret = tmp_path / "challenge.secret"
         opened.append(Store(place, limits, clock, secret=secret, worker=worker))
         agree(opened[-1], PROXIES)
@@ -78,7 +78,7 @@ def new_key(store: Store, games: dict[int, int]) -> Key:
     return key
 
 
-def play(store: Store, grant: Grant, score: int = 7) -> None:
+def play(store: Store, grant: GameLease, score: int = 7) -> None:
     store.finish(grant, len(grant.moves), [0, 1], score, score)
 
 
@@ -92,7 +92,7 @@ def test_a_key_is_known_by_its_hash_alone(store: Store, open_store: Open, clock:
     with store._database.transaction("read") as db:
         (kept,) = db.execute("SELECT * FROM keys").fetchall()
     assert hash_key(text) in kept and text not in kept
-    clock.now += Limits().key_s + 1
+    clock.now += KeyLimits().key_s + 1
     assert again.key(text) is None
 
 
@@ -128,7 +128,7 @@ def test_decks_and_line_ups_are_functions_of_the_secret() -> None:
     assert deck_of(one, 1, rules, 7) == deck_of(one, 1, rules, 7) != deck_of(other, 1, rules, 7)
     drawn = line_ups_of(one, 1, 3, 2, 1000)
     counts = collections.Counter(drawn)
-    assert set(counts) == set(line_ups(3, 2)) and set(counts.values()) == {55, 56}
+    assert set(counts) == set(mixed_lineups(3, 2)) and set(counts.values()) == {55, 56}
     assert drawn != sorted(drawn) and drawn != line_ups_of(one, 2, 3, 2, 1000)
     with pytest.raises(ValueError, match="each of the 18 line-ups of 3 players"):
         line_ups_of(one, 1, 3, 2, 17)
@@ -169,8 +169,8 @@ def test_an_interrupted_game_goes_on_and_its_old_lease_is_void(store: Store, clo
     store.record(first, 0, [3, 9])
     clock.now += 5
     second = store.claim(key)
-    store.release(second, charged=True)
-    store.release(first, charged=True)
+    store.release(second, counts_as_interruption=True)
+    store.release(first, counts_as_interruption=True)
     again = store.claim(key)
     assert (again.game_id, again.deck, again.moves) == (first.game_id, first.deck, (3, 9))
     assert again.lease == first.lease + 1
@@ -180,7 +180,7 @@ def test_an_interrupted_game_goes_on_and_its_old_lease_is_void(store: Store, clo
     ):
         with pytest.raises(StaleLeaseError):
             write()
-    store.release(first, charged=True)  # says nothing about the new lease
+    store.release(first, counts_as_interruption=True)  # says nothing about the new lease
     store.record(again, 2, [4])
     assert store.moves(again.game_id) == (3, 9, 4)
     assert [row.interruptions for row in store.rows(key)].count(1) == 2
@@ -199,34 +199,34 @@ def test_moves_of_many_games_go_together_and_a_lease_that_ended_costs_nobody_els
 ) -> None:
     key = new_key(store, {2: 5})
     first, second, third, left = store.claim_all([key] * 4)
-    assert isinstance(first, Grant) and isinstance(second, Grant)
-    assert isinstance(third, Grant) and isinstance(left, Grant)
-    store.release(left, charged=True)
+    assert isinstance(first, GameLease) and isinstance(second, GameLease)
+    assert isinstance(third, GameLease) and isinstance(left, GameLease)
+    store.release(left, counts_as_interruption=True)
     errors = store.write(
         [
-            Written(second, 0, (4,)),
-            Written(left, 0, (5,), (9, 9)),
-            Written(third, 0, (6, 7), (3, 8)),
-            Written(first, 0, (8,)),
+            MoveWrite(second, 0, (4,)),
+            MoveWrite(left, 0, (5,), (9, 9)),
+            MoveWrite(third, 0, (6, 7), (3, 8)),
+            MoveWrite(first, 0, (8,)),
         ]
     )
     assert [type(error) for error in errors] == [type(None), StaleLeaseError, *[type(None)] * 2]
     games = (first, second, third, left)
     assert [store.moves(game.game_id) for game in games] == [(8,), (4,), (6, 7), ()]
     assert [(row.score, row.points) for row in store.rows(key) if row.status == "done"] == [(3, 8)]
-    (error,) = store.write([Written(third, 2, (1,))])  # it is over
+    (error,) = store.write([MoveWrite(third, 2, (1,))])  # it is over
     assert isinstance(error, StaleLeaseError)
 
 
 def test_claims_go_together_and_one_too_many_is_refused_alone(open_store: Open) -> None:
-    store = open_store(Limits(leases=2))
+    store = open_store(KeyLimits(leases=2))
     key = new_key(store, {2: 4})
     store.add_entry("another")
     other = store.key(store.add_key("another", "eval", {2: 4}))
     assert other is not None
     claimed = store.claim_all([other, key, key, key, other])
-    assert [type(each) for each in claimed] == [Grant, Grant, Grant, RefusedError, Grant]
-    ids = [each.game_id for each in claimed if isinstance(each, Grant)]
+    assert [type(each) for each in claimed] == [GameLease, GameLease, GameLease, RefusedError, GameLease]
+    ids = [each.game_id for each in claimed if isinstance(each, GameLease)]
     assert len(set(ids)) == 4
     held = [row.status for row in store.rows(key)]
     assert held == ["active", "active", "todo", "todo"]
@@ -249,11 +249,11 @@ def test_a_server_never_takes_its_own_games_for_those_of_a_dead_one(
 def test_a_game_left_too_often_or_too_long_is_forfeited(
     open_store: Open, clock: Clock, how: str
 ) -> None:
-    store = open_store(Limits(interruptions=3, game_s=100.0))
+    store = open_store(KeyLimits(interruptions=3, game_s=100.0))
     key = new_key(store, {2: 4})
     game = store.claim(key)
     for _ in range(3 if how == "often" else 1):
-        store.release(game, charged=True)
+        store.release(game, counts_as_interruption=True)
         clock.now += 0 if how == "often" else 101
         if how == "long":
             break
@@ -277,14 +277,14 @@ def test_a_game_left_open_is_forfeited_though_its_key_never_asks_again(
     for each in (key, revoked):
         for _ in range(3):
             play(store, store.claim(each))
-        clock.now += Limits().key_s - 3600 if each == key else 0
-        store.release(store.claim(each), charged=True)
+        clock.now += KeyLimits().key_s - 3600 if each == key else 0
+        store.release(store.claim(each), counts_as_interruption=True)
     store.revoke(hint_of(text))
-    clock.now += Limits().game_s - 1
-    store.beat()
+    clock.now += KeyLimits().game_s - 1
+    store.heartbeat()
     assert [row["games"] for row in standings(store)] == []
     clock.now += 2
-    store.beat()
+    store.heartbeat()
     assert store.key(text) is None
     for each in (key, revoked):
         assert sorted(row.score for row in store.rows(each) if row.score is not None) == [
@@ -300,8 +300,8 @@ def test_a_game_that_is_being_played_is_not_forfeited(open_store: Open, clock: C
     store = open_store(worker="a")
     store.release_all()
     grant = store.claim(new_key(store, {2: 4}))
-    clock.now += 2 * Limits().game_s
-    store.beat()
+    clock.now += 2 * KeyLimits().game_s
+    store.heartbeat()
     play(store, grant)
 
 
@@ -314,12 +314,12 @@ def test_a_game_of_a_server_that_never_comes_back_is_forfeited_too(
     key = new_key(gone, {2: 4})
     gone.claim(key)
     clock.now += 31
-    lives.beat()  # the other one is gone since now
-    clock.now += Limits().game_s - 1
-    lives.beat()
+    lives.heartbeat()  # the other one is gone since now
+    clock.now += KeyLimits().game_s - 1
+    lives.heartbeat()
     assert lives.rows(key)[0].status == "active"  # it had the whole time again
     clock.now += 2
-    lives.beat()
+    lives.heartbeat()
     row = lives.rows(key)[0]
     assert (row.status, row.score, row.interruptions) == ("done", 0, 0)
 
@@ -327,15 +327,15 @@ def test_a_game_of_a_server_that_never_comes_back_is_forfeited_too(
 def test_what_the_server_did_is_no_interruption_and_the_time_begins_anew(
     open_store: Open, clock: Clock
 ) -> None:
-    store = open_store(Limits(interruptions=2), worker="a")
+    store = open_store(KeyLimits(interruptions=2), worker="a")
     store.release_all()
     key = new_key(store, {2: 4})
     for _ in range(5):
         game = store.claim(key)
-        clock.now += Limits().game_s - 1
-        store.release(game, charged=False)
-        store.beat()
-    clock.now += Limits().game_s - 1
+        clock.now += KeyLimits().game_s - 1
+        store.release(game, counts_as_interruption=False)
+        store.heartbeat()
+    clock.now += KeyLimits().game_s - 1
     assert store.claim(key).game_id == game.game_id
     assert store.rows(key)[0].interruptions == 0
 
@@ -347,20 +347,20 @@ def test_no_game_waits_while_no_server_runs(open_store: Open, clock: Clock) -> N
     for server in (first, second):
         server.release_all()
     key = new_key(first, {2: 4})
-    first.release(first.claim(key), charged=True)
-    clock.now += Limits().game_s / 2
+    first.release(first.claim(key), counts_as_interruption=True)
+    clock.now += KeyLimits().game_s / 2
     for server in (first, second):
-        server.beat()
-    clock.now += 10 * Limits().game_s
+        server.heartbeat()
+    clock.now += 10 * KeyLimits().game_s
     for worker in ("a", "b"):
         again = open_store(worker=worker)
         again.release_all()
-        again.beat()
-    clock.now += Limits().game_s / 2 - 1
-    again.beat()
+        again.heartbeat()
+    clock.now += KeyLimits().game_s / 2 - 1
+    again.heartbeat()
     assert again.rows(key)[0].status == "active"
     clock.now += 2
-    again.beat()
+    again.heartbeat()
     assert again.rows(key)[0].status == "done"
 
 
@@ -370,7 +370,7 @@ def test_no_game_waits_while_the_database_is_away(
     store = open_store(worker="a")
     store.release_all()
     key = new_key(store, {2: 4})
-    store.release(store.claim(key), charged=True)
+    store.release(store.claim(key), counts_as_interruption=True)
 
     def away(db: Session) -> None:
         raise StoreUnavailableError("the database: away")
@@ -378,14 +378,14 @@ def test_no_game_waits_while_the_database_is_away(
     with monkeypatch.context() as patched:
         patched.setattr(store, "_beat", away)
         with pytest.raises(StoreUnavailableError):
-            store.beat()
-    clock.now += 2 * Limits().game_s
-    store.beat()
-    clock.now += Limits().game_s - 1
-    store.beat()
+            store.heartbeat()
+    clock.now += 2 * KeyLimits().game_s
+    store.heartbeat()
+    clock.now += KeyLimits().game_s - 1
+    store.heartbeat()
     assert store.rows(key)[0].status == "active"
     clock.now += 2
-    store.beat()
+    store.heartbeat()
     assert store.rows(key)[0].status == "done"
 
 
@@ -407,15 +407,15 @@ def test_the_games_of_a_server_that_is_gone_go_to_others(open_store: Open, clock
     lost, kept = gone.claim(key), lives.claim(key)
     gone.record(lost, 0, [5])
     clock.now += 29
-    lives.beat()
+    lives.heartbeat()
     assert lives.claim(key).game_id not in (lost.game_id, kept.game_id)
     clock.now += 2
-    lives.beat()
+    lives.heartbeat()
     again = lives.claim(key)
     assert (again.game_id, again.moves) == (lost.game_id, (5,))
     with pytest.raises(StaleLeaseError):
         gone.record(lost, 1, [6])
-    gone.beat()  # it was only asleep: it does not end what has gone to others
+    gone.heartbeat()  # it was only asleep: it does not end what has gone to others
     lives.record(again, 1, [7])
     lives.record(kept, 0, [8])
 
@@ -427,7 +427,7 @@ def test_a_lease_that_no_connection_has_ends_by_itself(open_store: Open, clock: 
     lost, held = store.claim(key), store.claim(key)
     store._held.discard((lost.game_id, lost.lease))
     clock.now += 31
-    store.beat()
+    store.heartbeat()
     assert store.claim(key).game_id == lost.game_id
     assert sum(row.interruptions for row in store.rows(key)) == 0  # no doing of its player
     store.record(held, 0, [3])
@@ -537,10 +537,10 @@ def test_a_database_that_was_away_is_met_again(postgres: Cluster, tmp_path: Path
     grant = store.claim(key)
     store.record(grant, 0, [3])
     with postgres.away():
-        for ask in (lambda: store.claim(key), lambda: store.rows(key), store.beat):
+        for ask in (lambda: store.claim(key), lambda: store.rows(key), store.heartbeat):
             with pytest.raises(StoreUnavailableError, match="the database: "):
                 ask()
-        store.release(grant, charged=True)  # says nothing: `beat` does it later
+        store.release(grant, counts_as_interruption=True)  # says nothing: `heartbeat` does it later
     assert store.moves(grant.game_id) == (3,)
     store.close()
 

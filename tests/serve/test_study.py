@@ -229,7 +229,7 @@ def to_end(play, game_id):
     """The person takes the first move that is allowed."""
     while (game := play.game(game_id)).status == "active":
         if play.partner_to_move(game_id):
-            play.partner_moves(game_id, game.turn, play.think(game_id))
+            play.partner_moves(game_id, game.turn, play.partner_action(game_id))
         else:
             allowed = [a for a in play.frame(game_id)["actions"] if a["why_not"] is None]
             play.move(game_id, game.turn, allowed[-1]["id"])

@@ -7,9 +7,9 @@ import pytest
 from support.games import TINY, random_games
 from support.serving import STUDY
 
-from hanabi_rl.measure.study import agent_figures, groups_of
+from hanabi_rl.measure.study import agent_figures, person_groups
 from hanabi_rl.serve.study import study_of
-from hanabi_rl.serve.study_blocks import blocks_of, rating_of
+from hanabi_rl.serve.study_blocks import person_agent_data, rating_of
 from hanabi_rl.serve.study_export import Export
 
 SCALES = [{"name": name, "text": name} for name in ("one", "two", "three")]
@@ -59,13 +59,13 @@ def made(**changes):
 
 def test_warm_up_games_do_not_count_and_games_that_were_left_have_no_score():
     export = made()
-    first, second = blocks_of(export)
-    assert (first.person, first.agent, first.scores, first.left) == (1, "bot:a", (3,), 1)
+    first, second = person_agent_data(export)
+    assert (first.person, first.agent, first.scores, first.abandoned) == (1, "bot:a", (3,), 1)
     assert first.rating == 3  # (2 + 4) / 2 of one game; of the other fewer than half were answered
-    assert first.questioned == 2
+    assert first.flagged_moves == 2
     assert first.partner_moves == export.games.num_actions[1] // 2  # who moves second
     assert (second.person, second.agent, second.scores, second.rating) == (2, "bot:b", (1,), None)
-    assert (first.place, second.place) == (None, None)  # a ranking of one says nothing
+    assert (first.rank, second.rank) == (None, None)  # a ranking of one says nothing
 
 
 def test_a_place_is_one_among_agents_whose_games_count():
@@ -73,25 +73,25 @@ def test_a_place_is_one_among_agents_whose_games_count():
     export = made()
     export.lines[3]["participant"] = 1
     export.people[0]["end"]["ranking"] = {"bot:c": 1, "bot:b": 2, "bot:a": 3}
-    places = {block.agent: block.place for block in blocks_of(export)}
+    places = {block.agent: block.rank for block in person_agent_data(export)}
     assert places == {"bot:a": 2, "bot:b": 1}
 
 
 def test_the_form_of_a_partner_makes_the_rating_where_there_is_one():
     marked = [FORM[0], FORM[1] | {"rating": True}, *FORM[2:]]
-    first, second = blocks_of(made(after_partner=marked))
+    first, second = person_agent_data(made(after_partner=marked))
     assert (first.rating, second.rating) == (None, 1)
-    first, second = blocks_of(made(after_partner=FORM, questionable=False))
+    first, second = person_agent_data(made(after_partner=FORM, questionable=False))
     assert second.rating == 3 and first.partner_moves == 0
 
 
 def test_direct_comparisons_are_turned_to_the_agent():
     scale = {"text": "?", "rating": True}
     asked = [{"name": "trusted", **scale}, {"name": "stronger", **scale}]
-    first, second = blocks_of(made(at_end=asked))
-    assert (first.agent, first.rather) == ("bot:a", 2.5)  # met second: 6.5 of 7
-    assert (second.agent, second.rather) == ("bot:b", -2.5)
-    assert blocks_of(made())[0].rather is None
+    first, second = person_agent_data(made(at_end=asked))
+    assert (first.agent, first.preference) == ("bot:a", 2.5)  # met second: 6.5 of 7
+    assert (second.agent, second.preference) == ("bot:b", -2.5)
+    assert person_agent_data(made())[0].preference is None
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def of_two(games):
 
 
 def test_a_game_of_two_people_is_in_both_blocks_and_ties_them():
-    blocks = blocks_of(
+    blocks = person_agent_data(
         of_two(
             [
                 (7, 9, "finished"),  # 1
@@ -145,7 +145,7 @@ def test_a_game_of_two_people_is_in_both_blocks_and_ties_them():
             ]
         )
     )
-    found = {each.person: (each.scores, each.left, each.shared) for each in blocks}
+    found = {each.person: (each.scores, each.abandoned, each.shared) for each in blocks}
     assert found == {  # numbers of games count from 0, their scores from 1
         7: ((1,), 1, ((0, 1), (2, None))),
         9: ((1, 2), 0, ((0, 1), (1, 2))),
@@ -154,12 +154,12 @@ def test_a_game_of_two_people_is_in_both_blocks_and_ties_them():
         3: ((), 1, ((4, None),)),
         5: ((), 1, ((4, None),)),
     }
-    assert groups_of(blocks) == {7: 2, 9: 2, 2: 2, 4: 4, 3: 3, 5: 3}
+    assert person_groups(blocks) == {7: 2, 9: 2, 2: 2, 4: 4, 3: 3, 5: 3}
     (of,) = agent_figures(blocks, ["person"])
     assert (of.people, of.groups, of.games, of.left) == (6, 3, 3, 2)
 
 
 def test_without_two_people_at_a_table_everybody_is_a_group():
-    blocks = blocks_of(made())
+    blocks = person_agent_data(made())
     assert not any(block.shared for block in blocks)
-    assert groups_of(blocks) == {block.person: block.person for block in blocks}
+    assert person_groups(blocks) == {block.person: block.person for block in blocks}

@@ -63,9 +63,9 @@ def test_nobody_is_asked_about_a_warm_up_game(tmp_path):
     for place in range(2):
         game = play.game(play.deal(person, place))
         while game.status == "active":
-            action = play.think(game.game_id).action
+            action = play.partner_action(game.game_id).action
             if play.partner_to_move(game.game_id):
-                game = play.partner_moves(game.game_id, game.turn, play.think(game.game_id))
+                game = play.partner_moves(game.game_id, game.turn, play.partner_action(game.game_id))
             else:
                 game = play.move(game.game_id, game.turn, action)
         person = play.folder.get(person.number)
@@ -94,7 +94,7 @@ def test_who_stops_is_asked_about_the_partner_that_was_met_and_no_other(siu):
     siu.folder.change(person.number, lambda _: person)
     game = siu.game(siu.deal(person, 0))
     while siu.partner_to_move(game.game_id):
-        game = siu.partner_moves(game.game_id, game.turn, siu.think(game.game_id))
+        game = siu.partner_moves(game.game_id, game.turn, siu.partner_action(game.game_id))
     allowed = next(a for a in siu.frame(game.game_id)["actions"] if a["why_not"] is None)
     siu.move(game.game_id, game.turn, allowed["id"])
     siu.leave(game.game_id)

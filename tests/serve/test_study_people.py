@@ -12,9 +12,9 @@ from support.study import HOST, agree, cookie_of, post
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_distinct_games
 from hanabi_rl.serve.study import study_of
-from hanabi_rl.serve.study_blocks import blocks_of
+from hanabi_rl.serve.study_blocks import person_agent_data
 from hanabi_rl.serve.study_export import gather
-from hanabi_rl.serve.study_pairs import GONE, WaitingRoom, caught_up
+from hanabi_rl.serve.study_pairs import ABSENT_AFTER_S, WaitingRoom, sync_with_pair
 from hanabi_rl.serve.study_steps import next_step
 
 PEOPLE = STUDY | {
@@ -88,7 +88,7 @@ def test_two_people_play_one_game_that_each_keeps_a_copy_of(play, tmp_path):
     games = load_distinct_games([out])  # one game, not two alike
     assert games.human_seats.tolist() == [[True, True]]
     assert sorted(games.players[0].tolist()) == sorted([first.number, second.number])
-    blocks = {block.person: block for block in blocks_of(gather(play.folder))}
+    blocks = {block.person: block for block in person_agent_data(gather(play.folder))}
     assert {person: block.rating for person, block in blocks.items()} == {
         first.number: 6,
         second.number: 2,
@@ -176,7 +176,7 @@ def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path
         clock.now += 10
     assert clock.now == 1120
     (played,) = play.folder.get(person.number).games
-    assert (played.agent, played.policy, played.instead) == ("bot:b", "identity of bot:b", True)
+    assert (played.agent, played.policy, played.replaced_by_agent) == ("bot:b", "identity of bot:b", True)
     while (game := play.game(game_id)).status == "active":
         answer = Simple().answer(game)
         if play.partner_to_move(game_id):
@@ -184,7 +184,7 @@ def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path
         else:
             play.move(game_id, game.turn, answer.action)
     export = gather(play.folder)
-    assert export.lines[0]["instead"] and blocks_of(export) == []
+    assert export.lines[0]["instead"] and person_agent_data(export) == []
     assert export.games.players.min() == -1  # bot:b, the first of the names
 
 
@@ -192,7 +192,7 @@ def test_who_looks_no_more_is_not_waited_for_and_nobody_meets_themselves():
     clock = Clock()
     room = WaitingRoom(60, clock)
     assert room.meet(1, 0) is None and room.meet(1, 0) is None
-    clock.now += GONE + 1
+    clock.now += ABSENT_AFTER_S + 1
     assert room.meet(2, 3) is None  # 1 has gone
     assert room.meet(1, 0) == (2, 3)
     assert room.meet(2, 3) is None  # who met somebody waits no more
@@ -217,8 +217,8 @@ def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp
     (played,) = again.folder.get(first.number).games
     assert played.game.turn == 4 and len(played.times_ms) == 4
     left = again.leave(theirs)
-    assert caught_up(dataclasses.replace(left, status="active", end_reason=""), left) == left
-    assert caught_up(left, again.game(mine)) is left
+    assert sync_with_pair(dataclasses.replace(left, status="active", end_reason=""), left) == left
+    assert sync_with_pair(left, again.game(mine)) is left
 
 
 def test_a_game_that_a_killed_server_dealt_to_one_alone_is_nobodys(play, tmp_path, monkeypatch):

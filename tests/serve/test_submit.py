@@ -32,13 +32,13 @@ from hanabi_rl.cli import main
 from hanabi_rl.cli.submit import agents_for, read_key, summary
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.challenge import make_challenge
-from hanabi_rl.serve.client import KeyGame, ProtocolError, Server, ServerSaysError, server_at
-from hanabi_rl.serve.connection import AWAY
-from hanabi_rl.serve.grants import Limits
-from hanabi_rl.serve.guard import Guard
-from hanabi_rl.serve.seated import SeatedPolicy
+from hanabi_rl.serve.client import ChallengeClient, KeyGame, ProtocolError, ServerError, server_at
+from hanabi_rl.serve.connection import STORE_UNAVAILABLE
+from hanabi_rl.serve.grants import KeyLimits
+from hanabi_rl.serve.guard import RequestLimiter
+from hanabi_rl.serve.seated import PolicyPlayer
 from hanabi_rl.serve.store import Store
-from hanabi_rl.serve.submission import Ended, Submission
+from hanabi_rl.serve.submission import FinishedGame, Submission
 
 PARTNER = "bot:simple"
 LEASES = 2
@@ -68,8 +68,8 @@ class Served(NamedTuple):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("challenge") / "challenge.sqlite"
-    store = Store(place, limits=Limits(leases=LEASES))
-    agreed, guard = agree(store, {2: (PARTNER,)}), Guard()
+    store = Store(place, limits=KeyLimits(leases=LEASES))
+    agreed, guard = agree(store, {2: (PARTNER,)}), RequestLimiter()
     app = make_challenge(store, Everywhere(PARTNER, [2], 8), agreed, guard)  # type: ignore[arg-type]
     with serve_app(app, guard) as address:
         yield Served(address, store)
@@ -97,7 +97,7 @@ class FirstLegal:
         """Nothing is open."""
 
 
-def played(server: Server, make: Any, connections: int = 4, **options: Any) -> Submission:
+def played(server: ChallengeClient, make: Any, connections: int = 4, **options: Any) -> Submission:
     submission = Submission(server, make, connections=connections, **options)
     submission.run(server.games(), lambda: None)
     return submission
@@ -107,7 +107,7 @@ def test_every_game_is_played_once_on_as_many_connections_as_may_be(served: Serv
     """Of four connections two are refused at first."""
     key, most, met = served.key(7), list[int](), threading.Event()
     together = threading.Barrier(LEASES, action=met.set)
-    server = Server(served.address, key)
+    server = ChallengeClient(served.address, key)
 
     def count(game: int, turn: int) -> None:
         most.append(submission.playing)
@@ -127,7 +127,7 @@ def test_every_game_is_played_once_on_as_many_connections_as_may_be(served: Serv
 
 def test_what_an_agent_is_shown_is_the_environments_to_the_bit(served: Served) -> None:
     key, player = served.key(3), FirstLegal()
-    played(Server(served.address, key), lambda size: player, connections=1)
+    played(ChallengeClient(served.address, key), lambda size: player, connections=1)
     games = served.moves(key)
     assert set(games) == set(player.seen)
     expected = observations(Rules(), [(deck, moves) for deck, moves, _ in games.values()])
@@ -149,7 +149,7 @@ def test_a_lost_connection_costs_no_game_and_plays_none_twice(served: Served) ->
             broken.add(game)
             raise ConnectionResetError("the cable was pulled")
 
-    submission = played(Server(served.address, key), lambda size: FirstLegal(breaks))
+    submission = played(ChallengeClient(served.address, key), lambda size: FirstLegal(breaks))
     games = served.moves(key)
     assert len(broken) == 5 and set(games) == broken and served.interruptions(key) == 5
     assert sorted(e.score for e in submission.ended) == sorted(s for _, _, s in games.values())
@@ -157,7 +157,7 @@ def test_a_lost_connection_costs_no_game_and_plays_none_twice(served: Served) ->
 
 def test_who_was_stopped_goes_on_and_games_in_progress_are_ended(served: Served) -> None:
     key = served.key(6)
-    server = Server(served.address, key)
+    server = ChallengeClient(served.address, key)
     submission = Submission(server, lambda size: FirstLegal(), connections=2)
 
     def stop_soon() -> None:
@@ -179,7 +179,7 @@ def test_a_move_that_the_server_refuses_ends_the_run_after_three_tries(served: S
 
     key = served.key(2)
     with pytest.raises(ValueError, match="3 times at one move .* from 0 to 20, got 99"):
-        played(Server(served.address, key), lambda size: Wrong(), connections=1)
+        played(ChallengeClient(served.address, key), lambda size: Wrong(), connections=1)
     until = time.monotonic() + 120  # the server may not have noted the last one yet
     while served.interruptions(key) < 3 and time.monotonic() < until:
         time.sleep(0.01)
@@ -187,7 +187,7 @@ def test_a_move_that_the_server_refuses_ends_the_run_after_three_tries(served: S
 
 
 def test_a_server_that_is_away_is_waited_for_and_then_given_up() -> None:
-    server = Server("http://127.0.0.1:9/", "secret-key")
+    server = ChallengeClient("http://127.0.0.1:9/", "secret-key")
     games = [KeyGame("TODO", 2, ("agent_0",), None)]
     with pytest.raises(OSError, match="http://127.0.0.1:9/ does not answer"):
         server.games()
@@ -207,7 +207,7 @@ def test_who_stands_before_the_server_and_has_no_list_is_waited_for(status: int)
 
     with http.server.HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        server = Server(f"http://127.0.0.1:{proxy.server_port}/", "secret-key")
+        server = ChallengeClient(f"http://127.0.0.1:{proxy.server_port}/", "secret-key")
         with pytest.raises(OSError, match=f"answers with status {status}$"):
             server.games()
         proxy.shutdown()
@@ -224,7 +224,7 @@ def test_a_policy_at_two_seats_plays_as_stepped_by_hand() -> None:
         reset = jnp.full(2, turn == 0)
         carry, actions = act(policy, carry, jnp.asarray(obs[turn]), jnp.asarray(legal[turn]), reset)
         expected.append({"agent_0": int(actions[0]), "agent_2": int(actions[1])})
-    player = SeatedPolicy(policy)
+    player = PolicyPlayer(policy)
     for times in (4, 6):
         player.begin({"game_id": 2**40 + 5})
         for turn in range(times):
@@ -242,7 +242,7 @@ def test_a_policy_at_two_seats_plays_as_stepped_by_hand() -> None:
 
 def test_a_policy_whose_memory_is_one_array_twice() -> None:
     """Which `bot:convention` has: the buffers of a step are taken."""
-    player, rules = SeatedPolicy(load_policy("bot:convention", TINY_3P)), TINY_3P
+    player, rules = PolicyPlayer(load_policy("bot:convention", TINY_3P)), TINY_3P
     legal = np.eye(rules.num_moves)[rules.noop]
     player.begin({"game_id": 1})
     rows = {"agent_1": {"obs": np.zeros(rules.obs_size), "legal_moves": legal}}
@@ -278,7 +278,7 @@ def test_the_command_plays_a_key_and_nothing_says_it(
     assert code == 0 and "0 of them were played now" in again
     secret = key.removeprefix("hk_eval_")
     assert secret not in out + err + again + caplog.text
-    assert secret not in repr(Server("http://a/", key))
+    assert secret not in repr(ChallengeClient("http://a/", key))
     file.unlink()  # no test leaves a key behind
 
 
@@ -386,7 +386,7 @@ def test_the_summary_by_hand() -> None:
         KeyGame("DONE", 2, ("agent_1",), 20),
         KeyGame("TODO", 3, ("agent_0",), None),
     ]
-    ended = [Ended(2, ("agent_1",), 20), Ended(2, ("agent_1",), 20)]
+    ended = [FinishedGame(2, ("agent_1",), 20), FinishedGame(2, ("agent_1",), 20)]
     record = summary(games, ended)
     assert record["players"]["2"] | {"mean_ci95": 0} == {
         "games": 3,
@@ -403,15 +403,15 @@ def test_the_summary_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("words", "again"),
-    [(AWAY, True), ("try again later", True), ("this key is not known", False)],
+    [(STORE_UNAVAILABLE, True), ("try again later", True), ("this key is not known", False)],
 )
 def test_words_of_a_refusal_say_whether_to_come_back(words: str, again: bool) -> None:
-    assert ServerSaysError(words).again == again and ServerSaysError(words, 503).again
+    assert ServerError(words).again == again and ServerError(words, 503).again
 
 
 def test_words_of_a_refusal_say_when_to_come_back() -> None:
-    assert ServerSaysError("more than 300 games: try again in 7 s").wait_s == 7.0
-    assert ServerSaysError("no environments left").wait_s is None
+    assert ServerError("more than 300 games: try again in 7 s").wait_s == 7.0
+    assert ServerError("no environments left").wait_s is None
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hanabi_rl.serve.together import Together
+from hanabi_rl.serve.together import AsyncBatcher
 
 
 def test_a_batch_is_what_was_asked_while_the_last_one_ran() -> None:
@@ -20,7 +20,7 @@ def test_a_batch_is_what_was_asked_while_the_last_one_ran() -> None:
             await go_on.wait()
             return [2 * number for number in numbers]
 
-        together = Together[int, int](double)
+        together = AsyncBatcher[int, int](double)
         first = asyncio.create_task(together.ask(1))
         await running.wait()
         others = [asyncio.create_task(together.ask(number)) for number in (2, 3, 4)]
@@ -40,7 +40,7 @@ def test_an_error_is_raised_where_it_belongs() -> None:
         return [ValueError(f"{n}") if n < 0 else n for n in numbers]
 
     async def main() -> None:
-        together = Together[int, int](answer)
+        together = AsyncBatcher[int, int](answer)
         found = await asyncio.gather(*map(together.ask, (1, -2, 3)), return_exceptions=True)
         assert (found[0], found[2]) == (1, 3) and isinstance(found[1], ValueError)
         found = await asyncio.gather(*map(together.ask, (1, 0)), return_exceptions=True)
@@ -61,7 +61,7 @@ def test_who_has_left_is_not_asked_for_and_a_close_ends_the_waiting() -> None:
             await never.wait()
             return numbers
 
-        together = Together[int, int](wait)
+        together = AsyncBatcher[int, int](wait)
         asked = [asyncio.create_task(together.ask(number)) for number in (1, 2)]
         await asyncio.sleep(0)
         asked[0].cancel()

@@ -15,11 +15,11 @@ from support.serving import Simple, make_study_play
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 from hanabi_rl.measure.annotate import annotate
 from hanabi_rl.serve.folder import GameFolder
 from hanabi_rl.serve.local import LocalPlay
-from hanabi_rl.serve.partners import Starting
+from hanabi_rl.serve.partners import LazyPartners
 from hanabi_rl.serve.web import MAX_WRONG, make_app
 
 HOST = "127.0.0.1:8642"
@@ -279,7 +279,7 @@ def test_what_would_have_been_is_played_on_the_same_deck_by_whoever_is_to_move(
             answer = asked(socket, moves, 3)
             assert answer["moves"] == moves and answer["turn"] == 3
             allowed = [a["id"] for a in answer["frames"][-1]["actions"] if a["why_not"] is None]
-            table = Table(game.rules, game.deck)
+            table = PythonGame(game.rules, game.deck)
             for action in [*game.moves[:3], *moves]:
                 table.apply(action)
             legal = [a for a in range(game.rules.noop) if table.illegal_reason(a) is None]
@@ -347,7 +347,7 @@ def test_a_game_goes_on_after_a_restart_and_is_kept_once(make_play, client_of, t
     for _ in range(4):
         if play.partner_to_move(game.game_id):
             turn = play.game(game.game_id).turn
-            play.partner_moves(game.game_id, turn, play.think(game.game_id))
+            play.partner_moves(game.game_id, turn, play.partner_action(game.game_id))
         else:
             frame = play.frame(game.game_id)
             action = next(a["id"] for a in frame["actions"] if a["why_not"] is None)
@@ -450,7 +450,7 @@ def test_a_table_is_laid_before_its_partner_can_play(client_of, tmp_path):
         return Simple()
 
     rules = Rules()
-    play = LocalPlay(rules, ["simple"], Starting(make), GameFolder(tmp_path), seed=0)
+    play = LocalPlay(rules, ["simple"], LazyPartners(make), GameFolder(tmp_path), seed=0)
     with client_of(play) as client, at_table(client, play.current().game_id) as socket:
         frame = json.loads(socket.receive_text())["frame"]
         assert (frame["turn"], frame["to_move"], frame["you"]) == (0, 0, 0)
@@ -464,19 +464,19 @@ def test_why_partners_did_not_start_is_told_to_whoever_asks(make_play):
     def make():
         raise MemoryError("the deck is too large")
 
-    partners, game = Starting(make), make_play().new_game()
+    partners, game = LazyPartners(make), make_play().new_game()
     for _ in range(2):
         with pytest.raises(MemoryError, match="deck is too large"):
-            partners.think([game])
+            partners.partner_action([game])
     assert not partners.give_up()
 
 
 def test_who_waits_for_partners_is_let_go_when_they_are_given_up(make_play):
     may_start = threading.Event()
-    partners, game = Starting(lambda: may_start.wait(60) and Simple()), make_play().new_game()
+    partners, game = LazyPartners(lambda: may_start.wait(60) and Simple()), make_play().new_game()
     threading.Timer(0.1, partners.give_up).start()
     with pytest.raises(CancelledError):
-        partners.think([game])
+        partners.partner_action([game])
     assert partners.give_up()
     may_start.set()  # what comes too late is nobody's error
 

@@ -7,14 +7,14 @@ import pytest
 from support.games import LENIENT
 from support.policies import recurrent_policy
 
-from hanabi_rl.measure.beside_clone import Likeness, make_report
+from hanabi_rl.measure.beside_clone import PredictionComparison, compare_with_clone
 from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.show.report import (
-    likeness_figures,
-    likeness_table,
-    report_figures,
+    clone_comparison_dict,
+    prediction_dict,
+    prediction_table,
     report_table,
     score_table,
 )
@@ -23,7 +23,7 @@ from hanabi_rl.storage.files import to_json
 
 @pytest.fixture(scope="module")
 def report():
-    return make_report(
+    return compare_with_clone(
         recurrent_policy(LENIENT, 1), recurrent_policy(LENIENT, 2), num_games=1000, seed=4
     )
 
@@ -48,7 +48,7 @@ def test_the_policies_have_the_right_roles(report):
 
 
 def test_figures_have_the_promised_keys_and_the_measured_values(report):
-    figures = json.loads(json.dumps(to_json(report_figures(report)), allow_nan=False))
+    figures = json.loads(json.dumps(to_json(clone_comparison_dict(report)), allow_nan=False))
     promised = (
         "bc_selfplay_mean bc_selfplay_ci95 selfplay_mean selfplay_ci95 crossplay_with_bc_mean "
         "crossplay_with_bc_ci95"
@@ -94,8 +94,8 @@ def test_the_validation_table_is_the_papers_table_3() -> None:
     decisions, timesteps = np.array([10, 10]), np.array([20, 20])
     clone = Prediction(np.array([6.0, 4.0]), np.array([12.0, 8.0]), decisions, timesteps)
     policy = Prediction(np.array([3.0, 5.0]), np.array([14.0, 18.0]), decisions, timesteps)
-    found = Likeness(policy, clone, games=3)
-    title, *lines = likeness_table(found, "HDR-IPPO").splitlines()
+    found = PredictionComparison(policy, clone, games=3)
+    title, *lines = prediction_table(found, "HDR-IPPO").splitlines()
     assert title.split() == [
         "3",
         "validation",
@@ -114,7 +114,7 @@ def test_the_validation_table_is_the_papers_table_3() -> None:
         ("HDR-IPPO", "0.400", "0.800", "1.600"),
         ("difference to BC", "-0.100", "+0.300", "+0.600"),
     ]
-    figures = likeness_figures(found)
+    figures = prediction_dict(found)
     assert figures["val_games"] == 3 and figures["val_loss"] == pytest.approx(1.6)
     assert figures["bc_val_loss"] == pytest.approx(1.0)
     assert figures["val_accuracy_difference"] == pytest.approx(-0.1)
@@ -131,4 +131,4 @@ def test_too_few_games_are_refused():
     with pytest.raises(
         ValueError, match="at least 1000 games behind a reported score, got num_games=999"
     ):
-        make_report(policy, policy, num_games=999)
+        compare_with_clone(policy, policy, num_games=999)

@@ -11,9 +11,9 @@ from pathlib import Path
 import jax
 import pytest
 
-from hanabi_rl.launch import startup
-from hanabi_rl.storage import cache
-from hanabi_rl.storage.cache import cache_folder, keep_compiled, machine
+from hanabi_rl.launch import process_setup
+from hanabi_rl.storage import compilation_cache
+from hanabi_rl.storage.cache import cache_folder, cpu_fingerprint, enable_compilation_cache
 
 PROGRAM = """
 import logging, sys
@@ -72,7 +72,7 @@ def test_processes_share_it_at_the_same_time_and_the_next_loads_what_they_compil
     both = [start(environment, 7, before) for before in ("", "import jax")]
     (one, _, bound), (other, *_) = (said(process) for process in both)
     assert one == other and bound == str(2**30)
-    assert list((tmp_path / "compiled" / machine()).glob("*-cache"))
+    assert list((tmp_path / "compiled" / cpu_fingerprint()).glob("*-cache"))
     again, hits, _ = said(start(environment, 7))
     assert again == one and int(hits) > 0
 
@@ -117,13 +117,13 @@ def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, mo
         monkeypatch.setenv(name, "")  # or what is set below stays for later tests
         monkeypatch.delenv(name)
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr(cache, "sys", type("NoJAX", (), {"modules": {}}))
+    monkeypatch.setattr(compilation_cache, "sys", type("NoJAX", (), {"modules": {}}))
     cpu = tmp_path / "cpuinfo"
-    monkeypatch.setattr(cache, "CPU_INFO", cpu)
+    monkeypatch.setattr(compilation_cache, "CPU_INFO", cpu)
     folders = []
     for text in ("flags : avx512f\ncpu MHz : 1", "flags : avx512f\ncpu MHz : 2", "flags : avx2"):
         cpu.write_text(text)
-        keep_compiled()
+        enable_compilation_cache()
         folders.append(os.environ["JAX_COMPILATION_CACHE_DIR"])
     assert folders[0] == folders[1] != folders[2]
     assert {Path(folder).parent for folder in folders} == {tmp_path / "compiled"}
@@ -145,7 +145,7 @@ def test_the_home_of_an_unknown_user_is_a_name(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "~no-such-user/cache")
     before = jax.config.jax_compilation_cache_dir
     try:
-        keep_compiled()
+        enable_compilation_cache()
         assert jax.config.jax_compilation_cache_dir == "~no-such-user/cache"
         assert cache_folder() == Path("~no-such-user/cache")
     finally:
@@ -158,7 +158,7 @@ def test_a_home_in_jax_s_own_variable_is_that_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "~/compiled")
     before = jax.config.jax_compilation_cache_dir
     try:
-        keep_compiled()
+        enable_compilation_cache()
         assert jax.config.jax_compilation_cache_dir == f"{tmp_path}/compiled"
         assert os.environ["JAX_COMPILATION_CACHE_DIR"] == f"{tmp_path}/compiled"
     finally:
@@ -179,16 +179,16 @@ def test_every_command_keeps_what_it_compiles(module, arguments, monkeypatch):
         raise KeptError
 
     program = importlib.import_module(f"hanabi_rl.{module}")
-    monkeypatch.setattr(startup, "keep_compiled", keep)
+    monkeypatch.setattr(process_setup, "enable_compilation_cache", keep)
     with pytest.raises(KeptError):
         program.main(*arguments)
 
 
 def test_a_command_looks_for_garbage_seldom(monkeypatch):
-    monkeypatch.setattr(startup, "keep_compiled", lambda: None)
+    monkeypatch.setattr(process_setup, "enable_compilation_cache", lambda: None)
     before = gc.get_threshold()
     try:
-        startup.start()
-        assert gc.get_threshold() == (startup._OBJECTS, *before[1:])
+        process_setup.configure_process()
+        assert gc.get_threshold() == (process_setup._OBJECTS, *before[1:])
     finally:
         gc.set_threshold(*before)

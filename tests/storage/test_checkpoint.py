@@ -14,7 +14,7 @@ import pytest
 from support.processes import run_python
 from support.states import make_state, raw
 
-from hanabi_rl.storage.checkpoint import Checkpointer, Restored
+from hanabi_rl.storage.checkpoint import Checkpointer, RestoredCheckpoint
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError
 
 
@@ -32,7 +32,7 @@ def save_steps(directory: Path, scores: dict[int, float], keep_latest: int = 2) 
             )
 
 
-def restore(directory: Path, step: int | None = None, template: Any = None) -> Restored:
+def restore(directory: Path, step: int | None = None, template: Any = None) -> RestoredCheckpoint:
     with Checkpointer(directory) as checkpointer:
         return checkpointer.restore(make_state(0) if template is None else template, step)
 

@@ -52,7 +52,7 @@ def test_threads_replace_one_file_each_with_its_own(tmp_path: Path) -> None:
     path, both = tmp_path / "a", threading.Barrier(2)
 
     def write(text: str) -> None:
-        with files.replacing(path) as beside:
+        with files.atomic_replace(path) as beside:
             beside.write_text(text)
             both.wait(60)  # the other one has written, too
             assert beside.read_text() == text
@@ -183,24 +183,24 @@ def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) ->
     (tmp_path / "file").touch()
     (tmp_path / "folder.png").mkdir()
     for place in (None, tmp_path / "a.png", tmp_path / "new" / "a.svg", Path("a.pdf")):
-        files.check_place("--plot", place, files.PICTURES)
+        files.check_writable("--plot", place, files.IMAGE_SUFFIXES)
     for place in (None, tmp_path, tmp_path / "new" / "folder", Path("folder")):
-        files.check_place("--out", place)
+        files.check_writable("--out", place)
     for name in ("a", "a.txt", "folder.png", "file/a.png", "file/new/a.png"):
         with pytest.raises(ValueError, match=f"--plot: expected a .*, got {tmp_path / name}"):
-            files.check_place("--plot", tmp_path / name, files.PICTURES)
+            files.check_writable("--plot", tmp_path / name, files.IMAGE_SUFFIXES)
     for path in (tmp_path / "file", tmp_path / "file" / "new", Path("/proc/x")):
         with pytest.raises(ValueError, match=f"--out: expected a .*, got {path}"):
-            files.check_place("--out", path)
+            files.check_writable("--out", path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder.png"]
 
 
 def test_an_input_that_is_no_file_is_said_with_its_flag(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    files.check_input("--key-file", tmp_path / "file", "a key")
+    files.check_readable("--key-file", tmp_path / "file", "a key")
     for path, got in ((tmp_path, "a folder"), (tmp_path / "no", "which does not exist")):
         with pytest.raises(ValueError, match=f"--key-file: expected a key, got {path}, {got}"):
-            files.check_input("--key-file", path, "a key")
+            files.check_readable("--key-file", path, "a key")
 
 
 def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
         (place / ".100.7.tmp").mkdir(parents=True)
         for name in (".100.7.tmp/.policy.safetensors.7.tmp", ".a.json.7.tmp", "a.json", "b.tmp"):
             (place / name).write_text("{")
-    files.finish_replacements(tmp_path)
+    files.remove_partial_writes(tmp_path)
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
     assert left == ["a.json", "b.tmp", "policies", "policies/a.json", "policies/b.tmp"]
 

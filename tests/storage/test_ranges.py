@@ -21,7 +21,13 @@ from hanabi_rl.launch.grid import SweepConfig
 from hanabi_rl.launch.zero_shot import ZeroShot
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured import StructuredConfig
-from hanabi_rl.storage.ranges import OutOfRangeError, Range, Seed, check_fields, checked
+from hanabi_rl.storage.ranges import (
+    InvalidValueError,
+    Range,
+    Seed,
+    validate_arguments,
+    validate_fields,
+)
 
 NOT_FLOATS = (float("nan"), float("inf"), float("-inf"))
 NOT_INTS = (2**63, -(2**63), 0.5, float("nan"))
@@ -65,7 +71,7 @@ def test_every_number_of_every_config_is_checked(config: Any) -> None:
     assert len(found) > 5
     for flag, kind, with_value in found:
         for value in NOT_FLOATS if kind is float else NOT_INTS:
-            with pytest.raises(OutOfRangeError, match=f"^{flag}: expected a .*number.*, got "):
+            with pytest.raises(InvalidValueError, match=f"^{flag}: expected a .*number.*, got "):
                 with_value(value)
 
 
@@ -96,8 +102,8 @@ def test_every_number_of_every_command_is_checked(name: str) -> None:
             values += [0]
         for value in values:
             flag = f"--{key.replace('_', '-')}"
-            with pytest.raises(OutOfRangeError, match=f"^{flag}: expected a"):
-                checked(body)(**needed | {key: value})
+            with pytest.raises(InvalidValueError, match=f"^{flag}: expected a"):
+                validate_arguments(body)(**needed | {key: value})
 
 
 @pytest.mark.parametrize(
@@ -114,7 +120,7 @@ def test_every_number_of_every_command_is_checked(name: str) -> None:
     ],
 )
 def test_a_number_that_is_refused_is_shown_with_all_its_digits(value: float, shown: str) -> None:
-    with pytest.raises(OutOfRangeError) as refused:
+    with pytest.raises(InvalidValueError) as refused:
         IPPOConfig(gamma=value)
     assert str(refused.value).removesuffix(f", got {shown}") in (
         "--gamma: expected a number from 0 to 1",
@@ -133,25 +139,25 @@ def test_no_two_seeds_are_one() -> None:
 
     assert len({tuple(key(seed)) for seed in (0, 1, 2**31 - 1, 2**31, 2**32 - 1)}) == 5
     for seed in (0, 2**31, 2**32 - 1):
-        check_fields(Run(seed))
+        validate_fields(Run(seed))
     for seed in (-1, 2**32, 2**32 + 1, 2**63):
-        with pytest.raises(OutOfRangeError, match=r"^--seed: expected .* 0 to 4,294,967,295, got"):
-            check_fields(Run(seed))
+        with pytest.raises(InvalidValueError, match=r"^--seed: expected .* 0 to 4,294,967,295, got"):
+            validate_fields(Run(seed))
 
 
 @pytest.mark.parametrize(
     ("allowed", "inside", "outside", "text"),
     [
         (Range(0.0, 1.0), (0.0, 1.0), (-1e-9, 1.1), "from 0 to 1"),
-        (Range(0.0, above=True), (1e-9, 1e300), (0.0, -1.0), "above 0"),
-        (Range(0.0, 1.0, below=True), (0.0, 0.999), (1.0,), "at least 0 and below 1"),
+        (Range(0.0, exclusive_low=True), (1e-9, 1e300), (0.0, -1.0), "above 0"),
+        (Range(0.0, 1.0, exclusive_high=True), (0.0, 0.999), (1.0,), "at least 0 and below 1"),
         (Range(high=0.5), (-1e300, 0.5), (0.6,), "at most 0.5"),
     ],
 )
 def test_a_range_holds_its_bounds_and_names_them(
     allowed: Range, inside: tuple[float, ...], outside: tuple[float, ...], text: str
 ) -> None:
-    assert all(map(allowed.holds, inside)) and not any(map(allowed.holds, outside))
+    assert all(map(allowed.contains, inside)) and not any(map(allowed.contains, outside))
     assert str(allowed) == text
 
 
@@ -165,9 +171,9 @@ def test_what_is_checked_of_a_value() -> None:
     ) -> str:
         return word
 
-    run = checked(command)
+    run = validate_arguments(command)
     assert run((1, 3), 0.5, flag=False) == "nan" and run(maybe=None, word="inf") == "inf"
     assert inspect.signature(run) == inspect.signature(command)
     for wrong in ({"many": (1, 4)}, {"many": (2, 1.5)}, {"maybe": 2.0}, {"maybe": float("nan")}):
-        with pytest.raises(OutOfRangeError, match=f"^--{next(iter(wrong))}: "):
+        with pytest.raises(InvalidValueError, match=f"^--{next(iter(wrong))}: "):
             run(**wrong)

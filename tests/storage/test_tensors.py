@@ -22,10 +22,10 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.storage import tensors as tensors_module
 from hanabi_rl.storage.tensors import (
     DTYPES,
-    read_leaves,
     read_metadata,
+    read_pytree,
     read_tensors,
-    write_leaves,
+    write_pytree,
     write_tensors,
 )
 from hanabi_rl.storage.trees import read_tree, write_tree
@@ -129,8 +129,8 @@ def test_an_array_of_any_layout(tmp_path: Path, layout: str) -> None:
     tensors = read_tensors(path)[0]
     write_tree(path, {"in": {"x": array}})
     tree = read_tree(path)
-    write_leaves(path, (array, np.ones(2)))
-    leaves = read_leaves(path, (expected, np.ones(2)))
+    write_pytree(path, (array, np.ones(2)))
+    leaves = read_pytree(path, (expected, np.ones(2)))
     for found in (tensors["x"], tree["in"]["x"], leaves[0]):
         assert (found.dtype, found.shape) == (expected.dtype, array.shape)
         np.testing.assert_array_equal(found, expected.reshape(array.shape))
@@ -140,21 +140,21 @@ def test_an_array_of_any_layout(tmp_path: Path, layout: str) -> None:
 def test_leaves_of_a_dtype_that_numpy_lacks(tmp_path: Path, dtype: str) -> None:
     """An agent may remember such; it must not forget for that."""
     path, leaf = tmp_path / "a.safetensors", np.asarray(NUMBERS.T % 5, jnp.dtype(dtype))
-    write_leaves(path, (leaf, jnp.asarray(leaf)))
-    back = read_leaves(path, (leaf, leaf))
+    write_pytree(path, (leaf, jnp.asarray(leaf)))
+    back = read_pytree(path, (leaf, leaf))
     for found in back:
         assert found.dtype == leaf.dtype
         np.testing.assert_array_equal(found.astype(np.float32), NUMBERS.T % 5)
     bits = leaf.view(f"u{leaf.itemsize}")
-    assert read_leaves(path, (bits, bits)) is None  # other numbers
+    assert read_pytree(path, (bits, bits)) is None  # other numbers
 
 
 def test_leaves_of_an_older_file(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     save_file({"0": NUMBERS, "1": np.ones(2)}, path)
-    back = read_leaves(path, (jnp.asarray(NUMBERS), np.ones(2)))
+    back = read_pytree(path, (jnp.asarray(NUMBERS), np.ones(2)))
     np.testing.assert_array_equal(back[0], NUMBERS)
-    assert read_leaves(path, (NUMBERS.astype(np.int32), np.ones(2))) is None
+    assert read_pytree(path, (NUMBERS.astype(np.int32), np.ones(2))) is None
 
 
 @pytest.mark.parametrize("array", [np.array(["a"]), np.ones(2, complex), jnp.ones(2, jnp.bfloat16)])

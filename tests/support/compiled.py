@@ -11,9 +11,9 @@ import numpy as np
 
 from hanabi_rl.agents.one_file import params_template
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env import decks, rules, symmetry
-from hanabi_rl.env import legal as legality
-from hanabi_rl.env import observe as observing
+from hanabi_rl.env import decks, dynamics, symmetry
+from hanabi_rl.env import legality as legality
+from hanabi_rl.env import observation as observing
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn import networks
 
@@ -42,16 +42,16 @@ __all__ = [
 
 KEY = jax.eval_shape(lambda: jax.random.key(0))
 
-current_player = rules.current_player
+current_player = dynamics.current_player
 deal, step, finished, score = (
-    jax.jit(of, static_argnums=0) for of in (rules.deal, rules.step, rules.finished, rules.score)
+    jax.jit(of, static_argnums=0) for of in (dynamics.deal, dynamics.step, dynamics.finished, dynamics.score)
 )
 shuffled_decks = jax.jit(decks.shuffled_decks, static_argnums=(0, 2))
 observe, observe_seat = (
     jax.jit(of, static_argnums=0) for of in (observing.observe, observing.observe_seat)
 )
 legal_actions, legal_for_mover = (
-    jax.jit(of, static_argnums=0) for of in (legality.legal_actions, legality.legal_for_mover)
+    jax.jit(of, static_argnums=0) for of in (legality.legal_actions, legality.legal_for_current_player)
 )
 permute_actions, permute_decks, permute_legal, permute_state = (
     jax.jit(of, static_argnums=0)

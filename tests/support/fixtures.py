@@ -19,10 +19,10 @@ from support.small_ppo import Chunk, SmallPPO, build_small_ppo
 from hanabi_rl.algorithms.bc import run_bc
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.data.files import save_games
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.progress import Progress
-from hanabi_rl.storage.cache import machine
+from hanabi_rl.storage.cache import cpu_fingerprint
 
 CLONE = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)
 
@@ -44,7 +44,7 @@ def shared_compilations(
     JAX_COMPILATION_CACHE_DIR names another folder; `--cache-clear` begins with an empty one, and
     with `-p no:cacheprovider` nothing is kept for the next session."""
     if hasattr(request.config, "cache"):
-        kept = request.config.cache.mkdir("compiled") / machine()
+        kept = request.config.cache.mkdir("compiled") / cpu_fingerprint()
     else:
         kept = shared_folder(tmp_path_factory) / "compiled"
     options = {
@@ -79,7 +79,7 @@ def second_rollout(small: SmallPPO) -> Chunk:
 
 
 @pytest.fixture(scope="session")
-def training(tmp_path_factory: pytest.TempPathFactory) -> BCTraining:
+def training(tmp_path_factory: pytest.TempPathFactory) -> BCTrainConfig:
     """Three epochs over 40 games of the small game, in 5 minibatches of 8."""
     folder = shared_folder(tmp_path_factory) / "taught"
     with FileLock(f"{folder}.lock"):
@@ -87,7 +87,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> BCTraining:
             if not (path := folder / f"{name}.safetensors").exists():
                 folder.mkdir(exist_ok=True)
                 save_games(path, taught_games(TINY, number, seed))
-    return BCTraining(
+    return BCTrainConfig(
         data=(str(folder / "train.safetensors"),),
         val=(str(folder / "val.safetensors"),),
         network=CLONE,
@@ -99,7 +99,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> BCTraining:
 
 
 @pytest.fixture(scope="session")
-def bc_config(training: BCTraining) -> Callable[..., BCConfig]:
+def bc_config(training: BCTrainConfig) -> Callable[..., BCConfig]:
     """`bc_config(run_dir=...)`: the run to test with; only the data says which game it is."""
 
     def make(**changes: Any) -> BCConfig:

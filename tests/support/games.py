@@ -13,7 +13,7 @@ import pytest
 from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.env.actions import Move, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -42,7 +42,7 @@ def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
     rng = np.random.default_rng(seed)
     tables, moves = [], []
     for game in range(num_games):
-        table, played = Table(rules, rng.permutation(full_deck(rules))), []
+        table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         while not table.over and (game % 2 == 0 or len(played) < 9):
             legal = [
                 action for action in range(rules.num_moves) if table.illegal_reason(action) is None
@@ -55,7 +55,7 @@ def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
 
 
 def as_games(
-    rules: Rules, tables: list[Table], moves: list[np.ndarray], first_id: int = 0
+    rules: Rules, tables: list[PythonGame], moves: list[np.ndarray], first_id: int = 0
 ) -> Games:
     """The games played at `tables`, with ids that count from `first_id`."""
     return Games(
@@ -76,7 +76,7 @@ def taught_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fal
     rng = np.random.default_rng(seed)
     tables, moves = [], []
     for _ in range(num_games):
-        table, played, told = Table(rules, rng.permutation(full_deck(rules))), [], []
+        table, played, told = PythonGame(rules, rng.permutation(full_deck(rules))), [], []
         while not table.over:
             action, told = taught_action(table, told, newest)
             played.append(action)
@@ -86,7 +86,7 @@ def taught_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fal
     return as_games(rules, tables, moves)
 
 
-def taught_action(table: Table, told: list[int], newest: bool = False) -> tuple[int, list[int]]:
+def taught_action(table: PythonGame, told: list[int], newest: bool = False) -> tuple[int, list[int]]:
     """The teacher's move after a hint about its slots `told`, and the slots that its own move tells
     about."""
     rules = table.rules
@@ -112,7 +112,7 @@ def deck_of(cards: str) -> list[int]:
 
 def one_game(deck: list[int], actions: list[int]) -> Games:
     """One game of two that stops after these actions."""
-    table = Table(Rules(), deck)
+    table = PythonGame(Rules(), deck)
     for action in actions:
         table.apply(action)
     return as_games(Rules(), [table], [np.array(actions, np.int32)])
@@ -125,11 +125,11 @@ def eight_turns() -> Games:
     return one_game(deck, [15, 5, 10, 5, 0, 14, 0, 16])
 
 
-def red_alone(lose: bool = False) -> tuple[Table, list[int]]:
+def red_alone(lose: bool = False) -> tuple[PythonGame, list[int]]:
     """A game of two and its moves, in which red is completed and all other 1s are discarded, so
     that nothing is left to play; with `lose` the first card is played from then on."""
     ones = [f"{color}1" for color in "YGWB" for _ in range(3)]
-    table = Table(Rules(), deck_of(" ".join(["R1 R2 R3 R4 R5", *ones])))
+    table = PythonGame(Rules(), deck_of(" ".join(["R1 R2 R3 R4 R5", *ones])))
     moves: list[int] = []
     while not table.over:
         hand = list(enumerate(table.hands[table.player]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from hanabi_rl.env.actions import decode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 from hanabi_rl.serve.lifecycle import Game
 
 Told = list[tuple[int, tuple[int, ...]]]
@@ -19,7 +19,7 @@ def random_game(rules: Rules, seed: int, turns: int, seat: int) -> Game:
     """A game in progress with a person at `seat`, by random moves that seldom lose a life."""
     rng = np.random.default_rng(seed)
     deck = tuple(int(card) for card in rng.permutation(full_deck(rules)))
-    table = Table(rules, deck)
+    table = PythonGame(rules, deck)
     moves: list[int] = []
     while len(moves) < turns and not table.over:
         legal = [a for a in range(rules.num_moves) if table.illegal_reason(a) is None]
@@ -49,7 +49,7 @@ def other_hidden_cards(game: Game, seat: int, rng: np.random.Generator) -> Game 
 
 def told_so_far(game: Game, expected: Told | None = None) -> Told | None:
     """What every hint touched, by hand from a table; None as soon as it is not the expected."""
-    table = Table(game.rules, game.deck)
+    table = PythonGame(game.rules, game.deck)
     seen: Told = []
     for action in game.moves:
         move = decode_action(game.rules, action)

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from hanabi_rl.agents.names import load_policy
 from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.inference import Team
+from hanabi_rl.serve.inference import AgentNames
 from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.partners import Answer
-from hanabi_rl.serve.runner import Runner
+from hanabi_rl.serve.partners import PartnerAction
+from hanabi_rl.serve.runner import PartnerRunner
 
 
 class InProcess:
     """In the place of an `Inference`: one runner of one team, for all the servers of a test."""
 
-    def __init__(self, team: Team, rules: Rules, slots: int) -> None:
+    def __init__(self, team: AgentNames, rules: Rules, slots: int) -> None:
         self.team = team
         agents = [load_policy(name, rules) for name in team]
-        self._runner = Runner(agents, rules, slots, show=True)
+        self._runner = PartnerRunner(agents, rules, slots, show=True)
         self._lock = threading.Lock()
 
     async def start(self) -> None:
@@ -28,10 +28,10 @@ class InProcess:
     async def end(self) -> None:
         """It stays."""
 
-    async def think(self, team: Team, game: Game) -> Answer:
+    async def think(self, team: AgentNames, game: Game) -> PartnerAction:
         assert team == self.team
         with self._lock:
-            return self._runner.think([game])[0]
+            return self._runner.partner_action([game])[0]
 
 
 class Everywhere(InProcess):
@@ -39,12 +39,12 @@ class Everywhere(InProcess):
 
     def __init__(self, agent: str, sizes: Sequence[int], slots: int) -> None:
         self._runners = {
-            rules.num_players: Runner([load_policy(agent, rules)], rules, slots, show=True)
+            rules.num_players: PartnerRunner([load_policy(agent, rules)], rules, slots, show=True)
             for rules in (Rules(num_players=size) for size in sizes)
         }
         self._lock = threading.Lock()
 
-    async def think(self, team: Team, game: Game) -> Answer:
+    async def think(self, team: AgentNames, game: Game) -> PartnerAction:
         with self._lock:
             runner = self._runners[game.rules.num_players]
-            return runner.think([game], [(0,) * len(team)])[0]
+            return runner.partner_action([game], [(0,) * len(team)])[0]

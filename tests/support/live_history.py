@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from hanabi_rl.env.actions import decode_action
-from hanabi_rl.env.table import Table
+from hanabi_rl.env.table import PythonGame
 
 TERMINATED, VOTED = 4, 10
 LAST = 10  # games, after a log-in
@@ -49,7 +49,7 @@ def export(number: int, table: Any) -> dict[str, Any]:
 
 
 def _actions(table: Any) -> list[dict[str, int]]:
-    again, players = Table(table.table.rules, table.table.deck), len(table.players)
+    again, players = PythonGame(table.table.rules, table.table.deck), len(table.players)
     found = []
     for action in table.table.actions:
         move = decode_action(again.rules, action)

@@ -1,5 +1,5 @@
 """A server of hanab.live's kind, of our own, for tests: it speaks the documented protocol with a
-`Table` as referee, counts what clients do, and misbehaves on request. No socket and no clock:
+`PythonGame` as referee, counts what clients do, and misbehaves on request. No socket and no clock:
 frames in, frames out. It shares no code with the bot."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from support import live_history
 
 from hanabi_rl.env.actions import Move, decode_action, encode_action
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import Table, full_deck
+from hanabi_rl.env.table import PythonGame, full_deck
 
 LIMIT, WINDOW_S, MAX_FRAME = 200, 2.0, 8192
 NORMAL, STRIKEOUT, TIMEOUT, TERMINATED, VOTED = 1, 2, 3, 4, 10
@@ -106,7 +106,7 @@ class SiteTable:
     options: dict[str, Any]
     max_players: int
     password: str = ""
-    table: Table | None = None
+    table: PythonGame | None = None
     deck: list[int] = dataclasses.field(default_factory=list)  # by the site's order
     orders: list[int] = dataclasses.field(default_factory=list)  # the table's order -> the site's
     actions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -369,7 +369,7 @@ class Site:
             else order
             for order in range(rules.deck_size)
         ]
-        table.table = Table(rules, [table.deck[order] for order in table.orders])
+        table.table = PythonGame(rules, [table.deck[order] for order in table.orders])
         base = 1000.0 * table.options.get("timeBase", 0) if table.options["timed"] else 0.0
         table.clock_ms, table.turn_began = [base] * players, now
         for site_order in range(size * players):

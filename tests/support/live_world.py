@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from support.live_site import Client, Site
 
-from hanabi_rl.live.bot import Bot
-from hanabi_rl.live.effects import Ended, Fetch, Forget, Note, Send, Think
-from hanabi_rl.live.pace import Pacer
+from hanabi_rl.live.bot import LiveBot
+from hanabi_rl.live.effects import Fetch, Forget, GameEnded, LogLine, RequestMove, Send
+from hanabi_rl.live.pace import SendRateLimiter
 from hanabi_rl.live.protocol import write_frame
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.partners import PartnerAction
 
-Choose = Callable[[Think], Answer]
+Choose = Callable[[RequestMove], PartnerAction]
 
 
 class Peer:
@@ -42,22 +42,22 @@ class Peer:
 
 
 class BotPeer(Peer):
-    """A `Bot` and what `connection.py` does for it."""
+    """A `LiveBot` and what `connection.py` does for it."""
 
-    def __init__(self, world: World, bot: Bot, choose: Choose) -> None:
+    def __init__(self, world: World, bot: LiveBot, choose: Choose) -> None:
         super().__init__(world, bot.username)
-        self.bot, self.choose, self.pacer = bot, choose, Pacer()
+        self.bot, self.choose, self.pacer = bot, choose, SendRateLimiter()
         self.queue: collections.deque[Send] = collections.deque()
-        self.thinking: list[tuple[float, Think]] = []
+        self.thinking: list[tuple[float, RequestMove]] = []
         self.fetching: list[tuple[float, int]] = []
-        self.ended: list[Ended] = []
+        self.ended: list[GameEnded] = []
         self.forgotten: list[str] = []
         self.noted: list[str] = []
 
     def connect(self) -> None:
         self.queue.clear()
         self.thinking.clear()
-        self.bot.connected()
+        self.bot.on_connected()
         super().connect()
 
     def heard(self, frame: str) -> None:
@@ -67,22 +67,22 @@ class BotPeer(Peer):
         for effect in effects:
             if isinstance(effect, Send):
                 self.queue.append(effect)
-            elif isinstance(effect, Think):
+            elif isinstance(effect, RequestMove):
                 self.thinking.append((self.world.now + effect.pause_s, effect))
             elif isinstance(effect, Fetch):
                 self.fetching.append((self.world.now + 0.5, effect.number))
-            elif isinstance(effect, Ended):
+            elif isinstance(effect, GameEnded):
                 self.ended.append(effect)
             elif isinstance(effect, Forget):
                 self.forgotten.append(effect.player)
-            elif isinstance(effect, Note):
+            elif isinstance(effect, LogLine):
                 self.noted.append(effect.text)
 
     def tick(self) -> None:
         now = self.world.now
         for due in [each for each in self.thinking if each[0] <= now]:
             self.thinking.remove(due)
-            self.do(self.bot.thought(due[1].ticket, self.choose(due[1]), now))
+            self.do(self.bot.on_move(due[1].ticket, self.choose(due[1]), now))
         self.receive_games()
         self.do(self.bot.tick(now))
         while self.queue and self.pacer.wait_s(now) <= 0:
@@ -96,7 +96,7 @@ class BotPeer(Peer):
         now = self.world.now
         for due in [each for each in self.fetching if each[0] <= now]:
             self.fetching.remove(due)
-            self.do(self.bot.fetched(due[1], *self.world.site.export(due[1]), now))
+            self.do(self.bot.on_response(due[1], *self.world.site.export(due[1]), now))
 
 
 class Person(Peer):
@@ -277,7 +277,7 @@ def cautious(seed: int = 0) -> Choose:
     throws its oldest card away. It looks at what an agent may see, and at nothing else."""
     chance = random.Random(seed)
 
-    def choose(think: Think) -> Answer:
+    def choose(think: RequestMove) -> PartnerAction:
         table = think.game.table()
         rules, seat = table.rules, table.player
         assert seat not in think.game.people and think.game.to_move == seat
@@ -288,10 +288,10 @@ def cautious(seed: int = 0) -> Choose:
         for slot, order in enumerate(table.hands[seat]):
             told = table.knowledge[order]
             if all(table.fireworks[c] == r for c in told.colors for r in told.ranks):
-                return Answer(size + slot, weights)
+                return PartnerAction(size + slot, weights)
         hints = [a for a in legal if a >= 2 * size]
         if hints and (chance.random() < 0.6 or 0 not in legal):
-            return Answer(chance.choice(hints), weights)
-        return Answer(0 if 0 in legal else legal[-1], weights)
+            return PartnerAction(chance.choice(hints), weights)
+        return PartnerAction(0 if 0 in legal else legal[-1], weights)
 
     return choose

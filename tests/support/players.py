@@ -6,15 +6,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env import Rules, State, legal_for_mover
-from hanabi_rl.env.bits import any_of
+from hanabi_rl.env import Rules, State, legal_for_current_player
+from hanabi_rl.env.bits import union
 from hanabi_rl.env.rules import next_cards
 
 
 def play_mixed(rules: Rules, state: State, key: jax.Array, explore: jax.Array) -> jax.Array:
     """A random legal move with probability `explore`, else a cheat's: int32[N]."""
     coin_key, legal_key, hint_key = jax.random.split(key, 3)
-    legal = legal_for_mover(rules, state)
+    legal = legal_for_current_player(rules, state)
     anything = jax.random.categorical(legal_key, jnp.where(legal, 0.0, -jnp.inf))
     cheating = play_cheating(rules, state, legal, hint_key)
     return jnp.where(
@@ -26,7 +26,7 @@ def play_cheating(rules: Rules, state: State, legal: jax.Array, key: jax.Array) 
     """Play a playable card; else give any hint; else discard the card that will be missed least.
     Long, good games."""
     hand = rules.hand_size
-    mine = any_of(
+    mine = union(
         [
             jnp.where((state.player == p)[:, None], state.hands[:, p], 0)
             for p in range(rules.num_players)

@@ -8,33 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.serve.client import Environment, Reading, Rows, Server, ServerSaysError
+from hanabi_rl.serve.client import ChallengeClient, RemoteGame, RemotePrediction, Rows, ServerError
 
-__all__ = ["Environment", "Reading", "Rows", "ServerSaysError"]
+__all__ = ["RemoteGame", "RemotePrediction", "Rows", "ServerError"]
 
 Choose = Callable[[Rows], dict[str, int]]
 
 
-def play_next(address: str, key: str) -> Environment:
+def play_next(address: str, key: str) -> RemoteGame:
     """The next official game."""
-    return Server(address, key).play_next()
+    return ChallengeClient(address, key).play_next()
 
 
 def play_test(
     address: str, key: str, players: int, seats: list[int], source: str = "127.0.0.1"
-) -> Environment:
+) -> RemoteGame:
     """A test game."""
-    return Server(address, key, source).play_test(players, seats)
+    return ChallengeClient(address, key, source).play_test(players, seats)
 
 
 def evaluation_info(address: str, key: str) -> dict[str, Any]:
     """What the client asks before every game; it ignores the status."""
-    return Server(address, key).evaluation_info()
+    return ChallengeClient(address, key).evaluation_info()
 
 
-def predictions(address: str, key: str, players: int = 2) -> contextlib.closing[Reading]:
+def predictions(address: str, key: str, players: int = 2) -> contextlib.closing[RemotePrediction]:
     """A connection that predicts."""
-    return Server(address, key).predict(players)
+    return ChallengeClient(address, key).predict(players)
 
 
 def first_legal(rows: Rows) -> dict[str, int]:
@@ -42,7 +42,7 @@ def first_legal(rows: Rows) -> dict[str, int]:
     return {agent: int(np.argmax(row["legal_moves"])) for agent, row in rows.items()}
 
 
-def play_out(environment: Environment, choose: Choose = first_legal) -> float:
+def play_out(environment: RemoteGame, choose: Choose = first_legal) -> float:
     """A game to its end; its score."""
     agents = set(environment.info["candidate_controlling"])
     while not environment.done:

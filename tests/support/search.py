@@ -16,19 +16,19 @@ from support.compiled import deal, finished, legal_actions, score, step
 from support.hidden import random_game
 
 from hanabi_rl.agents.policy import NetworkPolicy, init_params
-from hanabi_rl.agents.search.history import look
-from hanabi_rl.agents.search.searched import Searched
-from hanabi_rl.agents.search.settings import Settings
+from hanabi_rl.agents.search.history import update_carry
+from hanabi_rl.agents.search.searched import SearchPolicy
+from hanabi_rl.agents.search.settings import SearchConfig
 from hanabi_rl.agents.search.thinking import Decision
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.observe import observe, observe_seat
 from hanabi_rl.env.state import State, select_games
 from hanabi_rl.env.table import full_deck
-from hanabi_rl.nn.structured import Level, StructuredConfig
+from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
 from hanabi_rl.serve.lifecycle import Game
 
 TINY = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4)
-SETTINGS = Settings(hands=128, rollouts=64, moves=4, least=0.0, window=4, effective=0.3)
+SETTINGS = SearchConfig(hands=128, rollouts=64, moves=4, least=0.0, window=4, effective=0.3)
 ROWS, WORLDS = 8, 64  # of one compiled call
 
 
@@ -53,7 +53,7 @@ class Habit:
 _init_params = jax.jit(init_params, static_argnums=(0, 1))
 
 
-def reader(rules: Rules = TINY, level: Level = "learnt", seed: int = 0) -> NetworkPolicy:
+def reader(rules: Rules = TINY, level: FeatureSet = "learnt", seed: int = 0) -> NetworkPolicy:
     """An untrained structured policy that is sure of itself."""
     network = StructuredConfig(level=level, trunk=(16,), head=8, card=())
     params = _init_params(rules, network, jax.random.key(seed))
@@ -61,13 +61,13 @@ def reader(rules: Rules = TINY, level: Level = "learnt", seed: int = 0) -> Netwo
 
 
 @functools.cache
-def searcher() -> Searched:
+def searcher() -> SearchPolicy:
     """One search for all tests."""
-    return Searched(reader(), settings=SETTINGS)
+    return SearchPolicy(reader(), settings=SETTINGS)
 
 
 def decisions(
-    searching: Searched, games: Sequence[Game], seats: Sequence[int], see: Any = observe_seat
+    searching: SearchPolicy, games: Sequence[Game], seats: Sequence[int], see: Any = observe_seat
 ) -> list[Decision]:
     """What the searches of the seats find after the moves of each game, from what they `see`."""
     found: list[Decision] = []
@@ -79,7 +79,7 @@ def decisions(
     return found[: len(games)]
 
 
-def _histories(searching: Searched, games: list[Game], seats: list[int], see: Any) -> Any:
+def _histories(searching: SearchPolicy, games: list[Game], seats: list[int], see: Any) -> Any:
     """The carries of the seats at the end of each game's moves."""
     state = deal(searching.rules, np.array([game.deck for game in games]))
     carry, where = searching.init_carry(len(games)), np.array(seats)
@@ -93,7 +93,7 @@ def _histories(searching: Searched, games: list[Game], seats: list[int], see: An
 
 @functools.partial(jax.jit, static_argnums=1)
 def _turn(
-    searching: Searched,
+    searching: SearchPolicy,
     see: Any,
     carry: Any,
     state: State,
@@ -105,7 +105,7 @@ def _turn(
     rules = searching.rules
     obs = see(rules, state.without_deck(), seats)
     reset = jnp.broadcast_to(first, seats.shape)
-    after = look(rules, searching.shown, carry, obs, reset)
+    after = update_carry(rules, searching.shown, carry, obs, reset)
     return select_games(going, after, carry), step(rules, state, moves)[0]
 
 

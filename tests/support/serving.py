@@ -18,11 +18,11 @@ from support.games import TINY
 from hanabi_rl.env.game import Rules
 from hanabi_rl.serve.deadlines import protocols
 from hanabi_rl.serve.folder import GameFolder
-from hanabi_rl.serve.guard import Guard
+from hanabi_rl.serve.guard import RequestLimiter
 from hanabi_rl.serve.lifecycle import Game
 from hanabi_rl.serve.local import LocalPlay
 from hanabi_rl.serve.participants import StudyFolder
-from hanabi_rl.serve.partners import Answer
+from hanabi_rl.serve.partners import PartnerAction
 from hanabi_rl.serve.proxies import Proxy
 from hanabi_rl.serve.store import Store
 from hanabi_rl.serve.study import study_of
@@ -34,10 +34,10 @@ class Simple:
     """Plays what was pointed at, else discards, else hints: the lowest legal of (play what is
     playable, discard, hint). It sees every card, which is no matter here."""
 
-    def think(self, games: Sequence[Game]) -> list[Answer]:
+    def think(self, games: Sequence[Game]) -> list[PartnerAction]:
         return [self.answer(game) for game in games]
 
-    def answer(self, game: Game) -> Answer:
+    def answer(self, game: Game) -> PartnerAction:
         table, rules = game.table(), game.rules
         legal = [a for a in range(rules.num_moves) if table.illegal_reason(a) is None]
         hand = table.hands[table.player]
@@ -52,7 +52,7 @@ class Simple:
         chances = np.zeros(rules.num_moves, np.float32)
         chances[legal] = 0.5 / len(legal)
         chances[action] += 0.5
-        return Answer(action, chances)
+        return PartnerAction(action, chances)
 
 
 def make_play(
@@ -69,10 +69,10 @@ def make_play(
 
 @contextlib.contextmanager
 def serve_app(
-    app: Starlette, guard: Guard | None = None, max_message: int = MAX_MESSAGE
+    app: Starlette, guard: RequestLimiter | None = None, max_message: int = MAX_MESSAGE
 ) -> Iterator[str]:
     """The real server in a thread, on a free port of this machine; yields its address."""
-    http, ws = protocols(guard or Guard())
+    http, ws = protocols(guard or RequestLimiter())
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
@@ -101,7 +101,7 @@ def serve_app(
 
 def agree(store: Store, proxies: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
     """Names a store's proxies, whose identities are their names."""
-    return store.agree({n: [Proxy(name, name) for name in names] for n, names in proxies.items()})
+    return store.fix_proxies({n: [Proxy(name, name) for name in names] for n, names in proxies.items()})
 
 
 def serve(play: LocalPlay, pause: float = 0.0) -> contextlib.AbstractContextManager[str]:

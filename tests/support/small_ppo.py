@@ -21,7 +21,7 @@ from hanabi_rl.algorithms.hdr_ippo import hdr_objective
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState, game_metrics
-from hanabi_rl.learning.rollout import NOTHING, ActorState, Given, Rollout
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage.checkpoint import Checkpointer
 
@@ -70,13 +70,13 @@ class SmallPPO(NamedTuple):
     ppo: PPO
     clone: NetworkPolicy
     learner: LearnerState
-    actors: ActorState
-    collect: Callable[..., tuple[ActorState, Experience, jax.Array, dict[str, jax.Array]]]
+    actors: RunnerState
+    collect: Callable[..., tuple[RunnerState, Experience, jax.Array, dict[str, jax.Array]]]
     learn: Callable[..., tuple[LearnerState, dict[str, jax.Array]]]
 
     def update(
-        self, learner: LearnerState, actors: ActorState, kl_weight: float = 0.25
-    ) -> tuple[LearnerState, ActorState, dict[str, jax.Array]]:
+        self, learner: LearnerState, actors: RunnerState, kl_weight: float = 0.25
+    ) -> tuple[LearnerState, RunnerState, dict[str, jax.Array]]:
         """One whole update."""
         following, experience, key, played = self.collect(learner, actors, self.clone)
         learner, metrics = self.learn(learner, experience, actors.index, key, kl_weight)
@@ -88,11 +88,11 @@ def build_small_ppo() -> SmallPPO:
     ppo = make_ppo()
 
     def collect_half(
-        learner: LearnerState, actors: ActorState, clone: NetworkPolicy
+        learner: LearnerState, actors: RunnerState, clone: NetworkPolicy
     ) -> tuple[Any, ...]:
         collect_key, epoch_key = jax.random.split(jax.random.fold_in(learner.key, learner.update))
         following, rollout, last_value = ppo.collector.collect(
-            learner.params, actors, Given(reference=clone), collect_key, ppo.config.num_steps
+            learner.params, actors, TrainContext(reference=clone), collect_key, ppo.config.num_steps
         )
         # Only a leading axis can be sharded: time goes second here, and back in `learn_half`.
         experience = swap_time(
@@ -108,13 +108,13 @@ def build_small_ppo() -> SmallPPO:
         kl_weight: jax.Array,
     ) -> tuple[LearnerState, dict[str, jax.Array]]:
         varied = dataclasses.replace(ppo, objective=hdr_objective(kl_weight))
-        return varied.learn(learner, swap_time(experience), index, key)
+        return varied.update_epochs(learner, swap_time(experience), index, key)
 
     @jax.jit
-    def start(key: jax.Array) -> tuple[NetworkPolicy, LearnerState, ActorState]:
+    def start(key: jax.Array) -> tuple[NetworkPolicy, LearnerState, RunnerState]:
         clone_key, learner_key = jax.random.split(key)
         clone = make_clone(clone_key, 2.0)
-        return clone, *ppo.init(learner_key, Given(reference=clone), clone.params)
+        return clone, *ppo.init(learner_key, TrainContext(reference=clone), clone.params)
 
     clone, learner, actors = start(jax.random.key(0))
     return SmallPPO(
@@ -197,7 +197,7 @@ def _rollout_program(only_movers: bool, privileged_critic: bool) -> Callable[...
     """What pays is not collected: it is one program for all of it."""
     ppo = make_ppo(only_movers=only_movers, privileged_critic=privileged_critic)
 
-    def one(learner: LearnerState, actors: ActorState) -> tuple[Rollout]:
-        return ppo.collector.collect(learner.params, actors, NOTHING, jax.random.key(1), 13)[1:2]
+    def one(learner: LearnerState, actors: RunnerState) -> tuple[Rollout]:
+        return ppo.collector.collect(learner.params, actors, EMPTY_CONTEXT, jax.random.key(1), 13)[1:2]
 
     return parallel.data_parallel(one, (None, 0), (0,))

@@ -17,7 +17,7 @@ from hanabi_rl.env.game import Rules
 from hanabi_rl.env.rules import random_legal_action
 from hanabi_rl.env.state import State
 from hanabi_rl.env.table import full_deck
-from hanabi_rl.nn.structured import Level
+from hanabi_rl.nn.structured import FeatureSet
 
 SMALL = Rules(num_players=3, num_colors=3, num_ranks=4, hand_size=3, max_info_tokens=4)
 BATCH = 16
@@ -28,7 +28,7 @@ def first_state(rules: Rules, seed: int = 0) -> State:
     return deal(rules, np.array([rng.permutation(full_deck(rules)) for _ in range(BATCH)]))
 
 
-def play_random_games(rules: Rules, level: Level, state: State, key: jax.Array) -> Any:
+def play_random_games(rules: Rules, level: FeatureSet, state: State, key: jax.Array) -> Any:
     """States of random games, and the memory before each as the mover keeps it; every 3rd turn."""
     kept, states, memories = init_memory(rules, level, (BATCH,)), [], []
     for turn in range(24):
@@ -47,10 +47,10 @@ def random_move(rules: Rules, state: State, key: jax.Array) -> State:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def look_at_state(rules: Rules, level: Level, kept: Memory, state: State) -> Any:
-    return features.look(rules, level, kept, from_state(rules, state))
+def look_at_state(rules: Rules, level: FeatureSet, kept: Memory, state: State) -> Any:
+    return features.encode_step(rules, level, kept, from_state(rules, state))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def look_at_observation(rules: Rules, level: Level, kept: Memory, obs: jax.Array) -> Any:
-    return features.look(rules, level, kept, from_observation(rules, obs))
+def look_at_observation(rules: Rules, level: FeatureSet, kept: Memory, obs: jax.Array) -> Any:
+    return features.encode_step(rules, level, kept, from_observation(rules, obs))

@@ -9,7 +9,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.identity import digest, own_structure
+from hanabi_rl.agents.identity import agent_hash, tag_treedef
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.jax_settings import hold_methods
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
@@ -23,13 +23,13 @@ class Bot(flax.struct.PyTreeNode):
 
     rules: Rules = flax.struct.field(pytree_node=False)
     kind: str = flax.struct.field(pytree_node=False, default="")
-    """The class, which every class sets by itself; see `own_structure`."""
+    """The class, which every class sets by itself; see `tag_treedef`."""
     name: ClassVar[str]
     version: ClassVar[str]
     """Changes whenever the bot's play does: caches of its games and results are keyed by it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        own_structure(cls)
+        tag_treedef(cls)
         hold_methods(cls, "init_carry", "step", "next_game")
         super().__init_subclass__(**kwargs)
 
@@ -64,7 +64,7 @@ class Bot(flax.struct.PyTreeNode):
 
     def identity(self) -> str:
         """See `Policy.identity`: of a bot, over its name, its version and its parameters."""
-        return digest({"bot": self.name, "version": self.version, "parameters": self.parameters()})
+        return agent_hash({"bot": self.name, "version": self.version, "parameters": self.parameters()})
 
 
 SMOOTHING = 0.02

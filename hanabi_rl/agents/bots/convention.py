@@ -25,25 +25,25 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
-from hanabi_rl.agents.bots.hints import judge_hints
+from hanabi_rl.agents.bots.hints import score_hints
 from hanabi_rl.agents.bots.inference import (
     CardFacts,
-    Public,
-    Reading,
+    CommonKnowledge,
+    HandInference,
     card_facts,
+    infer_hands,
     last_true,
-    observe_move,
-    read_hands,
     unseen_copies,
+    update_common_knowledge,
 )
-from hanabi_rl.agents.bots.obs_view import ObsView, members, to_set, view
-from hanabi_rl.agents.bots.turns import think_in_turn
+from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation, members, to_set
+from hanabi_rl.agents.bots.turns import compute_active_rows
 from hanabi_rl.env.actions import action_slices
 from hanabi_rl.env.game import Rules
 
 
 class ConventionBot(Bot):
-    """Common conventions, read from public information alone. The carry is the `Public`
+    """Common conventions, read from public information alone. The carry is the `CommonKnowledge`
     knowledge, `[B, P, H]`."""
 
     name: ClassVar[str] = "convention"
@@ -53,38 +53,38 @@ class ConventionBot(Bot):
     def __post_init__(self) -> None:
         check_smoothing(self.smoothing)
 
-    def init_carry(self, batch: int) -> Public:
+    def init_carry(self, batch: int) -> CommonKnowledge:
         """See `Policy.init_carry`."""
         return _nothing_known(self.rules, (batch,))
 
     def step(
         self,
-        carry: Public,
+        carry: CommonKnowledge,
         obs: jax.Array,
         legal: jax.Array,
         reset: jax.Array,
         key: jax.Array | None = None,
-    ) -> tuple[Public, jax.Array]:
+    ) -> tuple[CommonKnowledge, jax.Array]:
         """See `Policy.step`; the logits are log-probabilities, see `smoothed`."""
         rules = self.rules
-        seen = jax.vmap(lambda o: view(rules, o))(obs)
+        seen = jax.vmap(lambda o: decode_observation(rules, o))(obs)
         start = _nothing_known(rules, reset.shape)
         carry = jax.tree.map(
             lambda old, new: jnp.where(reset[:, None, None], new, old), carry, start
         )
-        public = jax.vmap(lambda p, s: observe_move(rules, p, s))(carry, seen)
+        public = jax.vmap(lambda p, s: update_common_knowledge(rules, p, s))(carry, seen)
         idle = legal[:, rules.noop]
-        action = think_in_turn(
+        action = compute_active_rows(
             rules, ~idle, jax.vmap(lambda row: choose_action(rules, *row)), (public, seen)
         )
         action = jnp.where(idle, rules.noop, action)
         return public, smoothed(action, legal, self.smoothing)
 
 
-def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> Public:
+def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> CommonKnowledge:
     shape = (*batch, rules.num_players, rules.hand_size)
     everything = jnp.full(shape, rules.all_cards, jnp.uint32)
-    return Public(knowledge=everything, inferred=everything, hinted=jnp.zeros(shape, jnp.bool_))
+    return CommonKnowledge(knowledge=everything, inferred=everything, hinted=jnp.zeros(shape, jnp.bool_))
 
 
 class _Thresholds:
@@ -105,17 +105,17 @@ class _Thresholds:
     WAITED_FOR = 3.0
 
 
-def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
+def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservation) -> jax.Array:
     """The action ``int32[]`` of the observer, whose turn it is."""
     board, limit = card_facts(rules, seen), _Thresholds
-    everyone = read_hands(board, public)
+    everyone = infer_hands(board, public)
     unseen = unseen_copies(rules, seen)
     mine_known = public._replace(
         knowledge=public.knowledge.at[0].set(public.knowledge[0] & to_set(unseen > 0))
     )
-    mine = read_hands(board, mine_known)
+    mine = infer_hands(board, mine_known)
 
-    hint, worth, danger = judge_hints(rules, board, public, everyone, mine, seen)
+    hint, worth, danger = score_hints(rules, board, public, everyone, mine, seen)
     play, has_play = _best_play(rules, board, mine_known, mine, seen)
     guess, has_guess = _last_guess(board, mine, unseen, seen)
     throw, has_throw = _best_discard(board, mine)
@@ -142,7 +142,7 @@ def choose_action(rules: Rules, public: Public, seen: ObsView) -> jax.Array:
     return action.astype(jnp.int32)
 
 
-def _spare_discards(rules: Rules, board: CardFacts, seen: ObsView) -> jax.Array:
+def _spare_discards(rules: Rules, board: CardFacts, seen: DecodedObservation) -> jax.Array:
     """How many more cards the deck lets the table discard and still reach every point left,
     int32[]."""
     to_play = jax.lax.population_count(~board.useless & rules.all_cards).astype(jnp.int32)
@@ -150,7 +150,7 @@ def _spare_discards(rules: Rules, board: CardFacts, seen: ObsView) -> jax.Array:
 
 
 def _best_play(
-    rules: Rules, board: CardFacts, public: Public, mine: Reading, seen: ObsView
+    rules: Rules, board: CardFacts, public: CommonKnowledge, mine: HandInference, seen: DecodedObservation
 ) -> tuple[jax.Array, jax.Array]:
     """The slot to play ``int32[]`` and whether there is one: first low ranks and what the hinted
     cards of others wait for.
@@ -174,7 +174,7 @@ def _best_play(
 
 
 def _last_guess(
-    board: CardFacts, mine: Reading, unseen: jax.Array, seen: ObsView
+    board: CardFacts, mine: HandInference, unseen: jax.Array, seen: DecodedObservation
 ) -> tuple[jax.Array, jax.Array]:
     """With the deck gone and a life to spare: the slot most likely to be playable, and whether to
     try it."""
@@ -187,7 +187,7 @@ def _last_guess(
     return jnp.argmax(chance == best), tries
 
 
-def _best_discard(board: CardFacts, mine: Reading) -> tuple[jax.Array, jax.Array]:
+def _best_discard(board: CardFacts, mine: HandInference) -> tuple[jax.Array, jax.Array]:
     """The slot to discard ``int32[]``: the newest known trash, else the chop; and whether there is
     either.
 

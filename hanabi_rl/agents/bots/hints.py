@@ -11,20 +11,20 @@ import numpy as np
 
 from hanabi_rl.agents.bots.inference import (
     CardFacts,
-    Public,
-    Reading,
-    read_hands,
-    read_hint,
+    CommonKnowledge,
+    HandInference,
+    infer_hands,
+    infer_hint,
     soon_playable,
     union_and_repeats,
 )
-from hanabi_rl.agents.bots.obs_view import ObsView
-from hanabi_rl.env.bits import any_of, materialize
+from hanabi_rl.agents.bots.obs_view import DecodedObservation
+from hanabi_rl.env.bits import materialize, union
 from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
 
 
-class Values:
+class HintValues:
     """What a hint gains and costs; tuned by coordinate search on the self-play of 2 to 5 players
     together."""
 
@@ -89,8 +89,8 @@ def all_hints(rules: Rules) -> Hints:
     )
 
 
-def judge_hints(
-    rules: Rules, board: CardFacts, public: Public, everyone: Reading, mine: Reading, seen: ObsView
+def score_hints(
+    rules: Rules, board: CardFacts, public: CommonKnowledge, everyone: HandInference, mine: HandInference, seen: DecodedObservation
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The best hint.
 
@@ -104,9 +104,9 @@ def judge_hints(
     """
     hints = all_hints(rules)
     facts = _facts(board, public, mine, seen)
-    danger = next_loses(rules, board, everyone, seen)
+    danger = next_discard_loss(rules, board, everyone, seen)
 
-    def waits(known: Public, reading: Reading) -> jax.Array:
+    def waits(known: CommonKnowledge, reading: HandInference) -> jax.Array:
         late = reading.candidates & ~soon_playable(rules, board, reading.claimed)
         return (
             known.hinted
@@ -120,13 +120,13 @@ def judge_hints(
         target: jax.Array, cards: jax.Array, is_rank: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         touched = ((seen.hands & cards) != 0) & target[:, None]
-        told = read_hint(rules, board, public, everyone, target, touched, cards, is_rank)
-        after = read_hands(board, told)
+        told = infer_hint(rules, board, public, everyone, target, touched, cards, is_rank)
+        after = infer_hands(board, told)
         worth = _gain(public, everyone, told, after, facts, target, touched, seen)
-        worth += Values.SOON * jnp.sum(
+        worth += HintValues.SOON * jnp.sum(
             waits(told, after) & ~waits(public, everyone) & target[:, None]
         )
-        worth += danger - next_loses(rules, board, after, seen)
+        worth += danger - next_discard_loss(rules, board, after, seen)
         pattern = jnp.sum(jnp.where(touched, jnp.left_shift(1, jnp.arange(rules.hand_size)), 0))
         return jnp.where(jnp.any(touched), worth, -jnp.inf), jnp.where(is_rank, 0, pattern)
 
@@ -139,7 +139,7 @@ def judge_hints(
     return jnp.argmax(order), jnp.max(worth), danger
 
 
-def _facts(board: CardFacts, public: Public, mine: Reading, seen: ObsView) -> _Facts:
+def _facts(board: CardFacts, public: CommonKnowledge, mine: HandInference, seen: DecodedObservation) -> _Facts:
     held = seen.hands != 0
     hinted = union_and_repeats(jnp.where(public.hinted, seen.hands, 0)).once
     own = jnp.where(public.hinted[0], mine.candidates[0], 0)
@@ -159,17 +159,17 @@ def _facts(board: CardFacts, public: Public, mine: Reading, seen: ObsView) -> _F
 
 
 def _gain(
-    public: Public,
-    before: Reading,
-    told: Public,
-    after: Reading,
+    public: CommonKnowledge,
+    before: HandInference,
+    told: CommonKnowledge,
+    after: HandInference,
     facts: _Facts,
     target: jax.Array,
     touched: jax.Array,
-    seen: ObsView,
+    seen: DecodedObservation,
 ) -> jax.Array:
     """What the receiver's reading of a hint gains, float32[]."""
-    v = Values
+    v = HintValues
     new = touched & ~public.hinted
     useful, held = facts.useful, seen.hands != 0
     taken = facts.taken | _repeats_earlier(jnp.where(new, seen.hands, 0))
@@ -211,17 +211,17 @@ def _repeats_earlier(cards: jax.Array) -> jax.Array:
     return jnp.stack(repeats, axis=1)
 
 
-def next_loses(rules: Rules, board: CardFacts, reading: Reading, seen: ObsView) -> jax.Array:
+def next_discard_loss(rules: Rules, board: CardFacts, reading: HandInference, seen: DecodedObservation) -> jax.Array:
     """What the next player's chop is worth if they have nothing better to do than to discard it,
     float32[*B]."""
-    busy = any_of(list(reading.playable[1] | reading.trash[1]))
-    chop = any_of(list(jnp.where(reading.chop[1], seen.hands[1], 0)))
-    return jnp.where(busy, 0.0, worth_keeping(rules, board, chop, seen))
+    busy = union(list(reading.playable[1] | reading.trash[1]))
+    chop = union(list(jnp.where(reading.chop[1], seen.hands[1], 0)))
+    return jnp.where(busy, 0.0, discard_loss(rules, board, chop, seen))
 
 
-def worth_keeping(rules: Rules, board: CardFacts, card: jax.Array, seen: ObsView) -> jax.Array:
+def discard_loss(rules: Rules, board: CardFacts, card: jax.Array, seen: DecodedObservation) -> jax.Array:
     """What is lost with a card uint32[*B] that is discarded, float32[*B]; 0 for no card."""
-    v, card = Values, materialize(card)
+    v, card = HintValues, materialize(card)
     only_one = (card & union_and_repeats(seen.hands).repeated) == 0
     two = jnp.uint32(rules.rank_cards[1] if rules.num_ranks > 2 else 0) & ~board.useless
     value = jnp.where(only_one & ((card & two) != 0), v.LOST_TWO, 0.0)

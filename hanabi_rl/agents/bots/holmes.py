@@ -11,8 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import scene
-from hanabi_rl.agents.bots.obs_view import ObsView
+from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.scene import Board
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
@@ -54,22 +54,22 @@ def nothing_known(rules: Rules) -> Notes:
     return jax.tree.map(lambda blank: jnp.full(shape, blank), _blank(rules))
 
 
-def observe(rules: Rules, notes: Notes, seen: ObsView) -> Notes:
+def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
     """The notes after the last move, and what follows on the table as it is now."""
-    board, hint = scene.board_before(rules, seen), scene.last_hint(rules, seen)
+    board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
     notes = _told_color(rules, notes, board, hint)
     notes = _told_rank(rules, notes, board, hint, seen)
     notes = _after_play(rules, notes, board, seen)
     notes = jax.tree.map(
-        lambda note, blank: scene.move_down(seen, note, blank), notes, _blank(rules)
+        lambda note, blank: odwyer_common.move_down(seen, note, blank), notes, _blank(rules)
     )
-    return deduce(rules, notes, scene.board_now(seen))
+    return deduce(rules, notes, odwyer_common.board_now(seen))
 
 
-def _told_color(rules: Rules, notes: Notes, board: Board, hint: scene.LastHint) -> Notes:
+def _told_color(rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint) -> Notes:
     touched, others = hint.touched & hint.is_color, hint.untouched & hint.is_color
-    color = jnp.maximum(scene.color_of(rules, hint.cards & -hint.cards), 0)
-    next_rank = jnp.minimum(scene.piles(rules, board)[color], rules.num_ranks - 1)
+    color = jnp.maximum(odwyer_common.color_of(rules, hint.cards & -hint.cards), 0)
+    next_rank = jnp.minimum(odwyer_common.piles(rules, board)[color], rules.num_ranks - 1)
     guessed = touched & (notes.rank < 0) & ~notes.worthless
     possible = jnp.where(touched, notes.possible & hint.cards, notes.possible)
     possible = jnp.where(guessed, possible & _of_rank(rules, next_rank), possible)
@@ -85,13 +85,13 @@ def _of_rank(rules: Rules, rank: jax.Array) -> jax.Array:
 
 
 def _told_rank(
-    rules: Rules, notes: Notes, board: Board, hint: scene.LastHint, seen: ObsView
+    rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint, seen: DecodedObservation
 ) -> Notes:
     told = hint.is_rank & ~hint.reclaim
     touched, others = hint.touched & told, hint.untouched & told
-    rank = scene.rank_of(rules, hint.cards & -hint.cards)
-    last = hint.cards & scene.last_copies(rules, board)
-    saved = touched & next_discards(notes, seen) & scene.in_set(notes.possible, last)
+    rank = odwyer_common.rank_of(rules, hint.cards & -hint.cards)
+    last = hint.cards & odwyer_common.last_copies(rules, board)
+    saved = touched & next_discards(notes, seen) & odwyer_common.in_set(notes.possible, last)
     warning = jnp.any(saved)
     possible = jnp.where(touched, notes.possible & hint.cards, notes.possible)
     to_play = touched & (notes.color < 0) & ~warning & ~notes.worthless
@@ -103,10 +103,10 @@ def _told_rank(
     )
 
 
-def _after_play(rules: Rules, notes: Notes, board: Board, seen: ObsView) -> Notes:
+def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservation) -> Notes:
     card = seen.last.card
-    common = seen.last.scored & ~scene.in_set(card, scene.last_copies(rules, board))
-    it = common & ~notes.valuable & scene.in_set(notes.possible, card)
+    common = seen.last.scored & ~odwyer_common.in_set(card, odwyer_common.last_copies(rules, board))
+    it = common & ~notes.valuable & odwyer_common.in_set(notes.possible, card)
     return notes._replace(playable=notes.playable & ~it)
 
 
@@ -132,8 +132,8 @@ def _located(rules: Rules, notes: Notes) -> jax.Array:
 
 
 def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
-    playable, last = scene.playable_cards(rules, board), scene.last_copies(rules, board)
-    taken = scene.all_gone(rules, board, located)
+    playable, last = odwyer_common.playable_cards(rules, board), odwyer_common.last_copies(rules, board)
+    taken = odwyer_common.all_gone(rules, board, located)
     kept = jnp.uint32(rules.all_cards) & ~taken
     kept &= jnp.where(notes.valuable, last, rules.all_cards)
     kept &= jnp.where(notes.playable, playable, rules.all_cards)
@@ -144,12 +144,12 @@ def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Not
     notes = _name(rules, notes)
 
     possible, open_ = notes.possible, ~notes.worthless
-    trash = open_ & ~notes.playable & ~notes.valuable & scene.subset(possible, board.played)
+    trash = open_ & ~notes.playable & ~notes.valuable & odwyer_common.subset(possible, board.played)
     open_ &= ~trash
     return notes._replace(
         worthless=notes.worthless | trash,
-        valuable=notes.valuable | (open_ & scene.subset(possible, last)),
-        playable=notes.playable | (open_ & scene.subset(possible, playable)),
+        valuable=notes.valuable | (open_ & odwyer_common.subset(possible, last)),
+        playable=notes.playable | (open_ & odwyer_common.subset(possible, playable)),
     )
 
 
@@ -157,7 +157,7 @@ def _name(rules: Rules, notes: Notes) -> Notes:
     """A colour or rank is known where the possible cards have no other."""
 
     def only(known: jax.Array, groups: tuple[int, ...]) -> jax.Array:
-        has = scene.in_set(notes.possible[..., None], jnp.array(groups, jnp.uint32))
+        has = odwyer_common.in_set(notes.possible[..., None], jnp.array(groups, jnp.uint32))
         single = (jnp.sum(has, axis=-1) == 1) & (known < 0)
         return jnp.where(single, jnp.argmax(has, axis=-1), known).astype(jnp.int32)
 
@@ -166,23 +166,23 @@ def _name(rules: Rules, notes: Notes) -> Notes:
     )
 
 
-def choose(rules: Rules, notes: Notes, seen: ObsView) -> jax.Array:
+def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
     """The observer's move, int32[]."""
-    board = scene.board_now(seen)
-    playable, last = scene.playable_cards(rules, board), scene.last_copies(rules, board)
+    board = odwyer_common.board_now(seen)
+    playable, last = odwyer_common.playable_cards(rules, board), odwyer_common.last_copies(rules, board)
     discards = next_discards(notes, seen)
-    wrong = (seen.hands != 0) & ~scene.in_set(seen.hands, playable) & ~notes.worthless
-    touched = scene.touches(rules, seen)
+    wrong = (seen.hands != 0) & ~odwyer_common.in_set(seen.hands, playable) & ~notes.worthless
+    touched = odwyer_common.touches(rules, seen)
     by_color = (jnp.arange(touched.shape[1]) < rules.num_colors)[:, None]
     misled = jnp.where(
         by_color, (wrong & (notes.rank < 0))[1:, None], (wrong & (notes.color < 0))[1:, None]
     )
     could = jnp.where(discards, notes.possible & last, 0)[1:, None]
-    warns = touched & ~by_color & scene.in_set(could, jnp.array(scene.hint_cards(rules))[:, None])
+    warns = touched & ~by_color & odwyer_common.in_set(could, jnp.array(odwyer_common.hint_cards(rules))[:, None])
     out = jnp.any((touched & misled) | warns, axis=-1)
     worth = jnp.where(out, 0, newly_playable(rules, notes.playable, seen))
 
-    urgent = jnp.any(discards[1] & scene.in_set(seen.hands[1], last))
+    urgent = jnp.any(discards[1] & odwyer_common.in_set(seen.hands[1], last))
     saved = jnp.sum(jnp.where(discards[1], seen.hands[1], 0), dtype=jnp.uint32)
     known = (notes.color[0] >= 0) & (notes.rank[0] >= 0)
     unknown = (seen.knowledge[0] != 0) & ~notes.worthless[0] & ~known

@@ -2,7 +2,7 @@
 `hanabi_rl.agents.bots.convention`.
 
 All of it follows from public events alone (the table, the hints and who they touched), never from
-what one seat sees, so every seat keeps the same `Public` and can foresee how another will read a
+what one seat sees, so every seat keeps the same `CommonKnowledge` and can foresee how another will read a
 hint. Rows are players relative to the observer; nothing depends on which row is whose, nor on the
 order of colours.
 
@@ -18,13 +18,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.obs_view import ObsView, copies, members, with_left
-from hanabi_rl.env.bits import any_of, materialize
-from hanabi_rl.env.cards import is_single, next_cards, one_above, useless_cards
+from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, with_left
+from hanabi_rl.env.bits import materialize, union
+from hanabi_rl.env.cards import is_single, next_cards, successors, useless_cards
 from hanabi_rl.env.game import Rules
 
 
-class Public(NamedTuple):
+class CommonKnowledge(NamedTuple):
     """Common knowledge about the cards in hands."""
 
     knowledge: jax.Array
@@ -48,7 +48,7 @@ class CardFacts(NamedTuple):
     """Cards of which a copy is in the deck or in some hand."""
 
 
-class Known(NamedTuple):
+class KnownCards(NamedTuple):
     """The cards known exactly in some hands."""
 
     once: jax.Array
@@ -56,16 +56,16 @@ class Known(NamedTuple):
     repeated: jax.Array
     """uint32[*B]: in two of them or more."""
 
-    def beside(self, more: Known) -> Known:
+    def union(self, more: KnownCards) -> KnownCards:
         """Those of other hands too."""
-        return Known(
+        return KnownCards(
             materialize(self.once | more.once),
             materialize(self.repeated | more.repeated | (self.once & more.once)),
         )
 
 
-class Reading(NamedTuple):
-    """What `Public` comes to, given the `CardFacts`."""
+class HandInference(NamedTuple):
+    """What `CommonKnowledge` comes to, given the `CardFacts`."""
 
     candidates: jax.Array
     """uint32[P, H, *B]: what each card can be."""
@@ -79,13 +79,13 @@ class Reading(NamedTuple):
     """uint32[*B]: the cards known exactly in some hand."""
 
 
-def unseen_copies(rules: Rules, seen: ObsView) -> jax.Array:
+def unseen_copies(rules: Rules, seen: DecodedObservation) -> jax.Array:
     """Copies of each card in the deck or in the observer's own hand, int32[K]."""
     played, held = members(rules, seen.played), members(rules, seen.hands)
     return jnp.array(copies(rules)) - seen.discarded - played - jnp.sum(held, axis=(0, 1))
 
 
-def card_facts(rules: Rules, seen: ObsView) -> CardFacts:
+def card_facts(rules: Rules, seen: DecodedObservation) -> CardFacts:
     """Which cards are playable, useless, critical and still there."""
     used_up, single = (with_left(rules, seen.discarded, left) for left in (0, 1))
     useless = useless_cards(rules, seen.played, used_up)
@@ -98,16 +98,16 @@ def card_facts(rules: Rules, seen: ObsView) -> CardFacts:
     return jax.tree.map(materialize, board)
 
 
-def known_exactly(board: CardFacts, public: Public) -> jax.Array:
+def known_exactly(board: CardFacts, public: CommonKnowledge) -> jax.Array:
     """The hinted cards that can be only one, uint32[P, H, *B]; 0 for all others."""
     return _single(public, _narrowed(board, public)[1])
 
 
-def _single(public: Public, narrowed: jax.Array) -> jax.Array:
+def _single(public: CommonKnowledge, narrowed: jax.Array) -> jax.Array:
     return materialize(jnp.where(public.hinted & is_single(narrowed), narrowed, 0))
 
 
-def _narrowed(board: CardFacts, public: Public) -> tuple[jax.Array, jax.Array]:
+def _narrowed(board: CardFacts, public: CommonKnowledge) -> tuple[jax.Array, jax.Array]:
     """What useful cards each card can be by its hints, and what it can be if hints touch no useless
     card; each uint32[P, H, *B]."""
     known = public.knowledge & board.available
@@ -116,7 +116,7 @@ def _narrowed(board: CardFacts, public: Public) -> tuple[jax.Array, jax.Array]:
     return useful, jnp.where(public.hinted, _unless_empty(useful, possible), possible)
 
 
-def read_hands(board: CardFacts, public: Public, others: Known | None = None) -> Reading:
+def infer_hands(board: CardFacts, public: CommonKnowledge, others: KnownCards | None = None) -> HandInference:
     """What common knowledge says about each card.
 
     Good touch: a hint touches no useless card and no card known in another place, unless its owner
@@ -130,7 +130,7 @@ def read_hands(board: CardFacts, public: Public, others: Known | None = None) ->
     exact = _single(public, narrowed)
     known = union_and_repeats(exact)
     if others is not None:
-        known = known.beside(others)
+        known = known.union(others)
     elsewhere = (known.once & ~exact) | known.repeated
     fresh = narrowed & ~elsewhere
     # What is known to be in two places is needed in one: it can be played, and a last copy cannot
@@ -144,7 +144,7 @@ def read_hands(board: CardFacts, public: Public, others: Known | None = None) ->
     candidates = materialize(jnp.where(public.hinted, _unless_empty(fresh, narrowed), narrowed))
 
     trash = present & ((useful == 0) | duplicate)
-    return Reading(
+    return HandInference(
         candidates=candidates,
         playable=present & ~trash & ((candidates & ~board.playable) == 0),
         trash=trash,
@@ -153,17 +153,17 @@ def read_hands(board: CardFacts, public: Public, others: Known | None = None) ->
     )
 
 
-def read_hint(
+def infer_hint(
     rules: Rules,
     board: CardFacts,
-    public: Public,
-    before: Reading,
+    public: CommonKnowledge,
+    before: HandInference,
     target: jax.Array,
     touched: jax.Array,
     hinted: jax.Array,
     is_rank: jax.Array,
-    others: Known | None = None,
-) -> Public:
+    others: KnownCards | None = None,
+) -> CommonKnowledge:
     """What a hint tells.
 
     - New cards touched: the *focus* is the chop if it is among them, else the newest of them. It
@@ -182,7 +182,7 @@ def read_hint(
     """
     of_target = target[:, None] & (public.knowledge != 0)
     fits = jnp.where(touched, hinted, ~hinted)
-    told = Public(
+    told = CommonKnowledge(
         knowledge=jnp.where(of_target, public.knowledge & fits, public.knowledge),
         inferred=public.inferred,
         hinted=public.hinted | touched,
@@ -200,13 +200,13 @@ def read_hint(
     meaning = (playable & ~before.claimed) | jnp.where(saved, saves, 0)
     of_new = told.knowledge & board.available & public.inferred & meaning
 
-    after = read_hands(board, told, others)
+    after = infer_hands(board, told, others)
     told_something = hand_word(
         of_target & ((after.playable & ~before.playable) | (after.trash & ~before.trash))
     )
     of_old = after.candidates & playable
     again = highest(hand_word(touched & ~after.playable & ~after.trash & (of_old != 0)))
-    again = jnp.where(any_of(list(told_something | new)) == 0, again, 0)
+    again = jnp.where(union(list(told_something | new)) == 0, again, 0)
 
     inferred = public.inferred
     inferred = jnp.where(slots_of(focus, hand) & (of_new != 0), of_new, inferred)
@@ -214,17 +214,17 @@ def read_hint(
     return told._replace(knowledge=materialize(told.knowledge), inferred=materialize(inferred))
 
 
-def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
+def update_common_knowledge(rules: Rules, public: CommonKnowledge, seen: DecodedObservation) -> CommonKnowledge:
     """Common knowledge after the last move, from that before it. The fields of `seen` end in axes
     ``*B``."""
     last = seen.last
     board = card_facts(rules, seen)
     touched = last.touched & last.target[:, None]
-    hinted = read_hint(
+    hinted = infer_hint(
         rules,
         board,
         public,
-        read_hands(board, public),
+        infer_hands(board, public),
         last.target,
         touched,
         last.hinted,
@@ -236,7 +236,7 @@ def observe_move(rules: Rules, public: Public, seen: ObsView) -> Public:
         [public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1
     )
     drawn = jnp.where(last.actor[:, None] & moved_down, younger, public.inferred)
-    return Public(
+    return CommonKnowledge(
         knowledge=seen.knowledge,
         inferred=jnp.where(last.is_hint, hinted.inferred, drawn),
         hinted=seen.hinted,
@@ -253,24 +253,24 @@ def focus_of(new: jax.Array, chop: jax.Array) -> tuple[jax.Array, jax.Array]:
     Returns:
         A hand word uint32[P, *B], and bool[*B].
     """
-    saved = any_of(list(new & chop)) != 0
+    saved = union(list(new & chop)) != 0
     return materialize(jnp.where(saved, new & chop, highest(new))), saved
 
 
-def union_and_repeats(cards: jax.Array) -> Known:
+def union_and_repeats(cards: jax.Array) -> KnownCards:
     """Of sets ``uint32[P, H, *B]``: the cards in any of them, and those in at least two."""
     once = repeated = jnp.zeros((), jnp.uint32)
     for hand in cards:
         for card in hand:
             repeated |= once & card
             once |= card
-    return Known(materialize(once), materialize(repeated))
+    return KnownCards(materialize(once), materialize(repeated))
 
 
 def hand_word(mask: jax.Array) -> jax.Array:
     """bool[P, H, *B] -> a word for each hand, uint32[P, *B]: a whole hand in one operation, where
     XLA's CPU backend reduces over slots one by one."""
-    return materialize(any_of([mask[:, s].astype(jnp.uint32) << s for s in range(mask.shape[1])]))
+    return materialize(union([mask[:, s].astype(jnp.uint32) << s for s in range(mask.shape[1])]))
 
 
 def slots_of(word: jax.Array, hand_size: int) -> jax.Array:
@@ -311,5 +311,5 @@ def soon_playable(rules: Rules, board: CardFacts, claimed: jax.Array) -> jax.Arr
     """Cards playable now or once cards known in some hand are played."""
     soon = board.playable
     for _ in range(rules.num_ranks - 1):
-        soon |= one_above(rules, soon & claimed)
+        soon |= successors(rules, soon & claimed)
     return materialize(soon)

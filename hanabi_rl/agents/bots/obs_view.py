@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import sections
+from hanabi_rl.env.observe import observation_slices
 
 
 class LastMove(NamedTuple):
@@ -45,7 +45,7 @@ class LastMove(NamedTuple):
     """bool[]: the play completed a firework and gave a token."""
 
 
-class ObsView(NamedTuple):
+class DecodedObservation(NamedTuple):
     """One observation, decoded. ``P`` players, hands of ``H``, ``K`` different cards."""
 
     hands: jax.Array
@@ -99,7 +99,7 @@ def with_left(rules: Rules, discarded: jax.Array, left: int) -> jax.Array:
     return jnp.sum(jnp.where(kept, bits.reshape(by_card), 0), axis=0, dtype=jnp.uint32)
 
 
-def view(rules: Rules, obs: jax.Array) -> ObsView:
+def decode_observation(rules: Rules, obs: jax.Array) -> DecodedObservation:
     """Decode one observation ``float32[O]``.
 
     Raises:
@@ -116,7 +116,7 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
         rules.num_cards,
         rules.num_ranks,
     )
-    part = {name: obs[where] > 0 for name, where in sections(rules).items()}
+    part = {name: obs[where] > 0 for name, where in observation_slices(rules).items()}
 
     mine = jnp.zeros((1, hand), jnp.uint32)
     cards_known = part["beliefs"].reshape(players, hand, rules.card_features)
@@ -124,7 +124,7 @@ def view(rules: Rules, obs: jax.Array) -> ObsView:
     for _ in range(ranks - 1):
         played |= (played & ~jnp.uint32(rules.rank_cards[0])) >> 1
     copy_of = np.repeat(np.arange(cards), copies(rules))
-    return ObsView(
+    return DecodedObservation(
         hands=jnp.concatenate([mine, to_set(part["hands"].reshape(players - 1, hand, cards))]),
         knowledge=to_set(cards_known[..., :cards]),
         hinted=jnp.any(cards_known[..., cards:], axis=-1),

@@ -17,28 +17,28 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import holmes, simple, smart, value
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
-from hanabi_rl.agents.bots.obs_view import ObsView, view
-from hanabi_rl.agents.bots.turns import think_in_turn
+from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation
+from hanabi_rl.agents.bots.turns import compute_active_rows
 from hanabi_rl.env.game import Rules
 
 PyTree = Any
 
 
-class Mind(NamedTuple):
+class BotLogic(NamedTuple):
     """How a bot thinks, for one row; the notes are arrays ``[P, H]``."""
 
     nothing_known: Callable[[Rules], PyTree]
     """The notes at the deal."""
-    observe: Callable[[Rules, Any, ObsView], PyTree]
+    observe: Callable[[Rules, Any, DecodedObservation], PyTree]
     """The notes after the last move."""
-    choose: Callable[[Rules, Any, ObsView], jax.Array]
+    choose: Callable[[Rules, Any, DecodedObservation], jax.Array]
     """The action int32[] on the bot's turn."""
 
 
 class NoteBot(Bot):
     """A bot that takes notes; the carry is its notes, `[B, P, H]`."""
 
-    mind: ClassVar[Mind]
+    mind: ClassVar[BotLogic]
     smoothing: float = flax.struct.field(pytree_node=False, default=SMOOTHING)
 
     def __post_init__(self) -> None:
@@ -62,13 +62,13 @@ class NoteBot(Bot):
         """See `Policy.step`; the logits are log-probabilities, see `smoothed`."""
         del key
         rules, mind = self.rules, self.mind
-        seen = jax.vmap(lambda o: view(rules, o))(obs)
+        seen = jax.vmap(lambda o: decode_observation(rules, o))(obs)
         blank = mind.nothing_known(rules)
         notes = jax.tree.map(
             lambda old, new: jnp.where(reset[:, None, None], new, old), carry, blank
         )
         notes = jax.vmap(lambda n, s: mind.observe(rules, n, s))(notes, seen)
-        action = think_in_turn(
+        action = compute_active_rows(
             rules,
             ~legal[:, rules.noop],
             jax.vmap(lambda row: mind.choose(rules, *row)),
@@ -86,7 +86,7 @@ class SimpleBot(NoteBot):
 
     name: ClassVar[str] = "simple"
     version: ClassVar[str] = "1"
-    mind: ClassVar[Mind] = Mind(simple.nothing_known, simple.observe, simple.choose)
+    mind: ClassVar[BotLogic] = BotLogic(simple.nothing_known, simple.observe, simple.choose)
 
 
 class ValueBot(NoteBot):
@@ -97,7 +97,7 @@ class ValueBot(NoteBot):
 
     name: ClassVar[str] = "value"
     version: ClassVar[str] = "1"
-    mind: ClassVar[Mind] = Mind(value.nothing_known, value.observe, value.choose)
+    mind: ClassVar[BotLogic] = BotLogic(value.nothing_known, value.observe, value.choose)
 
 
 class HolmesBot(NoteBot):
@@ -108,7 +108,7 @@ class HolmesBot(NoteBot):
 
     name: ClassVar[str] = "holmes"
     version: ClassVar[str] = "1"
-    mind: ClassVar[Mind] = Mind(holmes.nothing_known, holmes.observe, holmes.choose)
+    mind: ClassVar[BotLogic] = BotLogic(holmes.nothing_known, holmes.observe, holmes.choose)
 
 
 class SmartBot(NoteBot):
@@ -119,4 +119,4 @@ class SmartBot(NoteBot):
 
     name: ClassVar[str] = "smart"
     version: ClassVar[str] = "1"
-    mind: ClassVar[Mind] = Mind(smart.nothing_known, smart.observe, smart.choose)
+    mind: ClassVar[BotLogic] = BotLogic(smart.nothing_known, smart.observe, smart.choose)

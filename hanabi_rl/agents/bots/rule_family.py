@@ -1,7 +1,7 @@
 """`bot:rules`: a family of rule players that differ in how they hint, read hints and discard.
 
 `bot:rules?seed=7` is the member that seed 7 draws from `RANGES`; other parameters given beside it
-stay as given, those of `GIVEN` among them, which no seed draws. The parameters are array leaves, so
+stay as given, those of `NON_RANDOM_PARAMETERS` among them, which no seed draws. The parameters are array leaves, so
 that any number of members is one stacked policy in one compiled program (`learning/partners.py`).
 They stand for those of the "theory of mind" agents of Knott et al. 2021 (arXiv 2101.05507), in
 Hanabi's terms.
@@ -15,27 +15,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots import scene
+from hanabi_rl.agents.bots import odwyer_common
 from hanabi_rl.agents.bots.inference import first_true, last_true
-from hanabi_rl.agents.bots.obs_view import ObsView
+from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.rule_lists import RuleBot
 from hanabi_rl.agents.bots.rules import (
-    Facts,
     Rule,
+    RuleInputs,
+    action_weights,
     any_hint,
     discard_oldest,
+    hint_weights,
     may_discard,
-    mine,
-    moves,
     osawa,
-    tell,
-    theirs,
+    own_cards_in,
+    partner_cards_in,
 )
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.env.game import Rules
 
-BY_PARAMETERS = -1
-MOST_EPSILON = 0.2
+NO_SEED = -1
+MAX_EPSILON = 0.2
 RANGES: dict[str, tuple[Any, ...]] = {
     "hint_tokens": (1, 2, 3, 4),
     "lookahead": (0, 1, 2),
@@ -45,8 +45,8 @@ RANGES: dict[str, tuple[Any, ...]] = {
     "focus_newest": (False, True),
     "chop_newest": (False, True),
 }
-"""The values that members differ in; beside them epsilon, uniform in [0, `MOST_EPSILON`]."""
-GIVEN: dict[str, tuple[Any, ...]] = {
+"""The values that members differ in; beside them epsilon, uniform in [0, `MAX_EPSILON`]."""
+NON_RANDOM_PARAMETERS: dict[str, tuple[Any, ...]] = {
     "rash": (0, 1, 2),
     "exact": (False, True),
     "gambles": (False, True),
@@ -54,12 +54,12 @@ GIVEN: dict[str, tuple[Any, ...]] = {
 """What a member may be told to do beside what its seed draws."""
 
 
-class RulePartner(RuleBot):
+class RuleFamilyBot(RuleBot):
     """A member of the family."""
 
     name: ClassVar[str] = "rules"
     version: ClassVar[str] = "1"
-    seed: int = BY_PARAMETERS
+    seed: int = NO_SEED
     """What the other parameters were drawn by; -1: they are as given."""
     hint_tokens: int = 1
     """The tokens from which it hints useful cards."""
@@ -89,22 +89,22 @@ class RulePartner(RuleBot):
     """The share of turns on which it takes any legal move, evenly."""
 
     @classmethod
-    def make(cls, rules: Rules, **parameters: Any) -> RulePartner:
+    def make(cls, rules: Rules, **parameters: Any) -> RuleFamilyBot:
         """See `Bot.make`: what `seed` draws, but for what is given.
 
         Raises:
             ValueError: a parameter outside its range.
         """
-        seed = parameters.get("seed", BY_PARAMETERS)
-        if seed < BY_PARAMETERS:
+        seed = parameters.get("seed", NO_SEED)
+        if seed < NO_SEED:
             raise ValueError(f"seed: expected 0 or more, got {seed}")
-        chosen = ({} if seed == BY_PARAMETERS else draw_member(seed)) | parameters
-        for name, values in (RANGES | GIVEN).items():
+        chosen = ({} if seed == NO_SEED else sample_member(seed)) | parameters
+        for name, values in (RANGES | NON_RANDOM_PARAMETERS).items():
             if name in chosen and chosen[name] not in values:
                 raise ValueError(f"{name}: expected one of {values}, got {chosen[name]}")
-        if not 0.0 <= chosen.get("epsilon", 0.0) <= MOST_EPSILON:
+        if not 0.0 <= chosen.get("epsilon", 0.0) <= MAX_EPSILON:
             raise ValueError(
-                f"epsilon: expected a share in [0, {MOST_EPSILON}], got {chosen['epsilon']}"
+                f"epsilon: expected a share in [0, {MAX_EPSILON}], got {chosen['epsilon']}"
             )
         return cls(rules=rules, **chosen)
 
@@ -129,17 +129,17 @@ class RulePartner(RuleBot):
             any_hint,
         )
 
-    def chances(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
+    def action_probs(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
         """See `RuleBot`: mixed with `epsilon` of any legal move."""
         spread = self.epsilon * legal / jnp.sum(legal, axis=-1, keepdims=True)
-        return (1 - self.epsilon) * super().chances(weights, legal) + spread
+        return (1 - self.epsilon) * super().action_probs(weights, legal) + spread
 
 
-def draw_member(seed: int) -> dict[str, Any]:
+def sample_member(seed: int) -> dict[str, Any]:
     """The parameters of a random member, each evenly from its range."""
     rng = np.random.default_rng(seed)
     drawn = {name: values[rng.integers(len(values))] for name, values in RANGES.items()}
-    return drawn | {"epsilon": round(float(rng.uniform(0.0, MOST_EPSILON)), 3)}
+    return drawn | {"epsilon": round(float(rng.uniform(0.0, MAX_EPSILON)), 3)}
 
 
 def only_if(condition: jax.Array | bool, rule: Rule) -> Rule:
@@ -154,37 +154,37 @@ def _end(mask: jax.Array, newest: jax.Array | bool) -> jax.Array:
 
 def known_play(newest: jax.Array | bool) -> Rule:
     """Play a card that is playable whatever its hints allow."""
-    return lambda rules, facts: moves(rules, play=_end(mine(facts, facts.playable), newest))
+    return lambda rules, facts: action_weights(rules, play=_end(own_cards_in(facts, facts.playable), newest))
 
 
 def trusted_play(newest: jax.Array | bool) -> Rule:
     """With a life to spare, play a card that the hint just before touched, if it can be
     playable."""
 
-    def rule(rules: Rules, facts: Facts) -> jax.Array:
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         last = facts.seen.last
         touched = last.is_hint & last.target[0] & last.touched
         can_be = touched & ((facts.plausible & facts.playable) != 0)
-        return moves(rules, play=_end(can_be, newest), when=facts.seen.lives > 1)
+        return action_weights(rules, play=_end(can_be, newest), when=facts.seen.lives > 1)
 
     return rule
 
 
 def hinted_play(newest: jax.Array | bool, rash: jax.Array | int) -> Rule:
-    """Play a card that a hint touched, whenever: `RulePartner.rash`."""
+    """Play a card that a hint touched, whenever: `RuleFamilyBot.rash`."""
 
-    def rule(rules: Rules, facts: Facts) -> jax.Array:
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         hinted = believed(facts.seen, facts.plausible, facts.playable, rash)
-        return moves(rules, play=_end(hinted, newest))
+        return action_weights(rules, play=_end(hinted, newest))
 
     return rule
 
 
 def believed(
-    seen: ObsView, possible: jax.Array, playable: jax.Array, rash: jax.Array | int
+    seen: DecodedObservation, possible: jax.Array, playable: jax.Array, rash: jax.Array | int
 ) -> jax.Array:
     """Which own cards that a hint touched are played, bool[H]: none, those that can be playable, or
-    all, as `RulePartner.rash` says.
+    all, as `RuleFamilyBot.rash` says.
 
     Args:
         possible: uint32[H], what each own card can be.
@@ -194,25 +194,25 @@ def believed(
     return seen.hinted[0] & (rash >= jnp.where(can_be, 1, 2))
 
 
-def newest_at_the_end(rules: Rules, facts: Facts) -> jax.Array:
+def newest_at_the_end(rules: Rules, facts: RuleInputs) -> jax.Array:
     """Play the newest card with one card in the deck or none."""
-    return moves(rules, play=last_true(facts.plausible != 0), when=facts.seen.deck <= 1)
+    return action_weights(rules, play=last_true(facts.plausible != 0), when=facts.seen.deck <= 1)
 
 
 def playable_alone(tokens: jax.Array | int) -> Rule:
     """With so many tokens, the hint that touches playable cards alone and most of them that were
     not hinted; of several the one with the oldest card, by colour before by rank."""
 
-    def rule(rules: Rules, facts: Facts) -> jax.Array:
-        touched = scene.touches(rules, facts.seen)
-        misleads = jnp.any(touched & ~theirs(facts, facts.playable)[:, None], axis=-1)
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
+        touched = odwyer_common.touches(rules, facts.seen)
+        misleads = jnp.any(touched & ~partner_cards_in(facts, facts.playable)[:, None], axis=-1)
         worth = jnp.where(misleads, 0, newly_playable(rules, facts.seen.hinted, facts.seen))
         ranked = worth * rules.hand_size - jnp.argmax(touched, axis=-1)
         best = jnp.argmax(ranked) == jnp.arange(ranked.size).reshape(ranked.shape)
         best &= (worth > 0) & (facts.seen.info >= tokens)
         by_color, by_rank = jnp.split(best, [rules.num_colors], axis=-1)
         hints = jnp.concatenate([by_color.reshape(-1), by_rank.reshape(-1)])
-        return moves(rules).at[2 * rules.hand_size : -1].set(hints)
+        return action_weights(rules).at[2 * rules.hand_size : -1].set(hints)
 
     return rule
 
@@ -223,15 +223,15 @@ def useful_soon(
     """With so many tokens, name the first card that was not told it and is playable or at most
     `lookahead` ranks above one that is."""
 
-    def rule(rules: Rules, facts: Facts) -> jax.Array:
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         soon = facts.playable
         for ahead in range(1, max(RANGES["lookahead"]) + 1):
             above = (soon << 1) & ~jnp.uint32(rules.rank_cards[0]) & jnp.uint32(rules.all_cards)
             soon = jnp.where(ahead <= lookahead, soon | above, soon)
-        wanted = theirs(facts, soon)
+        wanted = partner_cards_in(facts, soon)
         color, rank = wanted & ~facts.seen.color_named[1:], wanted & ~facts.seen.rank_named[1:]
         by_rank, by_color = (
-            tell(rules, facts, color, rank, rank_first=first) for first in (True, False)
+            hint_weights(rules, facts, color, rank, rank_first=first) for first in (True, False)
         )
         named = jnp.where(rank_first, by_rank, by_color)
         return jnp.where(facts.seen.info >= tokens, named, 0.0)
@@ -242,8 +242,8 @@ def useful_soon(
 def discard_unhinted(newest: jax.Array | bool) -> Rule:
     """Discard a card that no hint touched."""
 
-    def rule(rules: Rules, facts: Facts) -> jax.Array:
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         unhinted = (facts.plausible != 0) & ~facts.seen.hinted[0]
-        return moves(rules, discard=_end(unhinted, newest), when=may_discard(rules, facts))
+        return action_weights(rules, discard=_end(unhinted, newest), when=may_discard(rules, facts))
 
     return rule

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
-from hanabi_rl.agents.bots.obs_view import ObsView, view
+from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation
 from hanabi_rl.agents.bots.rules import (
     Rule,
     any_hint,
@@ -24,18 +24,18 @@ from hanabi_rl.agents.bots.rules import (
     discard_random,
     discard_useless,
     dispensable,
-    facts_of,
-    first_to_fire,
+    first_matching_rule,
     hail_mary,
     osawa,
     playable_hint,
     probable,
+    rule_inputs,
     safe,
     unknown,
     useful,
     useless_hint,
 )
-from hanabi_rl.agents.bots.turns import think_in_turn
+from hanabi_rl.agents.bots.turns import compute_active_rows
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.streams import categorical
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
@@ -56,7 +56,7 @@ class RuleBot(Bot):
         """What it plays by."""
         return self.rule_list
 
-    def chances(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
+    def action_probs(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
         """What it does, float32 `[B, A]`, by the weights of the first rule that fires."""
         del legal
         return weights / jnp.sum(weights, axis=-1, keepdims=True)
@@ -76,20 +76,20 @@ class RuleBot(Bot):
         """See `Policy.step`: without a key the distribution that the first rule to fire gives,
         mixed with `smoothing` of any legal action; with one the action drawn, `smoothed`."""
         rules = self.rules
-        seen = jax.vmap(lambda o: view(rules, o))(obs)
+        seen = jax.vmap(lambda o: decode_observation(rules, o))(obs)
         plausible = jnp.where(reset[:, None], rules.all_cards, carry)
         plausible = jax.vmap(lambda p, s: observe_own(rules, p, s))(plausible, seen)
         ordered = self.ordered_rules()
-        weights = think_in_turn(
+        weights = compute_active_rows(
             rules,
             ~legal[:, rules.noop],
             jax.vmap(
-                lambda row: first_to_fire(rules, ordered, facts_of(rules, *row[:2]), row[2])[0]
+                lambda row: first_matching_rule(rules, ordered, rule_inputs(rules, *row[:2]), row[2])[0]
             ),
             (plausible, seen, legal),
         )
         weights = jnp.where(legal[:, rules.noop, None], legal, weights)
-        chances = self.chances(weights, legal)
+        chances = self.action_probs(weights, legal)
         if key is not None:
             drawn = categorical(key, jnp.log(chances))
             return plausible, smoothed(drawn, legal, self.smoothing)
@@ -98,7 +98,7 @@ class RuleBot(Bot):
         return plausible, jnp.where(legal, mixed, ILLEGAL_LOGIT)
 
 
-def observe_own(rules: Rules, plausible: jax.Array, seen: ObsView) -> jax.Array:
+def observe_own(rules: Rules, plausible: jax.Array, seen: DecodedObservation) -> jax.Array:
     """What hints leave possible of the own cards ``uint32[H]`` after the last move."""
     last = seen.last
     told = jnp.where(last.touched, plausible & last.hinted, plausible & ~last.hinted)

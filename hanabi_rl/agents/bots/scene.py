@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots.obs_view import ObsView, copies, members, to_set, with_left
+from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, to_set, with_left
 from hanabi_rl.env.actions import Moves, action_slices, encode
 from hanabi_rl.env.bits import count
 from hanabi_rl.env.cards import next_cards
@@ -34,12 +34,12 @@ class Board(NamedTuple):
     """int32[]: cards left in it."""
 
 
-def board_now(seen: ObsView) -> Board:
+def board_now(seen: DecodedObservation) -> Board:
     """The table as observed."""
     return Board(played=seen.played, discarded=seen.discarded, tokens=seen.info, deck=seen.deck)
 
 
-def board_before(rules: Rules, seen: ObsView) -> Board:
+def board_before(rules: Rules, seen: DecodedObservation) -> Board:
     """The table before the last move, when the other bots are told of it: what was observed, with
     what the move did taken back."""
     last = seen.last
@@ -110,7 +110,7 @@ def at_slot(slot: jax.Array, there: jax.Array, hand_size: int) -> jax.Array:
     return (jnp.arange(hand_size) == slot[..., None]) & there[..., None]
 
 
-def move_down(seen: ObsView, notes: jax.Array, blank: jax.Array | float | bool) -> jax.Array:
+def move_down(seen: DecodedObservation, notes: jax.Array, blank: jax.Array | float | bool) -> jax.Array:
     """Notes ``[P, H]`` on the cards after the last move: the card played or discarded leaves,
     younger ones move down a slot, and `blank` is noted on the newest."""
     left = seen.last.actor[:, None] & (jnp.cumsum(seen.last.slot) > 0)
@@ -138,7 +138,7 @@ class LastHint(NamedTuple):
     """bool[]: it was given to the player after the one who gave it."""
 
 
-def last_hint(rules: Rules, seen: ObsView) -> LastHint:
+def last_hint(rules: Rules, seen: DecodedObservation) -> LastHint:
     """What the last move told."""
     last = seen.last
     of_target = last.target[:, None] & (seen.knowledge != 0)
@@ -160,7 +160,7 @@ def hint_cards(rules: Rules) -> np.ndarray:
     return np.array(rules.color_cards + rules.rank_cards, np.uint32)
 
 
-def touches(rules: Rules, seen: ObsView) -> jax.Array:
+def touches(rules: Rules, seen: DecodedObservation) -> jax.Array:
     """Which cards each hint would touch: bool[P-1, V, H]."""
     return (seen.hands[1:, None] & hint_cards(rules)[:, None]) != 0
 
@@ -190,7 +190,7 @@ def best_hint(worth: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.argmax(worth, axis=-1), jnp.max(worth, axis=-1)
 
 
-def reclaim_action(rules: Rules, seen: ObsView) -> jax.Array:
+def reclaim_action(rules: Rules, seen: DecodedObservation) -> jax.Array:
     """The hint that passes the turn at all tokens: to the player before, the rank of its oldest
     card."""
     return hint_action(rules, rules.num_players - 2, rank_value(rules, seen.hands[-1, 0]))

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import scene
-from hanabi_rl.agents.bots.obs_view import ObsView, members, with_left
+from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots.obs_view import DecodedObservation, members, with_left
 from hanabi_rl.agents.bots.scene import Board
 from hanabi_rl.env.bits import count
-from hanabi_rl.env.cards import one_above, useless_cards
+from hanabi_rl.env.cards import successors, useless_cards
 from hanabi_rl.env.game import Rules
 
 KNOWS_ALL, KNOWN_RANKS_FROM = 7, 5
@@ -26,7 +26,7 @@ CONFUSED = 10
 """The size taken for an empty set, which contradictory hints leave."""
 
 
-class Kinds(NamedTuple):
+class CardClasses(NamedTuple):
     """Sets of cards on a board, each uint32[]."""
 
     playable: jax.Array
@@ -37,43 +37,43 @@ class Kinds(NamedTuple):
     """The last copies of the others."""
 
 
-def kinds_of(rules: Rules, board: Board) -> Kinds:
+def card_classes(rules: Rules, board: Board) -> CardClasses:
     """Which cards are playable, worthless, valuable."""
     used_up, single = (with_left(rules, board.discarded, left) for left in (0, 1))
     # A card of which no copy is left is not counted itself: none is held.
-    worthless = useless_cards(rules, board.played, one_above(rules, used_up))
-    return Kinds(
-        playable=scene.playable_cards(rules, board),
+    worthless = useless_cards(rules, board.played, successors(rules, used_up))
+    return CardClasses(
+        playable=odwyer_common.playable_cards(rules, board),
         worthless=worthless,
         valuable=single & ~worthless,
     )
 
 
-def yes(cards: jax.Array, kind: jax.Array) -> jax.Array:
+def is_certain(cards: jax.Array, kind: jax.Array) -> jax.Array:
     """Whether a card is of a kind whatever it is: bool[...]."""
-    return (cards != 0) & scene.subset(cards, kind)
+    return (cards != 0) & odwyer_common.subset(cards, kind)
 
 
-def no(cards: jax.Array, kind: jax.Array) -> jax.Array:
+def is_excluded(cards: jax.Array, kind: jax.Array) -> jax.Array:
     """Whether it is not, whatever it is: bool[...]."""
-    return (cards != 0) & ~scene.in_set(cards, kind)
+    return (cards != 0) & ~odwyer_common.in_set(cards, kind)
 
 
-def maybe(cards: jax.Array, kind: jax.Array) -> jax.Array:
+def is_undecided(cards: jax.Array, kind: jax.Array) -> jax.Array:
     """Whether neither is known, as when no card is left: bool[...]."""
-    return ~yes(cards, kind) & ~no(cards, kind)
+    return ~is_certain(cards, kind) & ~is_excluded(cards, kind)
 
 
-def chance(cards: jax.Array, kind: jax.Array) -> jax.Array:
+def class_prob(cards: jax.Array, kind: jax.Array) -> jax.Array:
     """The share of its cards that are of a kind: float32[...]; one half of none."""
     size = count(cards)
     return jnp.where(size == 0, 0.5, count(cards & kind) / jnp.maximum(size, 1))
 
 
-def cut(rules: Rules, cards: jax.Array, board: Board, held: jax.Array) -> jax.Array:
+def rule_out(rules: Rules, cards: jax.Array, board: Board, held: jax.Array) -> jax.Array:
     """What is left once copies `held` int32[K] are ruled out beside those gone; what is known
     stays."""
-    taken = scene.all_gone(rules, board, held)
+    taken = odwyer_common.all_gone(rules, board, held)
     return jnp.where(count(cards) == 1, cards, cards & ~taken)
 
 
@@ -82,29 +82,29 @@ def nothing_known(rules: Rules) -> jax.Array:
     return jnp.full((rules.num_players, rules.hand_size), rules.all_cards, jnp.uint32)
 
 
-def observe(rules: Rules, notes: jax.Array, seen: ObsView) -> jax.Array:
+def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
     """The notes after the last move, and what follows on the table as it is now."""
-    board, hint = scene.board_before(rules, seen), scene.last_hint(rules, seen)
-    kinds, present = kinds_of(rules, board), seen.knowledge != 0
+    board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
+    kinds, present = card_classes(rules, board), seen.knowledge != 0
     told = _read_hint(rules, notes, seen, kinds, hint)
     unwarned = _no_warning(told, seen, board, kinds)
     silent = jnp.any(seen.last.actor) & ~(seen.last.is_hint & hint.to_next)
     notes = jnp.where(silent, unwarned, told)
     notes = _finesse(rules, notes, seen, kinds)
-    notes = scene.move_down(seen, notes, jnp.uint32(rules.all_cards))
+    notes = odwyer_common.move_down(seen, notes, jnp.uint32(rules.all_cards))
     return _locate(rules, jnp.where(present, notes, rules.all_cards), present, seen)
 
 
-def next_discards(notes: jax.Array, present: jax.Array, kinds: Kinds) -> jax.Array:
+def next_discards(notes: jax.Array, present: jax.Array, kinds: CardClasses) -> jax.Array:
     """The card that each seat would discard next, bool[P, H]: the one most likely worthless of
     those not known to be valuable, none while one is known to be playable or worthless."""
-    busy = jnp.any(present & (yes(notes, kinds.playable) | yes(notes, kinds.worthless)), axis=-1)
-    free = present & ~yes(notes, kinds.valuable)
-    slot = jnp.argmax(jnp.where(free, chance(notes, kinds.worthless), -1.0), axis=-1)
-    return scene.at_slot(slot, ~busy & jnp.any(free, axis=-1), notes.shape[1])
+    busy = jnp.any(present & (is_certain(notes, kinds.playable) | is_certain(notes, kinds.worthless)), axis=-1)
+    free = present & ~is_certain(notes, kinds.valuable)
+    slot = jnp.argmax(jnp.where(free, class_prob(notes, kinds.worthless), -1.0), axis=-1)
+    return odwyer_common.at_slot(slot, ~busy & jnp.any(free, axis=-1), notes.shape[1])
 
 
-def _no_warning(notes: jax.Array, seen: ObsView, board: Board, kinds: Kinds) -> jax.Array:
+def _no_warning(notes: jax.Array, seen: DecodedObservation, board: Board, kinds: CardClasses) -> jax.Array:
     """The notes once the last mover gave the next player no warning: what that one would discard
     next is not valuable."""
     next_player = jnp.roll(seen.last.actor, 1)
@@ -112,18 +112,18 @@ def _no_warning(notes: jax.Array, seen: ObsView, board: Board, kinds: Kinds) -> 
     return jnp.where(safe & (board.deck > 0) & (board.tokens > 0), notes & ~kinds.valuable, notes)
 
 
-def _finesse(rules: Rules, notes: jax.Array, seen: ObsView, kinds: Kinds) -> jax.Array:
+def _finesse(rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses) -> jax.Array:
     """The notes after a card known to be playable was discarded: another has it, as its newest."""
     last = seen.last
     taken = jnp.sum(jnp.where(last.actor[:, None] & last.slot, notes, 0), dtype=jnp.uint32)
     is_finesse = (
-        jnp.any(last.slot) & ~last.is_play & (count(taken) == 1) & yes(taken, kinds.playable)
+        jnp.any(last.slot) & ~last.is_play & (count(taken) == 1) & is_certain(taken, kinds.playable)
     )
     newest = _newest(seen)
     shows = jnp.sum(jnp.where(newest, seen.hands, 0), axis=-1, dtype=jnp.uint32)
     players = jnp.arange(rules.num_players)
     has_it = (shows == last.card) & ~last.actor & (players > 0)
-    who, there = scene.first_where(has_it)
+    who, there = odwyer_common.first_where(has_it)
     theirs = newest & (players == who)[:, None]
     mine = newest & (players == 0)[:, None]
     found = jnp.where(
@@ -134,20 +134,20 @@ def _finesse(rules: Rules, notes: jax.Array, seen: ObsView, kinds: Kinds) -> jax
     return jnp.where(is_finesse, found, notes)
 
 
-def _newest(seen: ObsView) -> jax.Array:
+def _newest(seen: DecodedObservation) -> jax.Array:
     """The newest card of each hand, bool[P, H]."""
     present = seen.knowledge != 0
     return present & ~jnp.roll(present, -1, axis=1).at[:, -1].set(False)
 
 
-def _warned(notes: jax.Array, discards: jax.Array, cards: jax.Array, kinds: Kinds) -> jax.Array:
+def _warned(notes: jax.Array, discards: jax.Array, cards: jax.Array, kinds: CardClasses) -> jax.Array:
     """Where a rank hint naming `cards` would be a warning, if it is given to the next player and
     touches it."""
-    return discards & maybe(notes, kinds.valuable) & scene.in_set(notes & cards, kinds.valuable)
+    return discards & is_undecided(notes, kinds.valuable) & odwyer_common.in_set(notes & cards, kinds.valuable)
 
 
 def _read_hint(
-    rules: Rules, notes: jax.Array, seen: ObsView, kinds: Kinds, hint: scene.LastHint
+    rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses, hint: odwyer_common.LastHint
 ) -> jax.Array:
     discards = next_discards(notes, seen.knowledge != 0, kinds)
     warned = hint.touched & _warned(notes, discards, hint.cards, kinds)
@@ -155,9 +155,9 @@ def _read_hint(
     before = jnp.where(warned, notes & kinds.valuable, notes)
     after = jnp.where(hint.touched, before & hint.cards, before)
     after = jnp.where(hint.untouched, after & ~hint.cards, after)
-    open_ = (hint.touched | hint.untouched) & maybe(before, kinds.playable)
-    identified = jnp.any(open_ & yes(after, kinds.playable))
-    candidate = open_ & hint.touched & maybe(after, kinds.playable)
+    open_ = (hint.touched | hint.untouched) & is_undecided(before, kinds.playable)
+    identified = jnp.any(open_ & is_certain(after, kinds.playable))
+    candidate = open_ & hint.touched & is_undecided(after, kinds.playable)
     newest = candidate & (jnp.cumsum(candidate[:, ::-1], axis=1)[:, ::-1] == 1)
     meant = newest & ~jnp.any(warned) & ~hint.reclaim & ~identified
     return jnp.where(meant, after & kinds.playable, after)
@@ -166,14 +166,14 @@ def _read_hint(
 _Going = tuple[jax.Array, jax.Array, jax.Array]
 
 
-def _locate(rules: Rules, notes: jax.Array, present: jax.Array, seen: ObsView) -> jax.Array:
+def _locate(rules: Rules, notes: jax.Array, present: jax.Array, seen: DecodedObservation) -> jax.Array:
     """What each card can be once copies gone or located in some hand are ruled out, which locates
     more, until nothing changes."""
-    board = scene.board_now(seen)
+    board = odwyer_common.board_now(seen)
 
     def again(going: _Going) -> _Going:
         notes, located, _ = going
-        notes = cut(rules, notes, board, located)
+        notes = rule_out(rules, notes, board, located)
         now = _located(rules, notes, present)
         return notes, now, jnp.any(now != located)
 
@@ -187,19 +187,19 @@ def _located(rules: Rules, notes: jax.Array, present: jax.Array) -> jax.Array:
 
 
 def _hints(
-    rules: Rules, notes: jax.Array, seen: ObsView, kinds: Kinds, discards: jax.Array
+    rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses, discards: jax.Array
 ) -> jax.Array:
     """What each hint is worth, int32[P-1, V]: how many possibilities it rules out, 0 where it
     would mislead."""
-    cards = jnp.array(scene.hint_cards(rules))[:, None]
-    touched, present = scene.touches(rules, seen), (seen.knowledge != 0)[1:, None]
+    cards = jnp.array(odwyer_common.hint_cards(rules))[:, None]
+    touched, present = odwyer_common.touches(rules, seen), (seen.knowledge != 0)[1:, None]
     before = notes[1:, None]
     after = jnp.where(touched, before & cards, before & ~cards)
-    open_ = present & maybe(before, kinds.playable)
-    reveals = jnp.any(open_ & yes(after, kinds.playable), axis=-1)
-    candidate = open_ & touched & maybe(after, kinds.playable)
+    open_ = present & is_undecided(before, kinds.playable)
+    reveals = jnp.any(open_ & is_certain(after, kinds.playable), axis=-1)
+    candidate = open_ & touched & is_undecided(after, kinds.playable)
     newest = candidate & (jnp.cumsum(candidate[..., ::-1], axis=-1)[..., ::-1] == 1)
-    good = jnp.any(newest & scene.in_set(seen.hands, kinds.playable)[1:, None], axis=-1)
+    good = jnp.any(newest & odwyer_common.in_set(seen.hands, kinds.playable)[1:, None], axis=-1)
 
     is_rank = jnp.arange(touched.shape[1]) >= rules.num_colors
     to_next = jnp.arange(touched.shape[0])[:, None] == 0
@@ -213,71 +213,71 @@ def _size(cards: jax.Array) -> jax.Array:
     return jnp.where(cards == 0, CONFUSED, count(cards))
 
 
-def choose(rules: Rules, notes: jax.Array, seen: ObsView) -> jax.Array:
+def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
     """The observer's move, int32[]."""
-    board = scene.board_now(seen)
-    kinds, present = kinds_of(rules, board), seen.knowledge != 0
+    board = odwyer_common.board_now(seen)
+    kinds, present = card_classes(rules, board), seen.knowledge != 0
     mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
     eye = jnp.sum(members(rules, seen.hands), axis=(0, 1))
     eye += jnp.sum(members(rules, known), axis=0)
-    private = cut(rules, mine, board, eye)
+    private = rule_out(rules, mine, board, eye)
     play, plays = _play(rules, mine, private, present[0], kinds)
     guess, guesses = _mystery(private, present[0], kinds, seen)
 
     discards = next_discards(notes, present, kinds)
-    value, gain = scene.best_hint(_hints(rules, notes, seen, kinds, discards))
+    value, gain = odwyer_common.best_hint(_hints(rules, notes, seen, kinds, discards))
     partner, can_hint = jnp.argmax(gain), seen.info > 0
     endangered = jnp.where(
-        discards[1] & scene.in_set(seen.hands[1], kinds.valuable), seen.hands[1], 0
+        discards[1] & odwyer_common.in_set(seen.hands[1], kinds.valuable), seen.hands[1], 0
     )
     saved = jnp.sum(endangered, dtype=jnp.uint32)
-    warning = jnp.where(gain[0] > 0, value[0], scene.rank_value(rules, saved))
+    warning = jnp.where(gain[0] > 0, value[0], odwyer_common.rank_value(rules, saved))
 
     shared = jnp.sum((seen.hands[1:] == known[:, None, None]) & _newest(seen)[1:], axis=(1, 2)) == 1
-    finesse, finesses = scene.first_where(
-        (known != 0) & no(mine, kinds.valuable) & yes(mine, kinds.playable) & shared
+    finesse, finesses = odwyer_common.first_where(
+        (known != 0) & is_excluded(mine, kinds.valuable) & is_certain(mine, kinds.playable) & shared
     )
     hinting = seen.deck > 0
-    return scene.pick(
-        (~hinting & plays, scene.play_action(rules, play)),
-        (~hinting & guesses, scene.play_action(rules, guess)),
-        (can_hint & (saved != 0), scene.hint_action(rules, 0, warning)),
+    return odwyer_common.pick(
+        (~hinting & plays, odwyer_common.play_action(rules, play)),
+        (~hinting & guesses, odwyer_common.play_action(rules, guess)),
+        (can_hint & (saved != 0), odwyer_common.hint_action(rules, 0, warning)),
         ((seen.info < rules.max_info_tokens) & finesses, finesse),
-        (plays, scene.play_action(rules, play)),
-        (can_hint & (gain[partner] > 0), scene.hint_action(rules, partner, value[partner])),
-        (guesses, scene.play_action(rules, guess)),
-        (seen.info == rules.max_info_tokens, scene.reclaim_action(rules, seen)),
+        (plays, odwyer_common.play_action(rules, play)),
+        (can_hint & (gain[partner] > 0), odwyer_common.hint_action(rules, partner, value[partner])),
+        (guesses, odwyer_common.play_action(rules, guess)),
+        (seen.info == rules.max_info_tokens, odwyer_common.reclaim_action(rules, seen)),
         otherwise=_discard(rules, mine, private, present[0], kinds, discards[0]),
     )
 
 
 def _play(
-    rules: Rules, mine: jax.Array, private: jax.Array, present: jax.Array, kinds: Kinds
+    rules: Rules, mine: jax.Array, private: jax.Array, present: jax.Array, kinds: CardClasses
 ) -> tuple[jax.Array, jax.Array]:
     """The slot to play and whether there is one: first what only I know, then unknown ranks, then
     low ones."""
-    playable = present & ~no(mine, kinds.playable) & yes(private, kinds.playable)
+    playable = present & ~is_excluded(mine, kinds.playable) & is_certain(private, kinds.playable)
     worth = _by_rank(rules, private, KNOWS_ALL, -1, KNOWN_RANKS_FROM)
-    worth += jnp.where(yes(mine, kinds.playable), 0, NEWS)
+    worth += jnp.where(is_certain(mine, kinds.playable), 0, NEWS)
     return jnp.argmax(jnp.where(playable, worth, -1)), jnp.any(playable)
 
 
 def _by_rank(rules: Rules, cards: jax.Array, unknown: int, step: int, first: int) -> jax.Array:
     """``first + step * rank`` of cards of one rank, `unknown` of others: int32[H]."""
-    has = scene.in_set(cards[..., None], jnp.array(rules.rank_cards, jnp.uint32))
+    has = odwyer_common.in_set(cards[..., None], jnp.array(rules.rank_cards, jnp.uint32))
     rank = jnp.argmax(has, axis=-1)
     return jnp.where(jnp.sum(has, axis=-1) == 1, first + step * rank, unknown)
 
 
 def _mystery(
-    private: jax.Array, present: jax.Array, kinds: Kinds, seen: ObsView
+    private: jax.Array, present: jax.Array, kinds: CardClasses, seen: DecodedObservation
 ) -> tuple[jax.Array, jax.Array]:
     """Near the end: the slot most likely to be playable, the newest of equals, and whether to try
     it."""
     late = seen.deck <= jnp.where(seen.lives >= 3, 3, 1)
-    tried = present & maybe(private, kinds.playable)
-    hope = jnp.where(tried, chance(private, kinds.playable), 0.0)
+    tried = present & is_undecided(private, kinds.playable)
+    hope = jnp.where(tried, class_prob(private, kinds.playable), 0.0)
     newest = hope.shape[0] - 1 - jnp.argmax(hope[::-1])
     return newest, late & (hope[newest] > 0)
 
@@ -287,14 +287,14 @@ def _discard(
     mine: jax.Array,
     private: jax.Array,
     present: jax.Array,
-    kinds: Kinds,
+    kinds: CardClasses,
     next_discard: jax.Array,
 ) -> jax.Array:
     """The slot to discard: worthless as only I know, else what others expect, else of the highest
     rank."""
-    seems = maybe(mine, kinds.worthless) & yes(private, kinds.worthless)
-    trash = present & (yes(mine, kinds.worthless) | seems)
-    least = jnp.argmin(jnp.where(trash, chance(mine, kinds.worthless), 2.0))
+    seems = is_undecided(mine, kinds.worthless) & is_certain(private, kinds.worthless)
+    trash = present & (is_certain(mine, kinds.worthless) | seems)
+    least = jnp.argmin(jnp.where(trash, class_prob(mine, kinds.worthless), 2.0))
     highest = jnp.argmax(jnp.where(present, _by_rank(rules, mine, -1, 1, 0), -2))
     expected = jnp.where(jnp.any(next_discard), jnp.argmax(next_discard), highest)
     return jnp.where(jnp.any(trash), least, expected)

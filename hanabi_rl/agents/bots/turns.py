@@ -14,7 +14,7 @@ PyTree = Any
 _BLOCKS = 4  # one seat in P is to move: the rows to think for come in about this many blocks
 
 
-def think_in_turn(
+def compute_active_rows(
     rules: Rules, my_turn: jax.Array, think: Callable[[PyTree], jax.Array], inputs: PyTree
 ) -> jax.Array:
     """``think(inputs)`` for the rows where `my_turn` ``bool[B]`` is true, zeros elsewhere.

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import scene
-from hanabi_rl.agents.bots.obs_view import ObsView
+from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.scene import Board
 from hanabi_rl.agents.bots.simple import lowest_playable, newly_playable, still_playable
 from hanabi_rl.env.game import Rules
@@ -42,23 +42,23 @@ def nothing_known(rules: Rules) -> Notes:
     return jax.tree.map(lambda blank: jnp.full(shape, blank), BLANK)
 
 
-def observe(rules: Rules, notes: Notes, seen: ObsView) -> Notes:
+def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
     """The notes after the last move."""
-    board, hint = scene.board_before(rules, seen), scene.last_hint(rules, seen)
+    board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
     notes = _told_color(rules, notes, board, hint)
     notes = _told_rank(rules, notes, board, hint, seen)
-    notes = jax.tree.map(lambda note, blank: scene.move_down(seen, note, blank), notes, BLANK)
+    notes = jax.tree.map(lambda note, blank: odwyer_common.move_down(seen, note, blank), notes, BLANK)
     return _after_play(rules, notes, board, seen)
 
 
-def _told_color(rules: Rules, notes: Notes, board: Board, hint: scene.LastHint) -> Notes:
+def _told_color(rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint) -> Notes:
     touched = hint.touched & hint.is_color
-    color = jnp.maximum(scene.color_of(rules, hint.cards & -hint.cards), 0)
-    next_rank = jnp.minimum(scene.piles(rules, board)[color], rules.num_ranks - 1)
+    color = jnp.maximum(odwyer_common.color_of(rules, hint.cards & -hint.cards), 0)
+    next_rank = jnp.minimum(odwyer_common.piles(rules, board)[color], rules.num_ranks - 1)
     rank = jnp.where(notes.rank < 0, next_rank, notes.rank)
     card = jnp.uint32(1) << (color * rules.num_ranks + rank).astype(jnp.uint32)
     played = (card & board.played) != 0
-    last = (card & scene.last_copies(rules, board)) != 0
+    last = (card & odwyer_common.last_copies(rules, board)) != 0
     return Notes(
         color=jnp.where(touched, color, notes.color),
         rank=jnp.where(touched, rank, notes.rank),
@@ -69,10 +69,10 @@ def _told_color(rules: Rules, notes: Notes, board: Board, hint: scene.LastHint) 
 
 
 def _told_rank(
-    rules: Rules, notes: Notes, board: Board, hint: scene.LastHint, seen: ObsView
+    rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint, seen: DecodedObservation
 ) -> Notes:
     touched = hint.touched & hint.is_rank & ~hint.reclaim
-    rank = scene.rank_of(rules, hint.cards & -hint.cards)
+    rank = odwyer_common.rank_of(rules, hint.cards & -hint.cards)
     saved = touched & next_discards(notes, seen) & could_be_valuable(rules, board, hint.cards)
     warning = jnp.any(saved)
     low = lowest_missing(rules, board)
@@ -83,14 +83,14 @@ def _told_rank(
     )
 
 
-def _after_play(rules: Rules, notes: Notes, board: Board, seen: ObsView) -> Notes:
+def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservation) -> Notes:
     last, card = seen.last, seen.last.card
-    was_last = last.scored & scene.in_set(card, scene.last_copies(rules, board))
+    was_last = last.scored & odwyer_common.in_set(card, odwyer_common.last_copies(rules, board))
     stays = still_playable(rules, notes.color, notes.rank, card) | ~last.scored | was_last
     passed = last.scored & (
-        lowest_missing(rules, scene.board_now(seen)) > scene.rank_of(rules, card)
+        lowest_missing(rules, odwyer_common.board_now(seen)) > odwyer_common.rank_of(rules, card)
     )
-    of_rank = notes.rank == scene.rank_of(rules, card)
+    of_rank = notes.rank == odwyer_common.rank_of(rules, card)
     return notes._replace(
         playable=notes.playable & stays, worthless=notes.worthless | (passed & of_rank)
     )
@@ -116,41 +116,41 @@ class Flags(Protocol):
         """Played already."""
 
 
-def next_discards(notes: Flags, seen: ObsView) -> jax.Array:
+def next_discards(notes: Flags, seen: DecodedObservation) -> jax.Array:
     """The card that each seat would discard next, bool[P, H]: its oldest that is not flagged
     valuable, none while it has one flagged playable or worthless."""
     present = seen.knowledge != 0
     busy = jnp.any(present & (notes.playable | notes.worthless), axis=-1)
-    slot, there = scene.first_where(present & ~notes.valuable)
-    return scene.at_slot(slot, there & ~busy, seen.hands.shape[1])
+    slot, there = odwyer_common.first_where(present & ~notes.valuable)
+    return odwyer_common.at_slot(slot, there & ~busy, seen.hands.shape[1])
 
 
 def could_be_valuable(rules: Rules, board: Board, cards: jax.Array) -> jax.Array:
     """Whether one of the cards is the last copy of a card to be played."""
-    return scene.in_set(cards, scene.last_copies(rules, board))
+    return odwyer_common.in_set(cards, odwyer_common.last_copies(rules, board))
 
 
 def lowest_missing(rules: Rules, board: Board) -> jax.Array:
     """The lowest rank that some colour still needs, from 0; the number of ranks once all are
     played."""
-    return jnp.min(scene.piles(rules, board))
+    return jnp.min(odwyer_common.piles(rules, board))
 
 
-def choose(rules: Rules, notes: Notes, seen: ObsView) -> jax.Array:
+def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
     """The observer's move, int32[]."""
-    board = scene.board_now(seen)
-    playable = scene.playable_cards(rules, board)
+    board = odwyer_common.board_now(seen)
+    playable = odwyer_common.playable_cards(rules, board)
     discards = next_discards(notes, seen)
     wrong = (seen.hands != 0) & ((seen.hands & playable) == 0)
     unknown = (wrong & (notes.rank < 0))[1:, None]
-    touched = scene.touches(rules, seen)
+    touched = odwyer_common.touches(rules, seen)
     by_color = jnp.arange(touched.shape[1]) < rules.num_colors
     misleads = jnp.any(touched & jnp.where(by_color[:, None], unknown, wrong[1:, None]), axis=-1)
-    ranks = jnp.array(scene.hint_cards(rules))
+    ranks = jnp.array(odwyer_common.hint_cards(rules))
     warns = jnp.any(touched & discards[1:, None], axis=-1) & could_be_valuable(rules, board, ranks)
     allowed = ~misleads & ~(warns & ~by_color)
     worth = jnp.where(allowed, newly_playable(rules, notes.playable, seen), 0)
-    urgent = jnp.any(discards[1] & scene.in_set(seen.hands[1], scene.last_copies(rules, board)))
+    urgent = jnp.any(discards[1] & odwyer_common.in_set(seen.hands[1], odwyer_common.last_copies(rules, board)))
     saved = jnp.sum(jnp.where(discards[1], seen.hands[1], 0))
     return decide(rules, notes, seen, worth, urgent, saved, jnp.bool_(False), jnp.int32(0))
 
@@ -158,7 +158,7 @@ def choose(rules: Rules, notes: Notes, seen: ObsView) -> jax.Array:
 def decide(
     rules: Rules,
     notes: Flags,
-    seen: ObsView,
+    seen: DecodedObservation,
     worth: jax.Array,
     urgent: jax.Array,
     saved: jax.Array,
@@ -172,20 +172,20 @@ def decide(
         urgent: bool[], the next player would discard a last copy: the card `saved`, uint32[].
         guesses: bool[], whether to play the slot `guess` int32[] rather than discard.
     """
-    value, gain = scene.best_hint(worth)
+    value, gain = odwyer_common.best_hint(worth)
     partner = jnp.argmax(gain)
-    of_next = jnp.where(gain[0] > 0, value[0], scene.rank_value(rules, saved))
+    of_next = jnp.where(gain[0] > 0, value[0], odwyer_common.rank_value(rules, saved))
     slot, plays = lowest_playable(notes.playable[0], notes.rank[0])
     present = seen.knowledge[0] != 0
-    trash, has_trash = scene.first_where(present & notes.worthless[0])
-    free, has_free = scene.first_where(present & ~notes.valuable[0])
+    trash, has_trash = odwyer_common.first_where(present & notes.worthless[0])
+    free, has_free = odwyer_common.first_where(present & ~notes.valuable[0])
     highest = jnp.argmax(jnp.where(present, notes.rank[0], -2))
-    return scene.pick(
-        ((seen.info > 0) & urgent, scene.hint_action(rules, 0, of_next)),
-        (plays, scene.play_action(rules, slot)),
-        ((seen.info > 0) & (gain[partner] > 0), scene.hint_action(rules, partner, value[partner])),
-        (guesses, scene.play_action(rules, guess)),
-        (seen.info == rules.max_info_tokens, scene.reclaim_action(rules, seen)),
+    return odwyer_common.pick(
+        ((seen.info > 0) & urgent, odwyer_common.hint_action(rules, 0, of_next)),
+        (plays, odwyer_common.play_action(rules, slot)),
+        ((seen.info > 0) & (gain[partner] > 0), odwyer_common.hint_action(rules, partner, value[partner])),
+        (guesses, odwyer_common.play_action(rules, guess)),
+        (seen.info == rules.max_info_tokens, odwyer_common.reclaim_action(rules, seen)),
         (has_trash, trash),
         (has_free, free),
         otherwise=highest,

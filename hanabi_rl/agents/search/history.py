@@ -11,20 +11,20 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.search.seen import last_action, last_card, state_of
-from hanabi_rl.agents.structured.features import remember
+from hanabi_rl.agents.structured.features import update_memory
 from hanabi_rl.agents.structured.memory import Memory, init_memory, next_game, next_seat
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.sight import Sight, from_observation
+from hanabi_rl.agents.structured.sight import SeatObservation, from_observation
 from hanabi_rl.env.bits import pack_deck
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State, pack_counters, select_games
-from hanabi_rl.nn.structured import Level
+from hanabi_rl.nn.structured import FeatureSet
 
 
-class Shown(NamedTuple):
+class FeatureSpec(NamedTuple):
     """What the networks of a search are shown: the most that any of them reads."""
 
-    level: Level
+    level: FeatureSet
     profile: bool
 
 
@@ -37,7 +37,7 @@ class Position(NamedTuple):
     """The memory before the move that led here, in the frame of who is to move."""
 
 
-class Past(NamedTuple):
+class MoveHistory(NamedTuple):
     """The others' last `W` moves in `N` games, newest first; leaves [N, W, ...]."""
 
     position: Position
@@ -51,20 +51,20 @@ class Past(NamedTuple):
     """int32[N, W, H]: the ids of those that are gone."""
 
 
-class History(NamedTuple):
+class SearchCarry(NamedTuple):
     """The carry of a searching seat, every leaf [N, ...]."""
 
     now: Position
     memory: Memory
     """After the move that led to `now`, in the seat's own frame."""
-    past: Past
+    past: MoveHistory
     length: jax.Array
     """int32[N]: moves in `past`."""
     chance: jax.Array
     """uint32[N, 2]: a key, mixed from everything seen."""
 
 
-def init_history(rules: Rules, shown: Shown, window: int, games: int) -> History:
+def init_history(rules: Rules, shown: FeatureSpec, window: int, games: int) -> SearchCarry:
     """Before the first timestep of games with strangers."""
     memory = _no_memory(rules, shown, games)
     state = _blank_state(rules, games)
@@ -74,10 +74,10 @@ def init_history(rules: Rules, shown: Shown, window: int, games: int) -> History
     def repeated(leaf: jax.Array) -> jax.Array:
         return jnp.broadcast_to(leaf[:, None], (games, window, *leaf.shape[1:]))
 
-    return History(
+    return SearchCarry(
         now=now,
         memory=memory,
-        past=Past(
+        past=MoveHistory(
             position=jax.tree.map(repeated, now),
             action=jnp.zeros((games, window), jnp.int32),
             slot=hand,
@@ -88,7 +88,7 @@ def init_history(rules: Rules, shown: Shown, window: int, games: int) -> History
     )
 
 
-def look(rules: Rules, shown: Shown, history: History, obs: jax.Array, reset: jax.Array) -> History:
+def update_carry(rules: Rules, shown: FeatureSpec, history: SearchCarry, obs: jax.Array, reset: jax.Array) -> SearchCarry:
     """The history after one more observation float32[N, O]; where `reset` bool[N], of a game that
     begins with it."""
     games = obs.shape[0]
@@ -106,8 +106,8 @@ def look(rules: Rules, shown: Shown, history: History, obs: jax.Array, reset: ja
     )
     memory = history.memory
     if shown.level != "facts" or shown.profile:
-        memory = remember(rules, shown.level, memory, sight)
-    return History(
+        memory = update_memory(rules, shown.level, memory, sight)
+    return SearchCarry(
         now=Position(state, history.memory),
         memory=memory,
         past=past,
@@ -116,14 +116,14 @@ def look(rules: Rules, shown: Shown, history: History, obs: jax.Array, reset: ja
     )
 
 
-def another_game(rules: Rules, shown: Shown, history: History) -> History:
+def next_game_carry(rules: Rules, shown: FeatureSpec, history: SearchCarry) -> SearchCarry:
     """Before another game with the same players: what is known of them stays."""
     games, window = history.past.action.shape
     kept = next_game(rules, shown.level, history.memory)
     return init_history(rules, shown, window, games)._replace(memory=kept)
 
 
-def _no_memory(rules: Rules, shown: Shown, games: int) -> Memory:
+def _no_memory(rules: Rules, shown: FeatureSpec, games: int) -> Memory:
     strangers = init_profile(rules, (games,)) if shown.profile else None
     return init_memory(rules, shown.level, (games,), strangers)
 
@@ -143,8 +143,8 @@ def _blank_state(rules: Rules, games: int) -> State:
 
 
 def _with_move(
-    rules: Rules, history: History, sight: Sight, known: jax.Array
-) -> tuple[Past, jax.Array]:
+    rules: Rules, history: SearchCarry, sight: SeatObservation, known: jax.Array
+) -> tuple[MoveHistory, jax.Array]:
     """The past with the move that was made since `history.now`, where that is `known` bool[N], and
     its length."""
     last, past = sight.seen.last, history.past
@@ -160,7 +160,7 @@ def _with_move(
     )
     theirs = known & jnp.any(last.actor[1:], axis=0)
     held = jnp.broadcast_to(jnp.arange(rules.hand_size), (len(actor), rules.hand_size))
-    newest = Past(
+    newest = MoveHistory(
         position=_as_mover(rules, history.now, actor),
         action=last_action(rules, last),
         slot=held,
@@ -192,7 +192,7 @@ def _as_mover(rules: Rules, position: Position, seat: jax.Array) -> Position:
 
 def _mixed(chance: jax.Array, state: State) -> jax.Array:
     """The key with everything that the state shows mixed into it."""
-    seen = [state.colors, state.ranks, state.maybe_colors, state.maybe_ranks, state.discards]
+    seen = [state.colors, state.ranks, state.possible_colors, state.possible_ranks, state.discards]
     words = jnp.concatenate([*seen, *[x[:, None] for x in (state.fireworks, state.last)]], axis=1)
     words = jnp.concatenate([words, state.counters[:, None]], axis=1)
 

@@ -7,31 +7,31 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.search.history import Shown
+from hanabi_rl.agents.search.history import FeatureSpec
 from hanabi_rl.agents.structured.features import Features, sizes
 from hanabi_rl.env.game import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
-from hanabi_rl.nn.structured import Level
+from hanabi_rl.nn.structured import FeatureSet
 
 
-class Players(NamedTuple):
+class SearchModels(NamedTuple):
     """Who plays in a search."""
 
-    own: Any
-    """The policy of the searching seat, which reads features (`step_inputs`)."""
-    others: tuple[Any, ...]
+    blueprint: Any
+    """The policy of the searching seat, which reads features (`step_features`)."""
+    partner_models: tuple[Any, ...]
     """What the others may play as, which of them is not known; none: as `own`."""
 
     @property
     def number(self) -> int:
         """Models of the others."""
-        return max(len(self.others), 1)
+        return max(len(self.partner_models), 1)
 
 
-def answers(
+def model_logits(
     rules: Rules,
-    shown: Shown,
-    players: Players,
+    shown: FeatureSpec,
+    players: SearchModels,
     mine: jax.Array,
     model: jax.Array,
     features: Features,
@@ -41,14 +41,14 @@ def answers(
     int32[R] of the others. A model of no row is not asked."""
 
     def of(policy: Any) -> jax.Array:
-        inputs = part_of(rules, shown, policy, features)
+        inputs = select_features(rules, shown, policy, features)
         fresh = jnp.zeros(legal.shape[0], jnp.bool_)
-        answer: jax.Array = policy.step_inputs((), inputs, legal, fresh)[1]
+        answer: jax.Array = policy.step_features((), inputs, legal, fresh)[1]
         return jnp.where(legal, answer, ILLEGAL_LOGIT)
 
     def of_others() -> jax.Array:
         logits = jnp.zeros_like(legal, jnp.float32)
-        for number, policy in enumerate(players.others):
+        for number, policy in enumerate(players.partner_models):
             theirs = model == number
             logits = jax.lax.cond(
                 jnp.any(theirs),
@@ -58,22 +58,22 @@ def answers(
             )
         return logits
 
-    if not players.others:
-        return of(players.own)
-    return jax.lax.cond(mine, lambda: of(players.own), of_others)
+    if not players.partner_models:
+        return of(players.blueprint)
+    return jax.lax.cond(mine, lambda: of(players.blueprint), of_others)
 
 
-def shown_to(policy: Any) -> Shown:
+def required_features(policy: Any) -> FeatureSpec:
     """What a policy reads of a structured view."""
-    reads: str = policy.reads
+    reads: str = policy.feature_spec
     level, _, told = reads.partition("+")
-    return Shown(cast(Level, level), told == "profile")
+    return FeatureSpec(cast(Level, level), told == "profile")
 
 
-def part_of(rules: Rules, shown: Shown, policy: Any, features: Features) -> Features:
+def select_features(rules: Rules, shown: FeatureSpec, policy: Any, features: Features) -> Features:
     """What the policy reads of features that show more: every level begins with those below it, and
     the profile comes last."""
-    reads = shown_to(policy)
+    reads = required_features(policy)
     if reads == shown:
         return features
     widths = sizes(rules, reads.level)

@@ -15,19 +15,19 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.identity import digest
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import Policy, PyTree
 from hanabi_rl.agents.search.history import (
-    History,
-    Past,
+    FeatureSpec,
+    MoveHistory,
     Position,
-    Shown,
-    another_game,
+    SearchCarry,
     init_history,
-    look,
+    next_game_carry,
+    update_carry,
 )
-from hanabi_rl.agents.search.players import Players, shown_to
-from hanabi_rl.agents.search.settings import Settings
+from hanabi_rl.agents.search.players import SearchModels, required_features
+from hanabi_rl.agents.search.settings import SearchConfig
 from hanabi_rl.agents.search.thinking import Decision, decide
 from hanabi_rl.agents.structured.memory import LEVELS
 from hanabi_rl.agents.wrapper import Wrapper
@@ -38,12 +38,12 @@ VERSION = 2
 """Of the search: games kept of another are not its own."""
 
 
-class Searched(Wrapper):
+class SearchPolicy(Wrapper):
     """`policy` with a search at every turn of its own; the others are taken to play as one of
     `models` does, whichever fits their last moves, or as `policy` where there is none."""
 
     models: tuple[Any, ...] = ()  # Policies
-    settings: Settings = flax.struct.field(pytree_node=False, default=Settings())
+    settings: SearchConfig = flax.struct.field(pytree_node=False, default=SearchConfig())
     thinks: ClassVar[bool] = True
 
     def identity(self) -> str:
@@ -51,22 +51,22 @@ class Searched(Wrapper):
         models = [model.identity() for model in self.models]
         own = {"wrapper": "searched", "of": self.policy.identity(), "models": models}
         settings = dataclasses.asdict(self.settings)
-        return digest({**own, "settings": settings, "version": VERSION})
+        return agent_hash({**own, "settings": settings, "version": VERSION})
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> FeatureSpec:
         """The most that the policy or a model reads."""
-        each = [shown_to(policy) for policy in (self.policy, *self.models)]
+        each = [required_features(policy) for policy in (self.policy, *self.models)]
         level = max((reads.level for reads in each), key=LEVELS.index)
-        return Shown(level, any(reads.profile for reads in each))
+        return FeatureSpec(level, any(reads.profile for reads in each))
 
-    def init_carry(self, batch: int) -> History:
+    def init_carry(self, batch: int) -> SearchCarry:
         """See `Policy.init_carry`."""
         return init_history(self.rules, self.shown, self.settings.window, batch)
 
-    def next_game(self, carry: History, met: jax.Array) -> History:
+    def next_game(self, carry: SearchCarry, met: jax.Array) -> SearchCarry:
         """See `agents/policy.py`."""
-        return select_games(met, another_game(self.rules, self.shown, carry), carry)
+        return select_games(met, next_game_carry(self.rules, self.shown, carry), carry)
 
     def step(
         self,
@@ -75,13 +75,13 @@ class Searched(Wrapper):
         legal: jax.Array,
         reset: jax.Array,
         key: jax.Array | None = None,
-    ) -> tuple[History, jax.Array]:
+    ) -> tuple[SearchCarry, jax.Array]:
         """See `Policy.step`; the key is not read."""
         del key
-        carry = look(self.rules, self.shown, carry, obs, reset)
+        carry = update_carry(self.rules, self.shown, carry, obs, reset)
         my_turn = ~legal[:, self.rules.noop]
 
-        def one(game: tuple[History, jax.Array]) -> jax.Array:
+        def one(game: tuple[SearchCarry, jax.Array]) -> jax.Array:
             history, mine = game
             idle = jnp.zeros(self.rules.num_moves)
             return jax.lax.cond(mine, lambda: self._decide(history).logits, lambda: idle)
@@ -91,22 +91,22 @@ class Searched(Wrapper):
         logits = jax.lax.map(one, (carry, my_turn))
         return carry, jnp.where(legal, logits, ILLEGAL_LOGIT)
 
-    def decide(self, carry: History) -> Decision:
+    def decide(self, carry: SearchCarry) -> Decision:
         """Everything that the searches after `step` found, leaves [N, ...], turn or not."""
         return jax.lax.map(self._decide, carry)
 
-    def _decide(self, history: History) -> Decision:
+    def _decide(self, history: SearchCarry) -> Decision:
         """Of one game, leaves without the axis of games."""
         now: Position = jax.tree.map(lambda x: x[None], history.now)
-        past: Past = history.past
+        past: MoveHistory = history.past
         key = jax.random.wrap_key_data(history.chance)
-        players = Players(self.policy, self.models)
+        players = SearchModels(self.policy, self.models)
         return decide(
             self.rules, self.shown, self.settings, players, now, past, history.length, key
         )
 
 
-def searched(policy: Policy, models: Sequence[Policy], settings: Settings) -> Searched:
+def with_search(policy: Policy, models: Sequence[Policy], settings: SearchConfig) -> SearchPolicy:
     """`policy` with a search, the others taken to play as one of `models`.
 
     Raises:
@@ -114,7 +114,7 @@ def searched(policy: Policy, models: Sequence[Policy], settings: Settings) -> Se
             its own, and would have to be run again for every hand that the seat may hold.
     """
     fewer = dataclasses.replace(settings, moves=min(settings.moves, policy.rules.num_moves))
-    found = Searched(policy, models=tuple(models), settings=fewer)
+    found = SearchPolicy(policy, models=tuple(models), settings=fewer)
     for what, each in (("", policy), *(("partner: ", model) for model in models)):
         if getattr(each, "reads", None) is None:
             raise ValueError(

@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.obs_view import LastMove
-from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.agents.structured.sight import SeatObservation
 from hanabi_rl.env.actions import Moves, encode
-from hanabi_rl.env.bits import any_of, pack_deck
+from hanabi_rl.env.bits import pack_deck, union
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State, pack_counters, pack_last
 
 
-def state_of(rules: Rules, sight: Sight, turn: jax.Array, last_round: jax.Array) -> State:
+def state_of(rules: Rules, sight: SeatObservation, turn: jax.Array, last_round: jax.Array) -> State:
     """The games that are seen, the observer to move.
 
     Args:
@@ -42,15 +42,15 @@ def state_of(rules: Rules, sight: Sight, turn: jax.Array, last_round: jax.Array)
             for g, held in enumerate(bits)
             for s in range(rules.hand_size)
         ]
-        return any_of(places).T
+        return union(places).T
 
     return State(
         rules=rules,
         deck=pack_deck(jnp.zeros((games, rules.deck_size), jnp.uint8)),
         colors=word(seen.hands, rules.color_cards, None),
         ranks=word(seen.hands, rules.rank_cards, None),
-        maybe_colors=word(seen.knowledge, rules.color_cards, seen.color_named),
-        maybe_ranks=word(seen.knowledge, rules.rank_cards, seen.rank_named),
+        possible_colors=word(seen.knowledge, rules.color_cards, seen.color_named),
+        possible_ranks=word(seen.knowledge, rules.rank_cards, seen.rank_named),
         fireworks=seen.played,
         discards=sight.discards.T,
         counters=pack_counters(
@@ -111,4 +111,4 @@ def last_card(last: LastMove) -> jax.Array:
 
 def _slots(mask: jax.Array) -> jax.Array:
     """bool[H, N] -> the word uint32[N] whose bits they are."""
-    return any_of([jnp.where(held, jnp.uint32(1 << s), 0) for s, held in enumerate(mask)])
+    return union([jnp.where(held, jnp.uint32(1 << s), 0) for s, held in enumerate(mask)])

@@ -7,11 +7,11 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from hanabi_rl.storage.ranges import OutOfRangeError, Range, check_fields
+from hanabi_rl.storage.ranges import InvalidValueError, Range, validate_fields
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class SearchConfig:
     """Every number of a search; the defaults are the preset `fast`."""
 
     hands: Annotated[int, Range(2, 65536)] = 128
@@ -28,13 +28,13 @@ class Settings:
     """The chance that a partner made any legal move, whatever the model says."""
     effective: Annotated[float, Range(0.0, 1.0)] = 0.02
     """The least effective sample, as a share of `hands`: below it the policy plays as it is."""
-    lam: Annotated[float, Range(0.0, 1000.0, above=True)] = 0.1
+    lam: Annotated[float, Range(0.0, 1000.0, exclusive_low=True)] = 0.1
     """lambda: the points that are worth one nat of likeness to the policy."""
     doubt: Annotated[float, Range(0.0, 100.0)] = 1.0
     """A gain is taken to be this many standard errors less than was measured."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        validate_fields(self)
         if self.rollouts < self.moves:
             raise ValueError(
                 f"rollouts: expected at least one for each of {self.moves} moves, got "
@@ -52,19 +52,19 @@ class Settings:
         return self.blocks * self.rollouts
 
 
-PRESETS: dict[str, Settings] = {
-    "fast": Settings(),
-    "strong": Settings(hands=1024, rollouts=512, moves=8, window=16),
+PRESETS: dict[str, SearchConfig] = {
+    "fast": SearchConfig(),
+    "strong": SearchConfig(hands=1024, rollouts=512, moves=8, window=16),
 }
 
 
 def option_types() -> dict[str, type]:
     """The settings by the names that they have in an agent's name -> their types."""
-    types = typing.get_type_hints(Settings)
+    types = typing.get_type_hints(SearchConfig)
     return {NAMES.get(field.name, field.name): types[field.name] for field in _FIELDS}
 
 
-def settings_of(preset: str, given: Mapping[str, Any]) -> Settings:
+def settings_of(preset: str, given: Mapping[str, Any]) -> SearchConfig:
     """A preset with some of its settings given, by their names in an agent's name.
 
     Raises:
@@ -76,10 +76,10 @@ def settings_of(preset: str, given: Mapping[str, Any]) -> Settings:
     chosen = {fields.get(name, name): value for name, value in given.items()}
     try:
         return dataclasses.replace(PRESETS[preset], **chosen)
-    except OutOfRangeError as error:
+    except InvalidValueError as error:
         raise ValueError(f"{NAMES.get(error.place, error.place)}: {error.problem}") from error
 
 
 NAMES = {"lam": "lambda"}
 """Settings that Python has no field for."""
-_FIELDS = dataclasses.fields(Settings)
+_FIELDS = dataclasses.fields(SearchConfig)

@@ -26,22 +26,22 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.search.hands import (
-    Deals,
-    Hands,
-    deals_of,
-    possible_hands,
-    weights,
-    with_deals,
+    Determinizations,
+    HandSamples,
+    apply_determinizations,
+    determinize,
+    normalized_weights,
+    sample_hands,
     with_hands,
 )
-from hanabi_rl.agents.search.history import Past, Position, Shown
-from hanabi_rl.agents.search.players import Players, answers
-from hanabi_rl.agents.search.settings import Settings
-from hanabi_rl.agents.structured.features import features_of, remember
+from hanabi_rl.agents.search.history import FeatureSpec, MoveHistory, Position
+from hanabi_rl.agents.search.players import SearchModels, model_logits
+from hanabi_rl.agents.search.settings import SearchConfig
+from hanabi_rl.agents.structured.features import features_of, update_memory
 from hanabi_rl.agents.structured.memory import Memory, next_seat
 from hanabi_rl.agents.structured.sight import from_state
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.rules import finished, legal_for_mover, score, step
+from hanabi_rl.env.rules import finished, legal_for_current_player, score, step
 from hanabi_rl.env.state import State
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
@@ -53,25 +53,25 @@ class Decision(NamedTuple):
     """float32[A]: of the searching agent."""
     policy: jax.Array
     """float32[A]: log-probabilities of the policy as it is."""
-    tried: jax.Array
+    candidates: jax.Array
     """int32[M]: the moves tried, the policy's likeliest first."""
     num_tried: jax.Array
-    """int32[]: how many of `tried` were; 1 where there was nothing to choose."""
+    """int32[]: how many of `candidates` were; 1 where there was nothing to choose."""
     gain: jax.Array
     """float32[M]: points more than the policy's likeliest move."""
     error: jax.Array
     """float32[M]: their standard errors, hands and decks being the same."""
     value: jax.Array
     """float32[M]: the mean scores."""
-    asked: jax.Array
+    num_network_calls: jax.Array
     """int32[]: how often the networks were asked, for all rows at a time."""
-    effective: jax.Array
+    effective_sample_size: jax.Array
     """float32[]: the effective number of hands."""
     loglik: jax.Array
     """float32[K]: log-likelihood of the others' last moves, hand by hand."""
     hands: jax.Array
     """int32[K, H]: the hands; hand k is taken with model k mod M of the others. At the end of the
-    deck those that stand for nothing have no likelihood (`hands.possible_hands`)."""
+    deck those that stand for nothing have no likelihood (`hands.sample_hands`)."""
 
 
 class _Work(NamedTuple):
@@ -84,18 +84,18 @@ class _Work(NamedTuple):
     num_tried: jax.Array  # int32[]
     loglik: jax.Array  # float32[K]
     effective: jax.Array  # float32[]
-    deals: Deals  # [R], of the games played on
+    deals: Determinizations  # [R], of the games played on
     state: State  # [R]
     before: Memory  # [R]
 
 
 def decide(
     rules: Rules,
-    shown: Shown,
-    settings: Settings,
-    players: Players,
+    shown: FeatureSpec,
+    settings: SearchConfig,
+    players: SearchModels,
     now: Position,
-    past: Past,
+    past: MoveHistory,
     length: jax.Array,
     key: jax.Array,
 ) -> Decision:
@@ -108,7 +108,7 @@ def decide(
     """
     rows = settings.rollouts
     hand_key, *deal_keys = jax.random.split(key, 3)
-    hands = possible_hands(rules, settings.drawn, players.number, now.state, hand_key)
+    hands = sample_hands(rules, settings.drawn, players.number, now.state, hand_key)
     reads = length * settings.blocks
 
     def repeated(tree: Any) -> Any:
@@ -138,16 +138,16 @@ def decide(
 
         state, before = jax.lax.cond(playing, lambda: (work.state, work.before), look_back)
         model = jax.lax.cond(playing, lambda: work.deals.hand % players.number, model_read)
-        sight, legal = from_state(rules, state), legal_for_mover(rules, state)
+        sight, legal = from_state(rules, state), legal_for_current_player(rules, state)
         memory = before
         if shown.level != "facts" or shown.profile:
-            memory = remember(rules, shown.level, before, sight)
+            memory = update_memory(rules, shown.level, before, sight)
         features = features_of(rules, shown.level, memory, sight)
-        logits = answers(rules, shown, players, state.player[0] == 0, model, features, legal)
+        logits = model_logits(rules, shown, players, state.player[0] == 0, model, features, legal)
 
         def decided() -> _Work:
             policy = jax.nn.log_softmax(logits[0])
-            tried, count = worth_trying(settings, policy, legal[0])
+            tried, count = select_candidates(settings, policy, legal[0])
             after = next_seat(memory)
             return work._replace(
                 policy=policy, tried=tried, num_tried=count, before=after, stop=count < 2
@@ -170,10 +170,10 @@ def decide(
         action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
         def begin() -> tuple[_Work, jax.Array]:
-            effective = weights(work.loglik)[1] * settings.drawn / hands.counted
+            effective = normalized_weights(work.loglik)[1] * settings.drawn / hands.num_valid
             enough = effective >= settings.effective * settings.drawn
-            deals = deals_of(rows, hands, work.loglik, work.num_tried, deal_keys[0])
-            state = with_deals(rules, repeated(now.state), hands, deals, deal_keys[1])
+            deals = determinize(rows, hands, work.loglik, work.num_tried, deal_keys[0])
+            state = apply_determinizations(rules, repeated(now.state), hands, deals, deal_keys[1])
             begun = work._replace(effective=effective, stop=~enough, deals=deals, state=state)
             return begun, work.tried[jnp.arange(rows) % work.num_tried]
 
@@ -191,7 +191,7 @@ def decide(
         num_tried=jnp.int32(1),
         loglik=hands.loglik,
         effective=jnp.float32(0),
-        deals=deals_of(rows, hands, hands.loglik, jnp.int32(1), deal_keys[0]),  # not read
+        deals=determinize(rows, hands, hands.loglik, jnp.int32(1), deal_keys[0]),  # not read
         state=repeated(now.state),
         before=repeated(now.before),
     )
@@ -199,8 +199,8 @@ def decide(
     return _decision(rules, settings, work, hands)
 
 
-def worth_trying(
-    settings: Settings, policy: jax.Array, legal: jax.Array
+def select_candidates(
+    settings: SearchConfig, policy: jax.Array, legal: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """The moves int32[M] that are tried, likeliest first, and how many they are, by the policy's
     log-probabilities float32[A]; 1 where there is no choice."""
@@ -209,8 +209,8 @@ def worth_trying(
     return tried.astype(jnp.int32), jnp.maximum(jnp.sum(likely), 1)
 
 
-def logits_after(
-    settings: Settings, policy: jax.Array, tried: jax.Array, gain: jax.Array, error: jax.Array
+def regularized_logits(
+    settings: SearchConfig, policy: jax.Array, tried: jax.Array, gain: jax.Array, error: jax.Array
 ) -> jax.Array:
     """log tau(a) + gain(a) / lambda, float32[A]: the solution of max E[gain] - lambda KL(pi, tau)
     (Jacob et al. 2022, section 3); moves not tried are taken to gain nothing.
@@ -229,7 +229,7 @@ def _played(rules: Rules, work: _Work, action: jax.Array) -> _Work:
     return work._replace(state=state, stop=jnp.all(finished(rules, state)))
 
 
-def _decision(rules: Rules, settings: Settings, work: _Work, hands: Hands) -> Decision:
+def _decision(rules: Rules, settings: SearchConfig, work: _Work, hands: HandSamples) -> Decision:
     """The values of the moves, from the games that were played."""
     rows, count, deals = settings.rollouts, work.num_tried, work.deals
     number = rows // count
@@ -246,15 +246,15 @@ def _decision(rules: Rules, settings: Settings, work: _Work, hands: Hands) -> De
     gain = jnp.where(used, gain, 0)
     error = jnp.where(used & ~deals.exact, error, 0)
     return Decision(
-        logits=logits_after(settings, work.policy, work.tried, gain, error),
+        logits=regularized_logits(settings, work.policy, work.tried, gain, error),
         policy=work.policy,
-        tried=work.tried,
+        candidates=work.tried,
         num_tried=count,
         gain=gain,
         error=error,
         value=jnp.where(used, value, 0),
-        asked=work.time,
-        effective=work.effective,
+        num_network_calls=work.time,
+        effective_sample_size=work.effective,
         loglik=work.loglik,
         hands=hands.cards.T,
     )

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.turns import think_in_turn
-from hanabi_rl.agents.structured import memory
-from hanabi_rl.agents.structured.features import Features, features_of, remember, sizes
-from hanabi_rl.agents.structured.memory import Memory, forget, init_memory
+from hanabi_rl.agents.bots.turns import compute_active_rows
+from hanabi_rl.agents.structured import hint_memory
+from hanabi_rl.agents.structured.features import Features, features_of, sizes, update_memory
+from hanabi_rl.agents.structured.memory import Memory, init_memory, reset_memory
 from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.sight import from_observation
 from hanabi_rl.env.game import Rules
@@ -37,9 +37,9 @@ def step(
     reset: jax.Array,
 ) -> tuple[Memory, jax.Array]:
     """See `Policy.step`."""
-    known = forget(rules, network.level, carry, reset)
+    known = reset_memory(rules, network.level, carry, reset)
     if network.level != "facts" or network.profile:  # else nothing is remembered
-        known = remember(rules, network.level, known, from_observation(rules, obs))
+        known = update_memory(rules, network.level, known, from_observation(rules, obs))
 
     def think(rows: tuple[Memory, jax.Array, jax.Array]) -> jax.Array:
         known, obs, legal = rows
@@ -47,13 +47,13 @@ def step(
         return logits(network, params, view, legal)
 
     my_turn = ~legal[:, rules.noop]
-    answer = think_in_turn(rules, my_turn, think, (known, obs, legal))
+    answer = compute_active_rows(rules, my_turn, think, (known, obs, legal))
     return known, jnp.where(legal, answer, ILLEGAL_LOGIT)
 
 
 def next_game(rules: Rules, network: StructuredConfig, carry: Memory) -> Memory:
     """See `Policy.next_game`."""
-    return memory.next_game(rules, network.level, carry)
+    return hint_memory.next_game(rules, network.level, carry)
 
 
 def own_inputs(rules: Rules, network: StructuredConfig, view: Features) -> Features:
@@ -85,7 +85,7 @@ def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTr
     return network.actor().init(key, blank, legal)["params"]
 
 
-def widened(
+def widen_params(
     rules: Rules, network: StructuredConfig, params: PyTree, to: StructuredConfig
 ) -> PyTree:
     """The actor's parameters for a network of the same widths that is shown more and answers the

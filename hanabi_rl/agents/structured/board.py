@@ -18,13 +18,13 @@ from hanabi_rl.env.cards import next_cards, useless_cards
 from hanabi_rl.env.game import Rules
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.sight import Sight
+    from hanabi_rl.agents.structured.sight import SeatObservation
 
 Planes = Sequence[jax.Array]
 """For each j, the set uint32[N] of cards of which there are at least j + 1 copies."""
 
 
-class Counts(NamedTuple):
+class CardCounts(NamedTuple):
     """What anyone can count; sets are uint32[N]."""
 
     playable: jax.Array
@@ -40,7 +40,7 @@ class Counts(NamedTuple):
     """Cards seen twice in others' hands."""
 
 
-def count_cards(rules: Rules, sight: Sight) -> Counts:
+def count_cards(rules: Rules, sight: SeatObservation) -> CardCounts:
     """Counts the cards."""
     seen = sight.seen
     planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]
@@ -56,7 +56,7 @@ def count_cards(rules: Rules, sight: Sight) -> Counts:
             repeated |= once & card
             once |= card
     single = kept[0] & ~kept[1] if len(kept) > 1 else kept[0]
-    return Counts(
+    return CardCounts(
         playable=materialize(next_cards(rules, seen.played) & ~useless),
         useless=useless,
         critical=materialize(single & ~useless),

@@ -14,20 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env.bits import WORD_BITS, any_of, materialize
+from hanabi_rl.env.bits import WORD_BITS, materialize, union
 
 SHARE_BITS = 10
-ONE = (1 << SHARE_BITS) - 1
+QUANTIZED_ONE = (1 << SHARE_BITS) - 1
 """The share of 1."""
 
 Columns = list[jax.Array]
 """Features, games last: flags (bool), numbers in [0, 1] (float32), or such numbers already in fixed
-point (uint32, see `share`). They broadcast against each other."""
+point (uint32, see `quantize`). They broadcast against each other."""
 
 
-def share(value: jax.Array) -> jax.Array:
+def quantize(value: jax.Array) -> jax.Array:
     """A number in [0, 1] in fixed point, computed once however many columns read it."""
-    return materialize((jnp.clip(value, 0.0, 1.0) * ONE + 0.5).astype(jnp.uint32))
+    return materialize((jnp.clip(value, 0.0, 1.0) * QUANTIZED_ONE + 0.5).astype(jnp.uint32))
 
 
 class _Field(NamedTuple):
@@ -38,10 +38,10 @@ class _Field(NamedTuple):
 def _field(column: jax.Array) -> _Field:
     if column.dtype == jnp.bool_:
         return _Field(column.astype(jnp.uint32), 1)
-    return _Field(column if column.dtype == jnp.uint32 else share(column), SHARE_BITS)
+    return _Field(column if column.dtype == jnp.uint32 else quantize(column), SHARE_BITS)
 
 
-def spread(columns: Columns, axes: Sequence[int]) -> jax.Array:
+def unpack_columns(columns: Columns, axes: Sequence[int]) -> jax.Array:
     """The columns [..., N], broadcast, as float32 with axes `axes` of theirs first and the features
     last."""
     shape = jnp.broadcast_shapes(*(column.shape for column in columns))
@@ -61,7 +61,7 @@ def spread(columns: Columns, axes: Sequence[int]) -> jax.Array:
 def _block(fields: list[_Field], shape: tuple[int, ...], axes: Sequence[int]) -> jax.Array:
     widths = np.array([field.width for field in fields])
     places = np.cumsum(widths) - widths
-    word = any_of([field.bits << int(place) for field, place in zip(fields, places, strict=True)])
+    word = union([field.bits << int(place) for field, place in zip(fields, places, strict=True)])
     word = jnp.transpose(materialize(jnp.broadcast_to(word, shape)), axes)
     masks = ((1 << widths) - 1).astype(np.uint32)
     values = (word[..., None] >> places.astype(np.uint32)) & masks

@@ -4,9 +4,9 @@ Three levels, each with all that the one before it shows:
 
 - `facts`: the rules, exact counts of cards, the hints and what they touched, places in the hand
   (among them how many older cards have no hint). No convention.
-- `learnt`: also how things stood when each card was hinted (`memory.py`), from which a network can
+- `hint_history`: also how things stood when each card was hinted (`memory.py`), from which a network can
   learn what hints mean to the players it learns from.
-- `reading`: also what `bots/inference.py` makes of the hints by common conventions.
+- `convention_features`: also what `bots/inference.py` makes of the hints by common conventions.
 
 Beside any of them a network may be told whom it plays with: what every player has done so far with
 these partners (`profile.py`).
@@ -22,16 +22,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured import cards, hinting, memory, profile
-from hanabi_rl.agents.structured.board import Counts, count_cards
-from hanabi_rl.agents.structured.columns import Columns, spread
+from hanabi_rl.agents.structured import card_features, hint_features, hint_memory, profile
+from hanabi_rl.agents.structured.board import CardCounts, count_cards
+from hanabi_rl.agents.structured.columns import Columns, unpack_columns
 from hanabi_rl.agents.structured.memory import Memory
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.sight import Sight
+from hanabi_rl.agents.structured.sight import SeatObservation
 from hanabi_rl.env.bits import bit
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
-from hanabi_rl.nn.structured import Level
+from hanabi_rl.nn.structured import FeatureSet
 
 
 class Features(NamedTuple):
@@ -48,7 +48,7 @@ class Features(NamedTuple):
     nothing."""
 
 
-def look(rules: Rules, level: Level, before: Memory, sight: Sight) -> tuple[Memory, Features]:
+def encode_step(rules: Rules, level: FeatureSet, before: Memory, sight: SeatObservation) -> tuple[Memory, Features]:
     """Reads one move and the position after it.
 
     Args:
@@ -60,68 +60,68 @@ def look(rules: Rules, level: Level, before: Memory, sight: Sight) -> tuple[Memo
     Returns:
         The memory after the move, and the features.
     """
-    after = remember(rules, level, before, sight)
+    after = update_memory(rules, level, before, sight)
     return after, features_of(rules, level, after, sight)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
-def remember(rules: Rules, level: Level, before: Memory, sight: Sight) -> Memory:
-    """The first half of `look`: the memory [N, ...] after the last move."""
+def update_memory(rules: Rules, level: FeatureSet, before: Memory, sight: SeatObservation) -> Memory:
+    """The first half of `encode_step`: the memory [N, ...] after the last move."""
     counts = count_cards(rules, sight)
-    after = memory.pack(memory.remember(rules, level, memory.unpack(before), sight, counts))
+    after = hint_memory.pack(hint_memory.remember(rules, level, hint_memory.unpack(before), sight, counts))
     if before.profile is None:
         return after
     return after._replace(profile=profile.remember(rules, before.profile, sight, counts))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
-def features_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Features:
-    """The second half of `look`, by far the dearer: what the observer sees and remembers now."""
-    counts, remembered = count_cards(rules, sight), memory.unpack(after)
-    view = cards.look_at_hands(rules, sight, counts)
+def features_of(rules: Rules, level: FeatureSet, after: Memory, sight: SeatObservation) -> Features:
+    """The second half of `encode_step`, by far the dearer: what the observer sees and remembers now."""
+    counts, remembered = count_cards(rules, sight), hint_memory.unpack(after)
+    view = card_features.hand_facts(rules, sight, counts)
     parts = [
         table_features(rules, sight, counts),
-        cards.own(rules, sight, counts, view),
-        cards.others(rules, sight, counts, view),
-        hinting.hints(rules, sight, counts, view),
+        card_features.own(rules, sight, counts, view),
+        card_features.others(rules, sight, counts, view),
+        hint_features.hints(rules, sight, counts, view),
     ]
     if level != "facts":
-        kept = memory.records(remembered), memory.ages(remembered)
+        kept = hint_memory.records(remembered), hint_memory.ages(remembered)
         more = [
             [],
-            cards.own_learnt(rules, sight, counts, *kept),
-            cards.others_learnt(rules, sight, counts, *kept),
-            hinting.learnt(rules, sight, counts),
+            card_features.own_hint_history(rules, sight, counts, *kept),
+            card_features.others_hint_history(rules, sight, counts, *kept),
+            hint_features.hint_history(rules, sight, counts),
         ]
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     if level == "reading":
-        from hanabi_rl.agents.structured import reading
+        from hanabi_rl.agents.structured import convention_features
 
-        more = reading.features(rules, sight, counts, memory.public_of(remembered, sight))
+        more = convention_features.features(rules, sight, counts, hint_memory.to_common_knowledge(remembered, sight))
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     shown = _arrange(rules, parts)
     if after.profile is None:
         return shown
-    known = spread(profile.features(after.profile), (0,))
+    known = unpack_columns(profile.features(after.profile), (0,))
     return shown._replace(table=jnp.concatenate([shown.table, known], axis=-1))
 
 
 def _arrange(rules: Rules, parts: list[Columns]) -> Features:
     """Columns with the games last -> features with the games first."""
     table, own, others, hints = parts
-    by_target = spread(hints, (2, 0, 1))  # N, P - 1, C + R, Fh
+    by_target = unpack_columns(hints, (2, 0, 1))  # N, P - 1, C + R, Fh
     games, targets, _, width = by_target.shape
     colors = by_target[:, :, : rules.num_colors].reshape(games, -1, width)
     ranks = by_target[:, :, rules.num_colors :].reshape(games, targets * rules.num_ranks, width)
     return Features(
-        table=spread(table, (0,)),
-        own=spread(own, (1, 0)),
-        others=spread(others, (2, 0, 1)),
+        table=unpack_columns(table, (0,)),
+        own=unpack_columns(own, (1, 0)),
+        others=unpack_columns(others, (2, 0, 1)),
         hints=jnp.concatenate([colors, ranks], axis=1),
     )
 
 
-def table_features(rules: Rules, sight: Sight, counts: Counts) -> list[jax.Array]:
+def table_features(rules: Rules, sight: SeatObservation, counts: CardCounts) -> list[jax.Array]:
     """The game as a whole: columns [N]."""
     seen, last, count = sight.seen, sight.seen.last, jax.lax.population_count
     heights = [count(seen.played & jnp.uint32(c)) for c in rules.color_cards]
@@ -150,20 +150,20 @@ def table_features(rules: Rules, sight: Sight, counts: Counts) -> list[jax.Array
 
 
 @functools.lru_cache(maxsize=64)
-def sizes(rules: Rules, level: Level, told: bool = False) -> Features:
+def sizes(rules: Rules, level: FeatureSet, profile: bool = False) -> Features:
     """The features of one game as `jax.ShapeDtypeStruct`s. Traced once, which takes seconds,
     however many agents are read."""
     from hanabi_rl.agents.structured.sight import from_observation
 
     def one(obs: jax.Array) -> Features:
-        strangers = init_profile(rules, (1,)) if told else None
-        start = memory.init_memory(rules, level, (1,), strangers)
-        return look(rules, level, start, from_observation(rules, obs))[1]
+        strangers = init_profile(rules, (1,)) if profile else None
+        start = hint_memory.init_memory(rules, level, (1,), strangers)
+        return encode_step(rules, level, start, from_observation(rules, obs))[1]
 
     return jax.eval_shape(one, jax.ShapeDtypeStruct((1, rules.obs_size), jnp.float32))
 
 
-def own_truth(rules: Rules, state: State) -> jax.Array:
+def true_hand_features(rules: Rules, state: State) -> jax.Array:
     """What the mover holds in truth, for a critic only: float32[N, H, 4 + R]."""
     from hanabi_rl.agents.structured.sight import from_state
 
@@ -177,4 +177,4 @@ def own_truth(rules: Rules, state: State) -> jax.Array:
         (held & counts.critical) != 0,
         *[(held & jnp.uint32(r)) != 0 for r in rules.rank_cards],
     ]
-    return spread(columns, (1, 0))
+    return unpack_columns(columns, (1, 0))

@@ -8,18 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.board import Counts, first_true, last_true
-from hanabi_rl.agents.structured.cards import Chance, Hands, truth
+from hanabi_rl.agents.structured.board import CardCounts, first_true, last_true
+from hanabi_rl.agents.structured.cards import Chance, HandFacts, card_value_features
 from hanabi_rl.agents.structured.columns import Columns
 from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.sight import Sight
+    from hanabi_rl.agents.structured.sight import SeatObservation
 
 
-def hints(rules: Rules, sight: Sight, counts: Counts, hands: Hands) -> Columns:
+def hints(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
     """Facts: what a hint touches and what its receiver can then tell by the counts."""
     seen = sight.seen
     touched = _touched(rules, sight)
@@ -29,7 +29,7 @@ def hints(rules: Rules, sight: Sight, counts: Counts, hands: Hands) -> Columns:
     knowledge = seen.knowledge[1:, None]
     after = Chance(materialize(jnp.where(touched, knowledge & named, 0)), counts.left)
     before = Chance(seen.knowledge[1:], counts.left)
-    facts: Columns = truth(rules, counts, held)[rules.num_ranks :]
+    facts: Columns = card_value_features(rules, counts, held)[rules.num_ranks :]
     facts += [(held & counts.repeated) != 0, (held & hands.hinted_elsewhere) != 0]
     of_slots: Columns = [touched, new]
     of_slots += [touched & fact[:, None] for fact in facts]
@@ -56,7 +56,7 @@ def hints(rules: Rules, sight: Sight, counts: Counts, hands: Hands) -> Columns:
     ]
 
 
-def learnt(rules: Rules, sight: Sight, counts: Counts) -> Columns:
+def hint_history(rules: Rules, sight: SeatObservation, counts: CardCounts) -> Columns:
     """What a receiver would remember of each card touched."""
     unhinted = ((sight.seen.knowledge != 0) & ~sight.seen.hinted)[1:, None]
     touched = _touched(rules, sight)
@@ -72,7 +72,7 @@ def by_slot(rules: Rules, columns: Columns) -> Columns:
     return [column[:, :, s] for s in range(rules.hand_size) for column in columns]
 
 
-def _touched(rules: Rules, sight: Sight) -> jax.Array:
+def _touched(rules: Rules, sight: SeatObservation) -> jax.Array:
     """bool[P - 1, C + R, H, N]."""
     return (sight.seen.hands[1:, None] & _named(rules)) != 0
 

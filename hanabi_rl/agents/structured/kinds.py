@@ -12,17 +12,17 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.board import count_cards
-from hanabi_rl.agents.structured.cards import wanted
-from hanabi_rl.agents.structured.columns import Columns, spread
+from hanabi_rl.agents.structured.cards import awaited_cards
+from hanabi_rl.agents.structured.columns import Columns, unpack_columns
 from hanabi_rl.agents.structured.memory import Memory, records, unpack
-from hanabi_rl.agents.structured.sight import Sight
-from hanabi_rl.env.bits import any_of, bit
-from hanabi_rl.env.cards import one_above
+from hanabi_rl.agents.structured.sight import SeatObservation
+from hanabi_rl.env.bits import bit, union
+from hanabi_rl.env.cards import successors
 from hanabi_rl.env.game import Rules
-from hanabi_rl.nn.structured import Level
+from hanabi_rl.nn.structured import FeatureSet
 
 
-class Kinds(NamedTuple):
+class CardTypeFeatures(NamedTuple):
     """Facts of the kinds of cards, float32, about [0, 1] each."""
 
     kinds: jax.Array
@@ -31,7 +31,7 @@ class Kinds(NamedTuple):
     """[N, H, K, Fp]: of the kind in one of the observer's slots, oldest first."""
 
 
-def kinds_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Kinds:
+def card_type_features(rules: Rules, level: FeatureSet, after: Memory, sight: SeatObservation) -> CardTypeFeatures:
     """The facts of the kinds in N games.
 
     Args:
@@ -48,26 +48,26 @@ def kinds_of(rules: Rules, level: Level, after: Memory, sight: Sight) -> Kinds:
 
     held = [card for hand in seen.hands[1:] for card in hand]
     hinted = [card for hand in jnp.where(seen.hinted, seen.hands, 0)[1:] for card in hand]
-    above = one_above(rules, counts.playable)
+    above = successors(rules, counts.playable)
     of_kind = [
         *map(jnp.uint32, rules.rank_cards),
         counts.playable,
         counts.useless,
         counts.critical,
         above,
-        one_above(rules, above),
+        successors(rules, above),
         *counts.unseen,
-        any_of(held),
-        any_of(hinted),
+        union(held),
+        union(hinted),
     ]
     of_place = [seen.knowledge[0] & counts.unseen[0]]
     if level != "facts":
         kept = records(unpack(after))
-        of_kind += wanted(rules, sight, counts, kept)
+        of_kind += awaited_cards(rules, sight, counts, kept)
         for at in range(2):
             then = kept.playable[at, 0]
-            of_place += [then, one_above(rules, then), kept.critical[at, 0]]
+            of_place += [then, successors(rules, then), kept.critical[at, 0]]
     shown = [jnp.broadcast_to(x, seen.played.shape) for x in of_kind]
     kinds: Columns = [has(x) for x in shown]
     places: Columns = [has(x) for x in of_place]
-    return Kinds(kinds=spread(kinds, (1, 0)), places=spread(places, (2, 0, 1)))
+    return CardTypeFeatures(kinds=unpack_columns(kinds, (1, 0)), places=unpack_columns(places, (2, 0, 1)))

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.board import Counts, first_true, last_true
+from hanabi_rl.agents.structured.board import CardCounts, first_true, last_true
 from hanabi_rl.env.bits import materialize
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import select_games
-from hanabi_rl.nn.structured import Level
+from hanabi_rl.nn.structured import FeatureSet
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.bots.inference import Public
-    from hanabi_rl.agents.structured.profile import Profile
-    from hanabi_rl.agents.structured.sight import Sight
+    from hanabi_rl.agents.bots.inference import CommonKnowledge
+    from hanabi_rl.agents.structured.profile import PlayerProfile
+    from hanabi_rl.agents.structured.sight import SeatObservation
 
-LEVELS: tuple[Level, ...] = ("facts", "learnt", "reading")
+LEVELS: tuple[FeatureSet, ...] = ("facts", "learnt", "reading")
 
 # The fields of a card. A record is how things stood at a hint: its flags and numbers, and which
 # cards were playable and critical then.
@@ -39,11 +39,11 @@ class Memory(NamedTuple):
 
     cards: jax.Array
     """uint32[..., P, H, W]: the fields of each card; W is 0 for `facts`, which needs no memory."""
-    profile: Profile | None = None
+    profile: PlayerProfile | None = None
     """What is known of the players; None for a network that does not ask."""
 
 
-class AtHint(NamedTuple):
+class HintSnapshot(NamedTuple):
     """How things stood when cards were hinted: bool or uint32 [2, P, H, N], the last hint and the
     first; all 0 without one."""
 
@@ -84,7 +84,7 @@ def _numbers(hand_size: int) -> dict[str, tuple[int, int]]:
 
 
 def init_memory(
-    rules: Rules, level: Level, batch: tuple[int, ...], profile: Profile | None = None
+    rules: Rules, level: FeatureSet, batch: tuple[int, ...], profile: PlayerProfile | None = None
 ) -> Memory:
     """The memory before the first move of games, each leaf `[*batch, ...]`."""
     bits = [0] * _FIELDS[level]
@@ -94,14 +94,14 @@ def init_memory(
     return Memory(jnp.broadcast_to(jnp.array(bits, jnp.uint32), shape), profile)
 
 
-def forget(rules: Rules, level: Level, memory: Memory, reset: jax.Array) -> Memory:
+def reset_memory(rules: Rules, level: FeatureSet, memory: Memory, reset: jax.Array) -> Memory:
     """The memory [N, ...], as before the first move with strangers where `reset` bool[N]."""
     known = memory.profile
-    stranger = None if known is None else known.forgotten()
+    stranger = None if known is None else known.reset()
     return select_games(reset, init_memory(rules, level, reset.shape, stranger), memory)
 
 
-def next_game(rules: Rules, level: Level, memory: Memory) -> Memory:
+def next_game(rules: Rules, level: FeatureSet, memory: Memory) -> Memory:
     """The memory before the first move of another game with the same players: what is known of them
     stays. Whoever moves first there must be row 0."""
     known = memory.profile
@@ -121,7 +121,7 @@ def next_seat(memory: Memory) -> Memory:
     return Memory(jnp.roll(memory.cards, -1, axis=-3), None if known is None else known.rotated(1))
 
 
-def seat_before(memory: Memory) -> Memory:
+def previous_seat(memory: Memory) -> Memory:
     """The inverse of `next_seat`."""
     known = memory.profile
     return Memory(jnp.roll(memory.cards, 1, axis=-3), None if known is None else known.rotated(-1))
@@ -138,7 +138,7 @@ def pack(bits: jax.Array) -> Memory:
 
 
 def remember(
-    rules: Rules, level: Level, bits: jax.Array, sight: Sight, counts: Counts
+    rules: Rules, level: FeatureSet, bits: jax.Array, sight: SeatObservation, counts: CardCounts
 ) -> jax.Array:
     """The memory uint32[W, P, H, N] after the last move, from that before it."""
     if level == "facts":
@@ -159,7 +159,7 @@ def remember(
     return materialize(jnp.concatenate([bits, known]))
 
 
-def _note_hint(rules: Rules, bits: jax.Array, sight: Sight, counts: Counts) -> jax.Array:
+def _note_hint(rules: Rules, bits: jax.Array, sight: SeatObservation, counts: CardCounts) -> jax.Array:
     """The records and ages after the last move, before any card is drawn."""
     last, players = sight.seen.last, rules.num_players
     hinted_before = bits[_LAST] & 1 != 0
@@ -200,7 +200,7 @@ def _count(mask: jax.Array) -> jax.Array:
     return jnp.sum(mask.astype(jnp.uint32), axis=1)
 
 
-def records(bits: jax.Array) -> AtHint:
+def records(bits: jax.Array) -> HintSnapshot:
     """Of the last hint on each card, and of the first: fields [2, P, H, N]."""
     facts = jnp.stack([bits[_LAST], bits[_FIRST]])
 
@@ -209,7 +209,7 @@ def records(bits: jax.Array) -> AtHint:
 
     flags = {flag: number(i, 1) != 0 for i, flag in enumerate(_FLAGS)}
     numbers = {name: number(*field) for name, field in _numbers(facts.shape[2]).items()}
-    return AtHint(
+    return HintSnapshot(
         **flags,
         **numbers,
         playable=jnp.stack([bits[_LAST + 1], bits[_FIRST + 1]]),
@@ -223,19 +223,19 @@ def ages(bits: jax.Array) -> jax.Array:
     return bits[_AGE]
 
 
-def public_of(bits: jax.Array, sight: Sight) -> Public:
+def to_common_knowledge(bits: jax.Array, sight: SeatObservation) -> CommonKnowledge:
     """What `bots/inference.py` calls common knowledge, after the last move."""
-    from hanabi_rl.agents.bots.inference import Public
+    from hanabi_rl.agents.bots.inference import CommonKnowledge
 
-    return Public(sight.seen.knowledge, bits[_INFERRED], sight.seen.hinted)
+    return CommonKnowledge(sight.seen.knowledge, bits[_INFERRED], sight.seen.hinted)
 
 
-def _reread(rules: Rules, bits: jax.Array, sight: Sight) -> jax.Array:
+def _reread(rules: Rules, bits: jax.Array, sight: SeatObservation) -> jax.Array:
     """What the meaning of the hints leaves possible after the last move, before any card is
     drawn: uint32[P, H, N]."""
-    from hanabi_rl.agents.bots.inference import Public, observe_move
+    from hanabi_rl.agents.bots.inference import CommonKnowledge, update_common_knowledge
 
-    before = Public(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)
+    before = CommonKnowledge(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)
     nobody = sight.seen.last._replace(slot=jnp.zeros_like(sight.seen.last.slot))
     seen = sight.seen._replace(last=nobody)  # the shift of a draw is this file's work
-    return observe_move(rules, before, seen).inferred
+    return update_common_knowledge(rules, before, seen).inferred

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured import memory
-from hanabi_rl.agents.structured.board import Counts, first_true
-from hanabi_rl.agents.structured.columns import Columns, share
-from hanabi_rl.env.bits import any_of
+from hanabi_rl.agents.structured import hint_memory
+from hanabi_rl.agents.structured.board import CardCounts, first_true
+from hanabi_rl.agents.structured.columns import Columns, quantize
+from hanabi_rl.env.bits import union
 from hanabi_rl.env.game import Rules
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.sight import Sight
+    from hanabi_rl.agents.structured.sight import SeatObservation
 
 COUNTS: dict[str, str | None] = {
     # of its moves
@@ -67,11 +67,11 @@ _NAMES = tuple(COUNTS)
 _WHOLES = tuple(dict.fromkeys(whole for whole in COUNTS.values() if whole is not None))
 
 
-class Profile(NamedTuple):
+class PlayerProfile(NamedTuple):
     """Rows are players relative to the observer, as in `memory.Memory`."""
 
     cards: jax.Array
-    """uint32[..., P, H, 7]: how things stood when each card was hinted (`memory`, `learnt`)."""
+    """uint32[..., P, H, 7]: how things stood when each card was hinted (`hint_memory`, `learnt`)."""
     known: jax.Array
     """uint32[..., P, H]: what each card could be by its hints, before the last move; 0: no card."""
     before: jax.Array
@@ -79,19 +79,19 @@ class Profile(NamedTuple):
     counts: jax.Array
     """float32[..., P, K]: `COUNTS`, of all games with these players."""
 
-    def forgotten(self) -> Profile:
+    def reset(self) -> PlayerProfile:
         """Before the first move with strangers."""
         return jax.tree.map(jnp.zeros_like, self)
 
-    def next_game(self) -> Profile:
+    def next_game(self) -> PlayerProfile:
         """Before the first move of another game with the same players; whoever moves first there is
         row 0 (`rotated` first where that is another)."""
-        return self.forgotten()._replace(counts=self.counts)
+        return self.reset()._replace(counts=self.counts)
 
-    def rotated(self, seats: int | jax.Array) -> Profile:
+    def rotated(self, seats: int | jax.Array) -> PlayerProfile:
         """As kept by whoever sits so many seats further: an int, or int32[N], one a game."""
         if isinstance(seats, int):
-            return Profile(
+            return PlayerProfile(
                 cards=jnp.roll(self.cards, -seats, -3),
                 known=jnp.roll(self.known, -seats, -2),
                 before=self.before,
@@ -107,18 +107,18 @@ class Profile(NamedTuple):
         return jax.tree.map(chosen, *turns)
 
 
-def init_profile(rules: Rules, batch: tuple[int, ...]) -> Profile:
+def init_profile(rules: Rules, batch: tuple[int, ...]) -> PlayerProfile:
     """Before the first move with strangers, each leaf `[*batch, ...]`."""
     hand = (*batch, rules.num_players, rules.hand_size)
-    return Profile(
-        cards=memory.init_memory(rules, "learnt", batch).cards,
+    return PlayerProfile(
+        cards=hint_memory.init_memory(rules, "learnt", batch).cards,
         known=jnp.zeros(hand, jnp.uint32),
         before=jnp.zeros((*batch, 2), jnp.uint32),
         counts=jnp.zeros((*batch, rules.num_players, len(_NAMES))),
     )
 
 
-def remember(rules: Rules, profile: Profile, sight: Sight, counts: Counts) -> Profile:
+def remember(rules: Rules, profile: PlayerProfile, sight: SeatObservation, counts: CardCounts) -> PlayerProfile:
     """The profile [N, ...] after the last move, from that before it. A move before the first look
     at a game (it began at a recorded position) counts for nobody."""
     bits = jnp.transpose(profile.cards, (3, 1, 2, 0))
@@ -132,8 +132,8 @@ def remember(rules: Rules, profile: Profile, sight: Sight, counts: Counts) -> Pr
         jnp.where(last.actor, own[name], False) if name in own else giver & meant[name]
         for name in _NAMES
     ]
-    after = memory.remember(rules, "learnt", bits, sight, counts)
-    return Profile(
+    after = hint_memory.remember(rules, "learnt", bits, sight, counts)
+    return PlayerProfile(
         cards=jnp.transpose(after, (3, 1, 2, 0)),
         known=jnp.transpose(sight.seen.knowledge, (2, 0, 1)),
         before=jnp.stack([counts.playable, counts.critical], axis=1),
@@ -145,18 +145,18 @@ def _moves(
     rules: Rules,
     bits: jax.Array,
     known: jax.Array,
-    sight: Sight,
+    sight: SeatObservation,
     playable: jax.Array,
     critical: jax.Array,
 ) -> dict[str, jax.Array]:
     """What the last move was to whoever made it: bool[N] each."""
     last = sight.seen.last
-    record = memory.records(bits)
+    record = hint_memory.records(bits)
     hinted, latest = bits[0] & 1 != 0, record.age[0] <= rules.num_players - 2
 
     def of_actor(x: jax.Array) -> jax.Array:
         """[P, H, N] -> [H, N]"""
-        return any_of([jnp.where(mine, row, 0) for mine, row in zip(last.actor, x, strict=True)])
+        return union([jnp.where(mine, row, 0) for mine, row in zip(last.actor, x, strict=True)])
 
     mine = of_actor(known)
     was_hinted = of_actor(hinted) != 0
@@ -194,13 +194,13 @@ def _moves(
 
 
 def _meanings(
-    rules: Rules, bits: jax.Array, sight: Sight
+    rules: Rules, bits: jax.Array, sight: SeatObservation
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     """Of the card that the last move showed, if it was hinted, how things stood at its first hint:
     bool[N] each; and who gave that hint, bool[P, N]."""
     last, players = sight.seen.last, rules.num_players
     here = last.actor[:, None] & last.slot  # [P, H, N]
-    record = jax.tree.map(lambda field: field[1], memory.records(bits))
+    record = jax.tree.map(lambda field: field[1], hint_memory.records(bits))
 
     def at(flag: jax.Array) -> jax.Array:
         return jnp.any(here & flag, axis=(0, 1))
@@ -226,11 +226,11 @@ def _meanings(
             for owner in range(players)
             if owner != row
         ]
-        givers.append(any_of(by_row))
+        givers.append(union(by_row))
     return meant, jnp.stack(givers)
 
 
-def features(profile: Profile) -> Columns:
+def features(profile: PlayerProfile) -> Columns:
     """Of every player, the observer first: each share, drawn towards 0 where it is of few, and of
     how many it is. Columns [N] in [0, 1]."""
     columns: Columns = []
@@ -238,8 +238,8 @@ def features(profile: Profile) -> Columns:
         counts = {name: profile.counts[:, row, i] for i, name in enumerate(_NAMES)}
         for name, whole in COUNTS.items():
             if whole is not None:
-                columns.append(share(counts[name] / (counts[whole] + 1.0)))
+                columns.append(quantize(counts[name] / (counts[whole] + 1.0)))
         for whole in _WHOLES:
-            columns.append(share(counts[whole] / (counts[whole] + 8.0)))
-        columns.append(share(counts["turn"] / (counts["turn"] + 64.0)))
+            columns.append(quantize(counts[whole] / (counts[whole] + 8.0)))
+        columns.append(quantize(counts["turn"] / (counts["turn"] + 64.0)))
     return columns

@@ -16,31 +16,31 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots import hints as judging
 from hanabi_rl.agents.bots.inference import (
     CardFacts,
-    Public,
-    Reading,
+    CommonKnowledge,
+    HandInference,
     card_facts,
     focus_of,
     hand_word,
     highest,
+    infer_hands,
+    infer_hint,
     known_exactly,
-    read_hands,
-    read_hint,
     soon_playable,
     union_and_repeats,
 )
-from hanabi_rl.agents.bots.obs_view import ObsView
-from hanabi_rl.agents.structured.board import Counts, copies
+from hanabi_rl.agents.bots.obs_view import DecodedObservation
+from hanabi_rl.agents.structured.board import CardCounts, copies
 from hanabi_rl.agents.structured.cards import Chance
 from hanabi_rl.agents.structured.columns import Columns
-from hanabi_rl.agents.structured.sight import Sight
-from hanabi_rl.env.bits import any_of, count, materialize
+from hanabi_rl.agents.structured.sight import SeatObservation
+from hanabi_rl.env.bits import count, materialize, union
 from hanabi_rl.env.cards import is_single
 from hanabi_rl.env.game import Rules
 
 _SIGNED = [False] * 12 + [True, False, True]
 
 
-class Judged(NamedTuple):
+class HintEffects(NamedTuple):
     """What each hint would gain and lose; 0 for one that touches nothing."""
 
     parts: list[jax.Array]
@@ -52,7 +52,7 @@ class Judged(NamedTuple):
     touches nothing."""
 
 
-def features(rules: Rules, sight: Sight, counts: Counts, public: Public) -> list[Columns]:
+def features(rules: Rules, sight: SeatObservation, counts: CardCounts, public: CommonKnowledge) -> list[Columns]:
     """The columns that this level adds to the table, own cards, others' cards and hints."""
     everyone, mine, board, danger, judged = _read(rules, public, sight.seen, counts.unseen[0])
     own = Chance(mine.candidates[0] & counts.unseen[0], counts.unseen)
@@ -120,16 +120,16 @@ def _by_action(rules: Rules, column: jax.Array) -> jax.Array:
 
 
 def _read(
-    rules: Rules, public: Public, seen: ObsView, unseen: jax.Array
-) -> tuple[Reading, Reading, CardFacts, jax.Array, Judged]:
+    rules: Rules, public: CommonKnowledge, seen: DecodedObservation, unseen: jax.Array
+) -> tuple[HandInference, HandInference, CardFacts, jax.Array, HintEffects]:
     """Everyone's reading, the observer's own (row 0 alone), the board, what the next player would
     lose, and each hint judged. `unseen` uint32[*B]: what the own hand can be."""
     board = card_facts(rules, seen)
-    everyone, exact = read_hands(board, public), known_exactly(board, public)
+    everyone, exact = infer_hands(board, public), known_exactly(board, public)
     own = jax.tree.map(lambda x: x[:1], public)
     own = own._replace(knowledge=own.knowledge & unseen)
-    mine = read_hands(board, own, union_and_repeats(exact[1:]))
-    danger = judging.next_loses(rules, board, everyone, seen)
+    mine = infer_hands(board, own, union_and_repeats(exact[1:]))
+    danger = judging.next_discard_loss(rules, board, everyone, seen)
     facts = judging._facts(board, public, mine, seen)
     judged = _judge(rules, board, public, everyone, exact, facts, danger, seen)
     return everyone, mine, board, danger, judged
@@ -146,16 +146,16 @@ def _except(exact: jax.Array, *rows: int) -> list[jax.Array]:
 
 def _judge(  # type: ignore[no-untyped-def]
     rules, board, public, everyone, exact, facts, danger, seen
-) -> Judged:
+) -> HintEffects:
     """Every hint. Axes are [P - 1, C + R, *B], before them one hand and its slots."""
-    v, players = judging.Values, range(1, rules.num_players)
+    v, players = judging.HintValues, range(1, rules.num_players)
     more = danger.ndim
     by_hint = (len(rules.color_cards) + len(rules.rank_cards), *(1,) * more)
     cards = jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32).reshape(by_hint)
     is_rank = jnp.arange(by_hint[0]).reshape(by_hint) >= rules.num_colors
 
     known, facts = jax.tree.map(_of_targets, (public, facts))
-    before = Reading(
+    before = HandInference(
         candidates=_of_targets(everyone.candidates),
         playable=_of_targets(everyone.playable),
         trash=_of_targets(everyone.trash),
@@ -167,8 +167,8 @@ def _judge(  # type: ignore[no-untyped-def]
     rest = [jnp.stack(_except(exact, player)) for player in players]
     others = union_and_repeats(jnp.stack(rest, axis=2)[:, :, :, None])
     target = jnp.ones((1,) * (3 + more), bool)
-    told = read_hint(rules, board, known, before, target, touched, cards, is_rank, others)
-    after = read_hands(board, told, others)
+    told = infer_hint(rules, board, known, before, target, touched, cards, is_rank, others)
+    after = infer_hands(board, told, others)
 
     def word(mask: jax.Array) -> jax.Array:
         return hand_word(mask)[0]
@@ -197,7 +197,7 @@ def _judge(  # type: ignore[no-untyped-def]
         slots = enumerate(value[0])
         return sum(jnp.where(((where & held) >> s) & 1 != 0, x, 0.0) for s, x in slots)  # type: ignore
 
-    def waits(reading: Reading) -> jax.Array:
+    def waits(reading: HandInference) -> jax.Array:
         late = reading.candidates & ~soon_playable(rules, board, reading.claimed)
         return word((late == 0) & ((reading.candidates & hands) != 0))
 
@@ -223,7 +223,7 @@ def _judge(  # type: ignore[no-untyped-def]
     worth = sum(weight * component for weight, component in weighted)
     focus, saved = focus_of(new[None], word(before.chop)[None])
     focus = jnp.where(new != 0, focus[0], highest(touches))
-    card = any_of([jnp.where((focus >> s) & 1 != 0, x, 0) for s, x in enumerate(hands[0])])
+    card = union([jnp.where((focus >> s) & 1 != 0, x, 0) for s, x in enumerate(hands[0])])
     soon = soon_playable(rules, board, before.claimed)
     about = [
         saved,
@@ -233,7 +233,7 @@ def _judge(  # type: ignore[no-untyped-def]
         *[(focus >> s) & 1 != 0 for s in range(rules.hand_size)],
     ]
     some = touches != 0
-    return Judged(
+    return HintEffects(
         [jnp.where(some, component, 0.0) for _, component in weighted],
         [some & fact for fact in about],
         _by_action(rules, _computed_once(jnp.where(some, worth, -100.0))),
@@ -250,17 +250,17 @@ def _danger_after(  # type: ignore[no-untyped-def]
     rules, board, public, exact, told, after, danger, seen
 ) -> jax.Array:
     """What the next player would lose after each hint, float32[P - 1, C + R, *B]."""
-    chop = any_of(list(jnp.where(after.chop[0, :, :1], seen.hands[1][:, None, None], 0)))
+    chop = union(list(jnp.where(after.chop[0, :, :1], seen.hands[1][:, None, None], 0)))
     busy = hand_word((after.playable | after.trash)[:, :, :1])[0] != 0
     if rules.num_players > 2:  # hints to others change what is known elsewhere
         later = range(2, rules.num_players)
         rest = jnp.stack([jnp.stack(_except(exact, 1, player)) for player in later], axis=2)
         others = union_and_repeats(rest[:, :, :, None])
-        others = others.beside(union_and_repeats(known_exactly(board, told)[:, :, 1:]))
+        others = others.union(union_and_repeats(known_exactly(board, told)[:, :, 1:]))
         hand = jax.tree.map(lambda x: x[1:2, :, None, None], public)
-        again = read_hands(board, hand, others)
-        same = any_of(list(jnp.where(again.chop[0], seen.hands[1][:, None, None], 0)))
+        again = infer_hands(board, hand, others)
+        same = union(list(jnp.where(again.chop[0], seen.hands[1][:, None, None], 0)))
         chops = jnp.broadcast_to(same, (len(later), *chop.shape[1:]))
         chop = jnp.concatenate([chop, chops])
         busy = jnp.concatenate([busy, hand_word(again.playable | again.trash)[0] != 0])
-    return jnp.where(busy, 0.0, judging.worth_keeping(rules, board, chop, seen))
+    return jnp.where(busy, 0.0, judging.discard_loss(rules, board, chop, seen))

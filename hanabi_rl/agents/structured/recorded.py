@@ -22,7 +22,7 @@ GAMES_AT_ONCE = 64
 
 
 def player_counts(games: Games) -> np.ndarray:
-    """What a `Profile` counts of the player at each seat in each game, float32[N, P, K]. A game's
+    """What a `PlayerProfile` counts of the player at each seat in each game, float32[N, P, K]. A game's
     last move is left out: whoever plays does not get to see it either."""
     parts, length = [], int(games.num_actions.max())
     for start in range(0, len(games), GAMES_AT_ONCE):
@@ -38,7 +38,7 @@ def _count(rules: Rules, decks: jax.Array, actions: jax.Array, moves: jax.Array)
     """decks [n, D], actions [n, T] and their number [n] -> float32 [n, P, K]."""
     states = replay(rules, decks, actions).state
 
-    def turn(known: profile.Profile, state: State) -> tuple[profile.Profile, jax.Array]:
+    def turn(known: profile.PlayerProfile, state: State) -> tuple[profile.PlayerProfile, jax.Array]:
         sight = from_state(rules, state)
         after = profile.remember(rules, known, sight, count_cards(rules, sight))
         return after.rotated(1), after.counts

@@ -1,7 +1,7 @@
 """What one seat sees of each game, ready for arithmetic: sets of cards with the games as the last
 axis, so that every operation is one long vector.
 
-The same `Sight` comes from an observation vector (any seat) or, faster, from the environment's
+The same `SeatObservation` comes from an observation vector (any seat) or, faster, from the environment's
 `State` (the mover). Rows are players relative to the observer, who is row 0.
 """
 
@@ -14,38 +14,38 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots.obs_view import LastMove, ObsView, to_set, view
-from hanabi_rl.env.bits import any_of, bit, materialize
+from hanabi_rl.agents.bots.obs_view import DecodedObservation, LastMove, decode_observation, to_set
+from hanabi_rl.env.bits import bit, materialize, union
 from hanabi_rl.env.game import Rules
 from hanabi_rl.env.state import State
 
 
-class Sight(NamedTuple):
+class SeatObservation(NamedTuple):
     """``N`` views, each of one seat: ``P`` players, hands of ``H``, up to ``M`` copies a card."""
 
-    seen: ObsView
-    """The fields of `ObsView`, each with ``N`` as its last axis."""
+    seen: DecodedObservation
+    """The fields of `DecodedObservation`, each with ``N`` as its last axis."""
     discards: jax.Array
     """uint32[M, N]: plane j is the set of cards of which at least j + 1 copies are discarded."""
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
-def from_observation(rules: Rules, obs: jax.Array) -> Sight:
+def from_observation(rules: Rules, obs: jax.Array) -> SeatObservation:
     """The view behind observations float32[N, O]."""
-    seen = jax.vmap(lambda o: view(rules, o), out_axes=-1)(obs)
+    seen = jax.vmap(lambda o: decode_observation(rules, o), out_axes=-1)(obs)
     copies = max(rules.num_cards_of_rank)
     planes = [to_set((seen.discarded > j).T) for j in range(copies)]
-    return _computed_once(Sight(seen, jnp.stack(planes)))
+    return _computed_once(SeatObservation(seen, jnp.stack(planes)))
 
 
-def from_state(rules: Rules, state: State) -> Sight:
+def from_state(rules: Rules, state: State) -> SeatObservation:
     """What the mover of each of ``N`` games sees."""
     players, hand, player = rules.num_players, rules.hand_size, state.player
 
     def mover_first(seats: jax.Array) -> jax.Array:
         """uint32[N, P], seats in absolute order -> [P, N], the mover first."""
         rolled = [
-            any_of([jnp.where(player == (p - k) % players, seats[:, p], 0) for p in range(players)])
+            union([jnp.where(player == (p - k) % players, seats[:, p], 0) for p in range(players)])
             for k in range(players)
         ]
         return jnp.stack(rolled)
@@ -56,12 +56,12 @@ def from_state(rules: Rules, state: State) -> Sight:
         return (hands[:, None] >> slots) & 1 != 0
 
     def slot_union(hands: jax.Array, groups: tuple[int, ...]) -> jax.Array:
-        return any_of(
+        return union(
             [jnp.where(slots_of(hands, g), jnp.uint32(s), 0) for g, s in enumerate(groups)]
         )
 
     colors, ranks = mover_first(state.colors), mover_first(state.ranks)
-    maybe_colors, maybe_ranks = mover_first(state.maybe_colors), mover_first(state.maybe_ranks)
+    maybe_colors, maybe_ranks = mover_first(state.possible_colors), mover_first(state.possible_ranks)
     discards = state.discards.T
     gone = _gone_for_good(rules, state.fireworks, discards)
     cards = slot_union(colors, rules.color_cards) & slot_union(ranks, rules.rank_cards)
@@ -69,7 +69,7 @@ def from_state(rules: Rules, state: State) -> Sight:
     color_named = slots_of(maybe_colors, rules.num_colors)
     rank_named = slots_of(maybe_ranks, rules.num_ranks)
     is_mover = np.arange(players)[:, None, None] == 0
-    seen = ObsView(
+    seen = DecodedObservation(
         hands=jnp.where(is_mover, jnp.uint32(0), cards),
         knowledge=jnp.where(cards != 0, maybe & ~gone, 0),
         hinted=color_named | rank_named,
@@ -82,7 +82,7 @@ def from_state(rules: Rules, state: State) -> Sight:
         lives=state.life_tokens,
         last=_last_move(rules, state),
     )
-    return _computed_once(Sight(seen, discards))
+    return _computed_once(SeatObservation(seen, discards))
 
 
 def _last_move(rules: Rules, state: State) -> LastMove:
@@ -93,13 +93,13 @@ def _last_move(rules: Rules, state: State) -> LastMove:
     rank_hint = hint - (players - 1) * colors
     is_color = moved & (hint >= 0) & (rank_hint < 0)
     is_rank = moved & (rank_hint >= 0) & (action != rules.noop)
-    in_color = any_of(
+    in_color = union(
         [
             jnp.where(is_color & (hint % colors == c), jnp.uint32(s), 0)
             for c, s in enumerate(rules.color_cards)
         ]
     )
-    in_rank = any_of(
+    in_rank = union(
         [
             jnp.where(is_rank & (rank_hint % rules.num_ranks == r), jnp.uint32(s), 0)
             for r, s in enumerate(rules.rank_cards)
@@ -141,7 +141,7 @@ def _gone_for_good(rules: Rules, played: jax.Array, discards: jax.Array) -> jax.
     return gone
 
 
-def _computed_once(sight: Sight) -> Sight:
+def _computed_once(sight: SeatObservation) -> SeatObservation:
     def once(leaf: jax.Array) -> jax.Array:
         return materialize(leaf) if leaf.dtype == jnp.uint32 else leaf
 

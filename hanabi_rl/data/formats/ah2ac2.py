@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.data.games import GameDataError, Games, OnBad, refuse
+from hanabi_rl.data.games import GameDataError, Games, OnInvalid, raise_invalid
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.tensors import read_tensors, write_tensors
 
@@ -40,7 +40,7 @@ def read(path: Path) -> Games:
 
 
 def read_each(
-    path: Path, validate: bool = True, on_bad: OnBad = refuse
+    path: Path, validate: bool = True, on_bad: OnInvalid = raise_invalid
 ) -> tuple[Games, np.ndarray]:
     """The games in the file, `unfinished` not yet known, and which are good so far (bool[N]).
     Raises GameDataError where the layout is not the expected one.

@@ -22,9 +22,9 @@ import numpy as np
 from hanabi_rl.data.endings import Ending, ending
 from hanabi_rl.data.games import rotated_orders
 from hanabi_rl.env.actions import Move, decode_action, encode_action
-from hanabi_rl.env.cards import used_up
+from hanabi_rl.env.cards import exhausted_cards
 from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PLAYER_NAMES, Table, card_name
+from hanabi_rl.env.table import PLAYER_NAMES, PythonGame, card_name
 
 LINK_PREFIX = "https://hanab.live/shared-replay-json/"
 ALPHABET = string.ascii_lowercase + string.digits + string.ascii_uppercase
@@ -55,7 +55,7 @@ _SITE = re.compile(r"(?:https?:/{1,2})?(?:www\.)?hanab\.live(?![\w.-])/*([^#?]*)
 
 
 @dataclasses.dataclass(frozen=True)
-class SiteGame:
+class ImportedGame:
     """A game read from hanab.live, in our terms: seat 0 starts, cards and actions are our ids."""
 
     rules: Rules
@@ -107,7 +107,7 @@ def exported_length(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Ite
     return len(_site_actions(rules, deck, actions))
 
 
-def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) -> SiteGame:
+def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) -> ImportedGame:
     """Read the site's JSON record; another starting player than 0 rotates the seats.
 
     Args:
@@ -128,7 +128,7 @@ def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) ->
     if len(deck) != rules.deck_size:
         raise ValueError(f"expected a deck of {rules.deck_size} cards, got {len(deck)}")
     new_order = rotated_orders(rules, start)
-    table = Table(rules, [deck[old] for old in np.argsort(new_order)])
+    table = PythonGame(rules, [deck[old] for old in np.argsort(new_order)])
     moves, actions = _read_moves(record["actions"]), list[int]()
     may_fail = not failed_speedruns and bool((record.get("options") or {}).get("speedrun"))
     for kind, target, value in moves:
@@ -150,7 +150,7 @@ def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) ->
         for seat in range(rules.num_players)
     ]
     game_id, seed = record.get("id"), record.get("seed")
-    return SiteGame(
+    return ImportedGame(
         rules=rules,
         deck=np.asarray(table.deck, np.uint8),
         actions=np.asarray(actions, np.int32),
@@ -162,7 +162,7 @@ def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) ->
     )
 
 
-def share_link(
+def replay_link(
     rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int], turn: int = 1
 ) -> str:
     """The replay link of a game, opened at `turn` (counted from 1, the deal). Raises ValueError as
@@ -209,8 +209,8 @@ def _payload(link: str) -> str:
     raise ValueError(wanted)
 
 
-def decode_link(link: str) -> SiteGame:
-    """The game in a replay link or its bare payload; the inverse of `share_link`. Raises ValueError
+def decode_link(link: str) -> ImportedGame:
+    """The game in a replay link or its bare payload; the inverse of `replay_link`. Raises ValueError
     where it is malformed, or names a game that only the site has."""
     parts = _payload(link).replace("-", "").split(",")
     if len(parts) != 3 or not all(
@@ -260,9 +260,9 @@ def _site_actions(
 ) -> list[tuple[int, int, int | None]]:
     """(type, target, value) of each move the site keeps."""
     if not rules.is_standard:
-        got = rules.apart_from(Rules(num_players=rules.num_players))
+        got = rules.difference_from(Rules(num_players=rules.num_players))
         raise ValueError(f"hanab.live has the standard 50-card game only, got one of {got}")
-    table = Table(rules, deck)
+    table = PythonGame(rules, deck)
     result: list[tuple[int, int, int | None]] = []
     for action in actions:
         move = decode_action(rules, action)
@@ -286,7 +286,7 @@ def _site_actions(
     return result
 
 
-def _our_action(table: Table, kind: int, target: int, value: int | None) -> int:
+def _our_action(table: PythonGame, kind: int, target: int, value: int | None) -> int:
     """Our action id of the site's move; raises ValueError where it cannot be expressed."""
     rules, where = table.rules, f"turn {table.turn}"
     if kind in (PLAY, DISCARD):
@@ -370,10 +370,10 @@ def _read_card(card: Any, index: int) -> int:
     return suit * 5 + rank - 1
 
 
-def _check_speedrun(table: Table) -> None:
+def _check_speedrun(table: PythonGame) -> None:
     """Raises SiteGameError where the site ended a speedrun: a needed card is lost, not the last
     life."""
-    lost = used_up(table.rules, table.discard_planes)
+    lost = exhausted_cards(table.rules, table.discard_planes)
     if lost and table.life_tokens > 0:
         card = card_name(table.rules, lost.bit_length() - 1)
         raise SiteGameError(

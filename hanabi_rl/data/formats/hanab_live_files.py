@@ -19,12 +19,12 @@ import numpy as np
 
 from hanabi_rl.data.endings import ending_of
 from hanabi_rl.data.formats.hanab_live import (
-    SiteGame,
+    ImportedGame,
     SiteGameError,
     game_from_json,
     game_to_json,
 )
-from hanabi_rl.data.games import GameDataError, Games, OnBad, pad_moves, refuse
+from hanabi_rl.data.games import GameDataError, Games, OnInvalid, pad_moves, raise_invalid
 from hanabi_rl.env.game import Rules
 from hanabi_rl.storage.files import BYTE_ORDER_MARK, open_text, read_text, write_text
 
@@ -35,7 +35,7 @@ MIN_BRACKETS, CHARACTERS_A_BRACKET = (
 )
 
 
-def read_each(path: Path, on_bad: OnBad = refuse) -> tuple[Games, int]:
+def read_each(path: Path, on_bad: OnInvalid = raise_invalid) -> tuple[Games, int]:
     """The games in the file, `unfinished` not yet known, all of which are good, and the number of
     games whose surplus move was dropped (`data.endings`). A game without an id gets its position.
 
@@ -73,7 +73,7 @@ def read_each(path: Path, on_bad: OnBad = refuse) -> tuple[Games, int]:
 
 
 def games_of(
-    played: Sequence[SiteGame],
+    played: Sequence[ImportedGame],
     seats: Sequence[np.ndarray | None] = (),
     rules: Rules | None = None,
 ) -> Games:
@@ -155,7 +155,7 @@ def _parse(text: str, source: str) -> Any:
         raise GameDataError(f"expected JSON, got: {error}", source=source) from error
 
 
-def _read_game(record: Any, game: int, source: str) -> SiteGame:
+def _read_game(record: Any, game: int, source: str) -> ImportedGame:
     if isinstance(record, GameDataError):
         raise record
     if not isinstance(record, dict):
