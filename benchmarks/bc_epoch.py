@@ -29,7 +29,7 @@ import optax
 from plain_hdr_ippo import Cell
 
 from hanabi_rl.data.games import Games
-from hanabi_rl.env import Rules
+from hanabi_rl.games.hanabi import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
 from hanabi_rl.learning.cloning_games import game_dataset
@@ -124,9 +124,7 @@ def ours(games: Games, batch_size: int, precision: Precision) -> tuple[Any, Any,
     learner = BC(config, games.rules, order.batches_per_epoch * 100)
     state = parallel.replicate(jax.jit(learner.init)(jax.random.key(0)))
     assert isinstance(config.network, NetworkConfig)
-    examples = parallel.replicate(
-        game_dataset(games, config.network, jax.random.key(1), precision)
-    )
+    examples = parallel.replicate(game_dataset(games, config.network, jax.random.key(1), precision))
     batches = [(examples, parallel.shard(batch)) for batch in order.rest_of_epoch()]
     return learner.compile_update(), state, batches
 

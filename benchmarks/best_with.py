@@ -22,9 +22,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hanabi_rl.agents.names import is_bundled_for
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.gauntlet import BEST_RESPONSE_FILE, FAMILIES, VERSION
+from hanabi_rl.agents.loading import is_bundled_for
+from hanabi_rl.evaluation.measure.gauntlet import BEST_RESPONSE_FILE, FAMILIES, VERSION
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json, write_json
 
 BEGIN = {2: ("strangers-reading", "agent:anyone-2p"), 3: ("strangers-3p", "agent:anyone-3p")}

@@ -13,9 +13,9 @@ import sys
 import common
 
 from hanabi_rl.agents.bots.registry import BOTS, SCORES_FILE, make_bot
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.papers.bots import SELFPLAY
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.papers.bots import SELFPLAY
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json, write_json
 
 

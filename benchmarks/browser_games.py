@@ -177,7 +177,7 @@ def packed(address: str) -> int:
 
 def clone(data: list[Path], folder: Path) -> bool:
     """Whether a small clone trains on the games."""
-    from hanabi_rl.agents.names import load_policy
+    from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.algorithms.bc import run_bc
     from hanabi_rl.algorithms.bc_training import BCConfig
     from hanabi_rl.nn.networks import NetworkConfig

@@ -17,9 +17,9 @@ from collections.abc import Callable
 import common
 import numpy as np
 
-from hanabi_rl.measure import intervals
-from hanabi_rl.measure.br_prox import interquartile_mean
-from hanabi_rl.measure.intervals import Interval
+from hanabi_rl.evaluation.measure import intervals
+from hanabi_rl.evaluation.measure.br_prox import interquartile_mean
+from hanabi_rl.evaluation.measure.intervals import Interval
 
 GAMES = (2, 3, 5, 10, 20, 29, 30, 100)
 RUNS = (2, 3, 5, 10)

@@ -29,8 +29,8 @@ import numpy as np
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.matrix import EvalSetting, MatrixAgent, play_matrix
+from hanabi_rl.evaluation.measure.matrix import EvalSetting, MatrixAgent, play_matrix
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games

@@ -13,16 +13,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hanabi_rl.agents.names import is_bundled_for, load_policy
-from hanabi_rl.agents.one_file import bundled_files
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.gauntlet import (
+from hanabi_rl.agents.loading import is_bundled_for, load_policy
+from hanabi_rl.agents.policy_file import bundled_files
+from hanabi_rl.evaluation.measure.gauntlet import (
     FAMILIES,
     SCORES_FILE,
     VERSION,
     gauntlet_partners,
     run_gauntlet,
 )
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json, write_json
 
 
@@ -64,7 +64,10 @@ def measured() -> dict[str, Any]:
 def candidates(rules: Rules) -> list[str]:
     """Who may sit down with a person."""
     bots = [name for family, of in FAMILIES.items() if family != "rule seeds" for name in of]
-    names = [*(f"agent:{name}" for name in bundled_files()), *(n for n in bots if n.startswith("bot:"))]
+    names = [
+        *(f"agent:{name}" for name in bundled_files()),
+        *(n for n in bots if n.startswith("bot:")),
+    ]
     return [name for name in names if is_bundled_for(name, rules)]
 
 

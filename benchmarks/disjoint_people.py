@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.data.split import split_games
+from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
+from hanabi_rl.evaluation.measure.prediction import predict
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.measure.leaderboard import play_leaderboard
-from hanabi_rl.measure.prediction import predict
 from hanabi_rl.storage.files import to_json, write_json
 
 THIRDS = range(3)

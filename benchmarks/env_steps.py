@@ -26,8 +26,8 @@ import jax.numpy as jnp
 import jaxmarl
 
 from hanabi_rl import HanabiEnv, make_jaxmarl
-from hanabi_rl.env import random_legal_action
-from hanabi_rl.env.observe import observe
+from hanabi_rl.games.hanabi import random_legal_action
+from hanabi_rl.games.hanabi.observation import observe
 
 Loop = Callable[[Any], Any]
 

@@ -18,11 +18,11 @@ if __name__ == "__main__":
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.memory import LEVELS
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.rules import deal, legal_for_current_player
-from hanabi_rl.learning.structured import StructuredView
-from hanabi_rl.nn.structured import FeatureSet, StructuredActorCritic, StructuredConfig
+from hanabi_rl.agents.structured.hint_memory import LEVELS
+from hanabi_rl.games.hanabi.dynamics import deal, legal_for_current_player
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning.structured_view import StructuredView
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredActorCritic, StructuredConfig
 from hanabi_rl.play.decks import evaluation_decks
 
 GAMES = 128

@@ -22,7 +22,7 @@ common.pin_one_core()
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env import Rules
+from hanabi_rl.games.hanabi import Rules
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.precision import dot, dot_transposed, kernel_gradient, matmul
 

@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 import jax
 
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO

@@ -17,10 +17,10 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.knowing import PreloadedProfile, profile_counts
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.measure.crossplay import evaluate_with_partners
-from hanabi_rl.measure.intervals import mean_interval
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.preloaded_profile import PreloadedProfile, profile_counts
+from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
+from hanabi_rl.evaluation.measure.intervals import mean_interval
 from hanabi_rl.play.demos import generate
 
 
@@ -39,7 +39,9 @@ def main() -> None:
         partner = load_policy(name, agent.rules)
         counts = profile_counts(generate(agent.rules, name, args.known, args.seed, "people"))
         alone, knowing = (
-            evaluate_with_partners(PreloadedProfile(agent, jnp.asarray(c)), [partner], args.games, args.seed)[0]
+            evaluate_with_partners(
+                PreloadedProfile(agent, jnp.asarray(c)), [partner], args.games, args.seed
+            )[0]
             for c in (np.zeros_like(counts), counts)
         )
         difference = mean_interval((knowing - alone).mean(axis=(0, 1)))

@@ -19,8 +19,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from support.live_site import LIMIT, WINDOW_S, Faults, Site
 from support.live_world import BotPeer, Person, World, cautious
 
-from hanabi_rl.live.bot import LiveBot
-from hanabi_rl.live.effects import BotSettings
+from hanabi_rl.people.live.bot import LiveBot
+from hanabi_rl.people.live.effects import BotSettings
 
 BOTS = ("Bot-a", "Bot-b")
 SEED = 6

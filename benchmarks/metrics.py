@@ -9,10 +9,15 @@ from common import Record, core_seconds, median_of, pin_one_core, run
 
 pin_one_core()
 
-from hanabi_rl.agents.names import load_agents
-from hanabi_rl.measure.matrix import EvalSetting, cell_games, get_or_play_cell, make_agents
-from hanabi_rl.measure.record import GameAnalysis as Recorded
-from hanabi_rl.measure.registry import objective_figures
+from hanabi_rl.agents.loading import load_agents
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis as Recorded
+from hanabi_rl.evaluation.measure.matrix import (
+    EvalSetting,
+    cell_games,
+    get_or_play_cell,
+    make_agents,
+)
+from hanabi_rl.evaluation.measure.registry import objective_figures
 
 
 def measure(

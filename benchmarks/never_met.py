@@ -19,11 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from hanabi_rl.agents.names import expand_seed_ranges, load_policy
-from hanabi_rl.agents.origin import training_partners
-from hanabi_rl.measure.gauntlet import FAMILIES, family_of, gauntlet_partners, run_gauntlet
-from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.show.gauntlet import gauntlet_figures
+from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
+from hanabi_rl.agents.provenance import training_partners
+from hanabi_rl.evaluation.measure.gauntlet import (
+    FAMILIES,
+    family_of,
+    gauntlet_partners,
+    run_gauntlet,
+)
+from hanabi_rl.evaluation.measure.intervals import mean_interval
+from hanabi_rl.evaluation.reporting.gauntlet import gauntlet_figures
 from hanabi_rl.storage.files import read_json, read_toml, write_json
 
 PRESET = "strangers-reading"
@@ -67,7 +72,9 @@ def training(family: str, seed: int) -> list[str]:
 def without(family: str, partners: list[str]) -> list[str]:
     """The partners, each by itself, that are not of a family, whatever their settings."""
     return [
-        name for name in expand_seed_ranges(partners) if RESEMBLES.get(name, family_of(name)) != family
+        name
+        for name in expand_seed_ranges(partners)
+        if RESEMBLES.get(name, family_of(name)) != family
     ]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO

@@ -23,20 +23,20 @@ os.environ.pop("JAX_ENABLE_COMPILATION_CACHE")  # the seeds of an arm share a pr
 import numpy as np
 from scipy.stats import spearmanr
 
-from hanabi_rl.agents.names import expand_seed_ranges, load_policy
+from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.split import split_games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.measure.unit_tests import category_means, run_tests
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.intervals import mean_interval
+from hanabi_rl.evaluation.measure.unit_tests import category_means, run_tests
+from hanabi_rl.evaluation.reporting.plots import COLORS
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.play.demos import demo_games
-from hanabi_rl.runs.folder import LATEST_POLICY, MOST_ACCURATE
-from hanabi_rl.show.plots import COLORS
+from hanabi_rl.runs.run_dir import LATEST_POLICY, MOST_ACCURATE
 from hanabi_rl.storage.files import read_json, write_json
 
 PARTNERS = ("clone", "clones", "rule", "rules", "both")
@@ -258,7 +258,9 @@ def measure(
     )
     strangers = {
         "clones": held_out,
-        "rules": expand_seed_ranges([f"bot:rules?seed={HELD_OUT_RULES}..{HELD_OUT_RULES + held - 1}"]),
+        "rules": expand_seed_ranges(
+            [f"bot:rules?seed={HELD_OUT_RULES}..{HELD_OUT_RULES + held - 1}"]
+        ),
     }
     found: dict[Trained, common.Record] = {}
     for agent in agents:

@@ -26,9 +26,9 @@ os.environ.pop("JAX_ENABLE_COMPILATION_CACHE")  # only games after the first chu
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.measure.intervals import mean_interval
+from hanabi_rl.evaluation.measure.intervals import mean_interval
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.demos import players_of
 from hanabi_rl.play.episodes import play_games

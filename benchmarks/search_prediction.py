@@ -24,16 +24,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.search.config import SearchConfig
+from hanabi_rl.agents.search.decision import Decision, regularized_logits
 from hanabi_rl.agents.search.history import SearchCarry, update_carry
-from hanabi_rl.agents.search.searched import SearchPolicy
-from hanabi_rl.agents.search.settings import SearchConfig
-from hanabi_rl.agents.search.thinking import Decision, regularized_logits
+from hanabi_rl.agents.search.search_policy import SearchPolicy
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.replay import replay
-from hanabi_rl.measure.intervals import bootstrap_ratio
+from hanabi_rl.evaluation.measure.intervals import bootstrap_ratio
+from hanabi_rl.games.hanabi.observation import observe
+from hanabi_rl.games.hanabi.replay import replay
 
 LAMBDAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 DOUBTS = (0.0, 1.0)
@@ -41,7 +41,9 @@ KEPT = ("policy", "tried", "gain", "error", "effective")  # of every decision
 
 
 @jax.jit
-def look_around(agent: SearchPolicy, carry: SearchCarry, obs: jax.Array, first: jax.Array) -> SearchCarry:
+def look_around(
+    agent: SearchPolicy, carry: SearchCarry, obs: jax.Array, first: jax.Array
+) -> SearchCarry:
     """The carries [P] of all seats of one game after one more timestep."""
     return update_carry(agent.rules, agent.shown, carry, obs, jnp.full(len(obs), first))
 
@@ -52,7 +54,9 @@ def think(agent: SearchPolicy, carry: SearchCarry, seat: jax.Array) -> Decision:
     return agent.decide(jax.tree.map(lambda leaf: leaf[seat][None], carry))
 
 
-def turns_of(agent: SearchPolicy, games: Games, index: int) -> Iterator[tuple[int, SearchCarry, int]]:
+def turns_of(
+    agent: SearchPolicy, games: Games, index: int
+) -> Iterator[tuple[int, SearchCarry, int]]:
     """(Number, carries of all seats, the mover's seat) of every turn of one game."""
     rules, players = games.rules, games.rules.num_players
     states = replay(rules, games.decks[index : index + 1], games.actions[index : index + 1]).state

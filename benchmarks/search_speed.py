@@ -22,12 +22,12 @@ import jax.numpy as jnp
 from search_prediction import think, turns_of
 from structured_update import product, products
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.search.history import SearchCarry
-from hanabi_rl.agents.search.searched import SearchPolicy
+from hanabi_rl.agents.search.search_policy import SearchPolicy
 from hanabi_rl.agents.structured.features import features_of, update_memory
-from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.rules import legal_for_current_player, step
+from hanabi_rl.agents.structured.seat_observation import from_state
+from hanabi_rl.games.hanabi.dynamics import legal_for_current_player, step
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -83,7 +83,9 @@ def parts(policy: SearchPolicy, carry: SearchCarry, seat: int) -> dict[str, Call
         memory = before
         if shown.level != "facts" or shown.profile:
             memory = update_memory(rules, shown.level, before, sight)
-        return features_of(rules, shown.level, memory, sight), legal_for_current_player(rules, state)
+        return features_of(rules, shown.level, memory, sight), legal_for_current_player(
+            rules, state
+        )
 
     def network(plain: Any, features: Any, legal: jax.Array) -> jax.Array:
         logits: jax.Array = plain.step_features((), features, legal, fresh)[1]

@@ -32,8 +32,8 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.hostile import hostile
 
-from hanabi_rl.serve.connection import MAX_INVALID_MESSAGES
-from hanabi_rl.serve.store import Store
+from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES
+from hanabi_rl.people.serve.store import Store
 
 SILENT = 60  # connections that never ask for anything, made again when they are ended
 FLOOD_PER_S = 20

@@ -35,9 +35,9 @@ from serve_load import LEASES, ROOT, legal, processes
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.schedule import deck_of
-from hanabi_rl.serve.store import Store
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.schedule import deck_of
+from hanabi_rl.people.serve.store import Store
 
 
 class Server:

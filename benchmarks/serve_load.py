@@ -33,8 +33,8 @@ import orjson
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from hanabi_rl.serve.grants import KeyLimits
-from hanabi_rl.serve.store import Store
+from hanabi_rl.people.serve.grants import KeyLimits
+from hanabi_rl.people.serve.store import Store
 
 ROOT = Path(__file__).parents[1]
 LEASES = KeyLimits().leases

@@ -3,7 +3,7 @@ games stand, play the next one and begin again, for two players and then for thr
 
     python benchmarks/serve_run.py --games 1000 --json
 
-`hanabi_rl/serve/client.py` speaks the protocol. The candidate takes the first legal action. Ends
+`hanabi_rl/people/serve/client.py` speaks the protocol. The candidate takes the first legal action. Ends
 with 1 where a status, a score or the number of games is not what the candidate heard.
 """
 
@@ -25,7 +25,7 @@ from serve_load import served
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.protocol import evaluation_info, play_next, play_out
 
-from hanabi_rl.serve.store import Store
+from hanabi_rl.people.serve.store import Store
 
 LOOPS = 3
 Heard = list[tuple[int, tuple[str, ...], float]]

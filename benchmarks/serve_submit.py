@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from serve_load import ROOT, served
 
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.leaderboard import play_leaderboard
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.grants import Key
+from hanabi_rl.people.serve.store import Store
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.play.line_ups import mixed_lineups
-from hanabi_rl.serve.grants import Key
-from hanabi_rl.serve.store import Store
+from hanabi_rl.play.lineups import mixed_lineups
 
 
 def deal(store: Store, key: Key, players: int, proxies: int, games: int, seed: int) -> None:
@@ -70,7 +70,7 @@ def submitted(address: str, key: str, agent: str, kills: int, games: int) -> dic
 
 def done(address: str, key: str) -> int:
     """Games that are over."""
-    from hanabi_rl.serve.client import ChallengeClient
+    from hanabi_rl.people.serve.client import ChallengeClient
 
     return sum(game.status == "DONE" for game in ChallengeClient(address, key).games())
 

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame, full_deck
-from hanabi_rl.measure.intervals import Interval
-from hanabi_rl.measure.study import PersonAgentData
-from hanabi_rl.measure.study_report import StudyReport, report_of
-from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.participant import Participant, PlayedGame
-from hanabi_rl.serve.participants import StudyFolder
-from hanabi_rl.serve.study import Study, study_of
+from hanabi_rl.evaluation.measure.intervals import Interval
+from hanabi_rl.evaluation.measure.study import PersonAgentData
+from hanabi_rl.evaluation.measure.study_summary import StudyReport, report_of
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.participant import Participant, PlayedGame
+from hanabi_rl.people.serve.study import Study, study_of
+from hanabi_rl.people.serve.study_folder import StudyFolder
 
 AGENTS = ("bot:a", "bot:b", "bot:c")
 GAMES, STATEMENTS = 3, 6

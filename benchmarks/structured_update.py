@@ -21,16 +21,16 @@ from floor import Work, side
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from hanabi_rl.agents.structured.features import sizes, true_hand_features
-from hanabi_rl.agents.structured.memory import LEVELS
+from hanabi_rl.agents.structured.hint_memory import LEVELS
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.rules import deal
+from hanabi_rl.games.hanabi.dynamics import deal
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 from hanabi_rl.nn.precision import Precision, matmul_dtype
-from hanabi_rl.nn.structured import FeatureSet, StructuredActorCritic, StructuredConfig
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredActorCritic, StructuredConfig
 from hanabi_rl.play.decks import evaluation_decks
 
 

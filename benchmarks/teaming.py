@@ -18,19 +18,19 @@ import common
 import numpy as np
 from scipy import stats
 
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.measure.interdependence import (
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.interdependence import (
     constructive,
     constructive_per_point,
     hinted_points,
     nonconstructive,
     not_helpful,
 )
-from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.measure.record import GameAnalysis
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.intervals import mean_interval
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.reporting.plots import COLORS, DASHES
 from hanabi_rl.runs.tracking import read_metrics
-from hanabi_rl.show.plots import COLORS, DASHES
 
 LINKS = {
     "constructive": constructive,

@@ -35,7 +35,7 @@ import plain_hdr_ippo
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig, hdr_ippo
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import Rollout, TrainContext

@@ -20,9 +20,9 @@ from mkdocs.structure.files import File, Files
 import hanabi_rl
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import main
+from hanabi_rl.evaluation.measure.leaderboard_file import read_board
+from hanabi_rl.evaluation.measure.registry import MEASURES, measures_of
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.measure.board import read_board
-from hanabi_rl.measure.registry import MEASURES, measures_of
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -174,7 +174,7 @@ def _leaderboard(folder: Path) -> Iterator[str]:
         "are added by pull request: publish your agent (`hanabi-rl export RUN --push OWNER/NAME`), "
         "then\n\n```bash\nhanabi-rl leaderboard --board docs/leaderboard/2p.json --agents "
         "hf:OWNER/NAME@COMMIT --by YOU\n```\n\nplays the board's games and writes the row. "
-        "`pytest tests/measure/test_board.py` checks the file; whoever merges it runs the command "
+        "`pytest tests/evaluation/measure/test_leaderboard_file.py` checks the file; whoever merges it runs the command "
         "again, which must not change a digit.\n"
     )
     for path in sorted(folder.glob("*.json")):

@@ -9,18 +9,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.folder import save_policy as save_policy
-    from hanabi_rl.agents.names import load_policy as load_policy
+    from hanabi_rl.agents.loading import load_policy as load_policy
     from hanabi_rl.agents.policy import NetworkPolicy as NetworkPolicy
     from hanabi_rl.agents.policy import Policy as Policy
     from hanabi_rl.agents.policy import act as act
+    from hanabi_rl.agents.policy_folder import save_policy as save_policy
     from hanabi_rl.data.files import load_games as load_games
     from hanabi_rl.data.files import save_games as save_games
     from hanabi_rl.data.games import Games as Games
-    from hanabi_rl.env.check import check_env as check_env
-    from hanabi_rl.env.hanabi import HanabiEnv as HanabiEnv
-    from hanabi_rl.env.jaxmarl import make_jaxmarl as make_jaxmarl
-    from hanabi_rl.env.rules import Rules as Rules
+    from hanabi_rl.games.hanabi.check import check_env as check_env
+    from hanabi_rl.games.hanabi.dynamics import Rules as Rules
+    from hanabi_rl.games.hanabi.hanabi import HanabiEnv as HanabiEnv
+    from hanabi_rl.games.hanabi.jaxmarl import make_jaxmarl as make_jaxmarl
     from hanabi_rl.play.episodes import play_games as play_games
 
 __version__ = "0.1.0"

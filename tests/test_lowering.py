@@ -7,8 +7,8 @@ import pytest
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.hdr_ippo import hdr_objective
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanabi import HanabiEnv
+from hanabi_rl.games.hanabi.hanabi import HanabiEnv
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hanabi_rl.agents.card import in_words
-from hanabi_rl.agents.one_file import SUFFIX, is_policy, read_card, read_file
 from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy_file import SUFFIX, is_policy, read_card, read_file
 from hanabi_rl.agents.published import read_published
-from hanabi_rl.storage.hub import Edit, download_file, list_files, upload_files
+from hanabi_rl.storage.hf_hub import Edit, download_file, list_files, upload_files
 
 PREFIX = "hf:"
 FILE = "policy.safetensors"

@@ -43,9 +43,7 @@ def agent_hash(description: Any, params: Any = None) -> str:
     return total.hexdigest()
 
 
-def check_distinct(
-    policies: Sequence[Policy], names: Sequence[str], where: str = ""
-) -> list[str]:
+def check_distinct(policies: Sequence[Policy], names: Sequence[str], where: str = "") -> list[str]:
     """The identity of each of some policies, which a figure is to be made of together.
 
     Raises ValueError (it begins with `where`) where two are one policy, whatever they are called:

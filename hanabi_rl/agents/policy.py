@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import agent_hash
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.jax_settings import with_our_settings
-from hanabi_rl.env.observe import OBSERVATION_VERSION
-from hanabi_rl.env.state import select_games
+from hanabi_rl.games.hanabi.jax_settings import with_our_settings
+from hanabi_rl.games.hanabi.observation import OBSERVATION_VERSION
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.nn import networks
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 
 PyTree = Any
 
@@ -165,7 +165,7 @@ class PolicyInfo:
 
 
 class NetworkPolicy(flax.struct.PyTreeNode):
-    """A trained `Actor` as a `Policy`; `agents/one_file.py` says what it is on disk."""
+    """A trained `Actor` as a `Policy`; `agents/policy_file.py` says what it is on disk."""
 
     # of the actor alone, float32 leaves
     params: PyTree = flax.struct.field(repr=False)
@@ -209,7 +209,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     @property
     def feature_spec(self) -> str | None:
-        """Which inputs `step_features` reads (see `learning/views.py`): a structured network's level,
+        """Which inputs `step_features` reads (see `learning/observation_views.py`): a structured network's level,
         and whether it reads the profile; None for others."""
         if not isinstance(self.network, StructuredConfig):
             return None

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import tag_treedef
 from hanabi_rl.agents.policy import Policy, PyTree, is_stochastic, next_game
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.jax_settings import hold_methods
+from hanabi_rl.games.hanabi.jax_settings import hold_methods
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
@@ -82,7 +82,7 @@ class LogitsWrapper(Wrapper):
 
     @property
     def reads(self) -> str | None:
-        """See `ReadsInputs` in `learning/views.py`: what the policy reads."""
+        """See `ReadsInputs` in `learning/observation_views.py`: what the policy reads."""
         return getattr(self.policy, "reads", None)
 
     def init_inputs_carry(self, batch: int) -> PyTree:

@@ -3,20 +3,25 @@ and a cross-play matrix (as AH2AC2's Tables 12 and 13, Figures 6 to 8)."""
 
 from pathlib import Path
 
-from hanabi_rl.agents.folder import CLONE_FOLDER
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy_folder import CLONE_FOLDER
 from hanabi_rl.algorithms.base import Sweep
 from hanabi_rl.algorithms.clone import validation_games
-from hanabi_rl.algorithms.loop import reported_policy
-from hanabi_rl.measure.cells import CellCache
-from hanabi_rl.measure.matrix import EvalSetting, cell_pairs, make_agents, play_matrix
-from hanabi_rl.measure.prediction import predict
-from hanabi_rl.runs.folder import LATEST_POLICY
+from hanabi_rl.algorithms.ppo_runner import reported_policy
+from hanabi_rl.evaluation.measure.cells import CellCache
+from hanabi_rl.evaluation.measure.matrix import EvalSetting, cell_pairs, make_agents, play_matrix
+from hanabi_rl.evaluation.measure.prediction import predict
+from hanabi_rl.evaluation.reporting.ablation import (
+    WeightResult,
+    ablation_tables,
+    plot_kl,
+    plot_trade_off,
+)
+from hanabi_rl.evaluation.reporting.matrix import matrix_table, write_matrix
 from hanabi_rl.runs.progress import Progress
+from hanabi_rl.runs.run_dir import LATEST_POLICY
 from hanabi_rl.runs.tracking import read_metrics
-from hanabi_rl.show.ablation import WeightResult, ablation_tables, plot_kl, plot_trade_off
-from hanabi_rl.show.matrix import matrix_table, write_matrix
 
 
 def report_ablation(sweep: Sweep) -> str | None:

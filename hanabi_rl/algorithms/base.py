@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.jax_settings import hold_methods
+from hanabi_rl.games.hanabi.jax_settings import hold_methods
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.runs.config import RunConfig
 
 

@@ -8,20 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hanabi_rl.agents.identity import agent_hash
-from hanabi_rl.agents.names import expand_seed_ranges, load_policy
+from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_distinct_games, load_games, load_some_games
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.data.split import split_games
-from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluation.measure.prediction import Prediction, predict
+from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
+from hanabi_rl.evaluation.reporting.report import link_lines, score_table
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.measure.prediction import Prediction, predict
-from hanabi_rl.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
 from hanabi_rl.play.demos import demo_games, demonstrators
 from hanabi_rl.runs.config import with_game
-from hanabi_rl.runs.folder import (
+from hanabi_rl.runs.run_dir import (
     BEST_POLICY,
     LEAST_LOSS,
     MOST_ACCURATE,
@@ -30,13 +31,16 @@ from hanabi_rl.runs.folder import (
 )
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import read_metrics
-from hanabi_rl.show.report import link_lines, score_table
 from hanabi_rl.storage.words import count
 
 VALIDATION_FRACTION = 0.1
 MIN_TRAIN_GAMES = 5
 """Of fewer, no whole game is a tenth to validate on."""
-KEPT_POLICIES = {BEST_POLICY: "best self-play", MOST_ACCURATE: "best accuracy", LEAST_LOSS: "least loss"}
+KEPT_POLICIES = {
+    BEST_POLICY: "best self-play",
+    MOST_ACCURATE: "best accuracy",
+    LEAST_LOSS: "least loss",
+}
 
 
 def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Games, Games]:
@@ -77,7 +81,9 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
             f"{flag}: expected at least {MIN_TRAIN_GAMES} games, or --val with others, got {len(games)}"
         )
     try:
-        train, validation = split_games(games, (1 - VALIDATION_FRACTION, VALIDATION_FRACTION), seed=seed)
+        train, validation = split_games(
+            games, (1 - VALIDATION_FRACTION, VALIDATION_FRACTION), seed=seed
+        )
     except ValueError as error:
         decks, files = games.num_decks, ", ".join(config.data or config.demos)
         raise ValueError(

@@ -8,21 +8,21 @@ from pathlib import Path
 import jax
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.start_from import load_initial_params
+from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.data.games import Games
+from hanabi_rl.evaluation.measure.prediction import predict
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.reporting.plots import plot_bc
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, BCTrainConfig, Dataset
 from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
-from hanabi_rl.measure.prediction import predict
-from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
 from hanabi_rl.runs.progress import Progress
+from hanabi_rl.runs.run_dir import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
 from hanabi_rl.runs.session import TrainingSession, open_session
 from hanabi_rl.runs.tracking import read_metrics
-from hanabi_rl.show.plots import plot_bc
 from hanabi_rl.storage.words import count
 
 _NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # weighted by decisions
@@ -174,7 +174,9 @@ class _Trainer:
 
     def keep(self, policy: NetworkPolicy, name: str, score: float) -> None:
         """Writes a policy folder of the run."""
-        self.session.save_policy(name, policy, algorithm="bc", steps=int(self.state.step), score=score)
+        self.session.save_policy(
+            name, policy, algorithm="bc", steps=int(self.state.step), score=score
+        )
 
     def save(self, metrics: dict[str, float]) -> None:
         """Writes a checkpoint; raises `Stopped` where a signal asked for the end."""

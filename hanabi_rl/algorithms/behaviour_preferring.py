@@ -19,33 +19,38 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.lineups import sample_lineup
-from hanabi_rl.algorithms.loop import run_updates
-from hanabi_rl.env.events import EVENTS
+from hanabi_rl.algorithms.ppo_runner import run_updates
+from hanabi_rl.algorithms.training_partners import sample_lineup
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.partner_set import (
+    MIN_SCORE_FRACTION,
+    EvalPartner,
+    PartnerSet,
+    write_partners,
+)
+from hanabi_rl.games.hanabi.events import EVENTS
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
-from hanabi_rl.learning.pairs import LearnerPair, PerLearner
-from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.learning.preferences import (
+from hanabi_rl.learning.biased_rewards import (
     BiasedReward,
     EventWeights,
     Weights,
     biased_reward_space,
     sample_biased_rewards,
 )
+from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
+from hanabi_rl.learning.pairs import LearnerPair, PerLearner
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EpisodeSetup
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.partners import MIN_SCORE_FRACTION, EvalPartner, PartnerSet, write_partners
 from hanabi_rl.runs.config import saved_config
-from hanabi_rl.runs.folder import GracefulStop, write_summary
 from hanabi_rl.runs.progress import Progress
+from hanabi_rl.runs.run_dir import GracefulStop, write_summary
 from hanabi_rl.runs.session import RunStopped, open_run_dir
 from hanabi_rl.runs.tracking import Tracker
 from hanabi_rl.storage.files import read_json, write_json
-from hanabi_rl.storage.ranges import INT32_MAX, PositiveInt, Range
+from hanabi_rl.storage.validation import INT32_MAX, PositiveInt, Range
 
 NAME = "behaviour_preferring"
 CANDIDATES = "candidates.json"
@@ -107,7 +112,9 @@ def make_pair(config: BehaviourPreferringConfig) -> LearnerPair:
     def alone(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         learns = one_seat(key, timesteps).is_learner
         assert learns is not None, "a line-up says who holds which seat"
-        return EpisodeSetup(is_learner=jnp.roll(learns, 1))  # of two the second: the biased draws its own
+        return EpisodeSetup(
+            is_learner=jnp.roll(learns, 1)
+        )  # of two the second: the biased draws its own
 
     def others(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         learns = alone(key, timesteps).is_learner
@@ -184,7 +191,10 @@ class _Trainer:
         config, total = self.config, self.config.num_updates
         key = jax.random.fold_in(jax.random.key(config.seed), number)
         learners, actors = zip(*self.init(key), strict=True)
-        learners, actors = parallel.replicate(PerLearner(*learners)), parallel.shard(PerLearner(*actors))
+        learners, actors = (
+            parallel.replicate(PerLearner(*learners)),
+            parallel.shard(PerLearner(*actors)),
+        )
         preference = parallel.replicate(
             BiasedReward(jnp.array(wanted[0], jnp.float32), jnp.float32(wanted[1]))
         )
@@ -192,7 +202,9 @@ class _Trainer:
         snapshots: list[Snapshot] = []
         check = functools.partial(self._check, number)
         state, numbers = (learners, actors), range(1, total + 1)
-        for update, (learnt, _), metrics in run_updates(self.update, state, preference, numbers, check):
+        for update, (learnt, _), metrics in run_updates(
+            self.update, state, preference, numbers, check
+        ):
             if stop.requested and update < total:  # else it is whole, and kept
                 raise RunStopped(self.run_dir, stop.exit_code)
             if update in marks:

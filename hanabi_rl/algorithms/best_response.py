@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from hanabi_rl.agents.names import BOT, expand_seed_ranges, load_policy, parse_name
+from hanabi_rl.agents.loading import BOT, expand_seed_ranges, load_policy, parse_name
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.lineups import (
+from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, TrainingSetup
+from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
     PartnerConfig,
     add_rematches,
@@ -24,18 +26,16 @@ from hanabi_rl.algorithms.lineups import (
     partner_metrics,
     sample_lineup,
 )
-from hanabi_rl.algorithms.loop import PPOAlgorithm, TrainingSetup
-from hanabi_rl.algorithms.start_from import load_initial_params
-from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay, summarise
+from hanabi_rl.evaluation.reporting.report import link_lines, score_dict, score_table
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import PartnerPopulation, stack_policies
-from hanabi_rl.learning.population import PrioritizedPartnerPPO, Unseen
+from hanabi_rl.learning.partner_population import PartnerPopulation, stack_policies
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.measure.crossplay import evaluate_with_partners
-from hanabi_rl.measure.selfplay import evaluate_selfplay, summarise
+from hanabi_rl.learning.prioritized_partners import PrioritizedPartnerPPO, Unseen
 from hanabi_rl.runs.config import with_game
-from hanabi_rl.show.report import link_lines, score_dict, score_table
-from hanabi_rl.storage.ranges import NonNegative, UnitInterval
+from hanabi_rl.storage.validation import NonNegative, UnitInterval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,9 @@ class BestResponse(PPOAlgorithm):
         return TrainingSetup(
             ppo,
             f"{self.title} to " + ", ".join(config.partners),
-            initial_params=None if start is None else load_initial_params(start, config.network, config.game),
+            initial_params=None
+            if start is None
+            else load_initial_params(start, config.network, config.game),
             partners=together,
             evaluate=partner_metrics(partners),
             selection_metric=PARTNER_SCORE_KEY,

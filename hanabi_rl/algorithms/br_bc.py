@@ -13,7 +13,13 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.clone import CloneConfig, clone_rules, same_validation, shared_clone
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.lineups import (
+from hanabi_rl.algorithms.ppo_runner import (
+    PPOAlgorithm,
+    PPORunConfig,
+    TrainingSetup,
+    selfplay_metrics,
+)
+from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
     Lineup,
     PartnerConfig,
@@ -21,14 +27,13 @@ from hanabi_rl.algorithms.lineups import (
     sample_lineup,
     score_with_partners,
 )
-from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, TrainingSetup, selfplay_metrics
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.reporting.report import link_lines, score_dict, score_table
 from hanabi_rl.learning.config import NonNegativeSteps
-from hanabi_rl.learning.partners import stack_policies
+from hanabi_rl.learning.partner_population import stack_policies
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import SampleEpisode
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.show.report import link_lines, score_dict, score_table
 
 _WITH_BC = "crossplay_with_bc_mean"
 

@@ -5,18 +5,18 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from hanabi_rl.agents.folder import CLONE_FOLDER, save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import CLONE_FOLDER, save_policy
 from hanabi_rl.algorithms.base import SharedRun
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.data.files import load_distinct_games, load_games
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.runs.config import RunConfig, saved_config
-from hanabi_rl.runs.folder import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, check_input_hashes
+from hanabi_rl.runs.run_dir import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, check_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.files import read_json
 

@@ -10,10 +10,10 @@ import dataclasses
 import jax.numpy as jnp
 
 from hanabi_rl.algorithms.ippo import IPPOConfig, SelfPlayAlgorithm
-from hanabi_rl.algorithms.lineups import sample_lineup
-from hanabi_rl.algorithms.loop import TrainingSetup
-from hanabi_rl.learning.follower import EMAPartnerPPO
-from hanabi_rl.storage.ranges import UnitInterval
+from hanabi_rl.algorithms.ppo_runner import TrainingSetup
+from hanabi_rl.algorithms.training_partners import sample_lineup
+from hanabi_rl.learning.ema_partner import EMAPartnerPPO
+from hanabi_rl.storage.validation import UnitInterval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,9 @@ class E3T(SelfPlayAlgorithm):
         ppo = EMAPartnerPPO(
             config,
             config.network,
-            sample_episode=sample_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0)),
+            sample_episode=sample_lineup(
+                config.game.num_players, lambda timesteps: jnp.float32(1.0)
+            ),
             learner_fraction=1.0 / config.game.num_players,
             epsilon=config.epsilon,
             ema_rate=config.follow,

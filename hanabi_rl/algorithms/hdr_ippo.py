@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Sweep
 from hanabi_rl.algorithms.clone import CloneConfig, clone_rules, same_validation, shared_clone
-from hanabi_rl.algorithms.lineups import (
+from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, PPORunConfig, TrainingSetup
+from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
     PartnerConfig,
     learner_decision_fraction,
@@ -18,15 +19,14 @@ from hanabi_rl.algorithms.lineups import (
     partner_metrics,
     sample_lineup,
 )
-from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, TrainingSetup
+from hanabi_rl.evaluation.measure.calibration import calibrate_temperature
+from hanabi_rl.evaluation.measure.clone_comparison import MIN_GAMES, compare_with_clone
+from hanabi_rl.evaluation.papers import ah2ac2
+from hanabi_rl.evaluation.reporting.report import clone_comparison_dict, report_table
 from hanabi_rl.learning import losses
-from hanabi_rl.learning.partners import stack_policies
+from hanabi_rl.learning.partner_population import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective
-from hanabi_rl.measure.beside_clone import MIN_GAMES, compare_with_clone
-from hanabi_rl.measure.calibration import calibrate_temperature
-from hanabi_rl.papers import ah2ac2
-from hanabi_rl.show.report import clone_comparison_dict, report_table
-from hanabi_rl.storage.ranges import Range, UnitInterval
+from hanabi_rl.storage.validation import Range, UnitInterval
 
 
 @dataclasses.dataclass(frozen=True)

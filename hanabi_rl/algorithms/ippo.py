@@ -4,13 +4,13 @@ import dataclasses
 from typing import Any, ClassVar, Literal
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.loop import PPOAlgorithm, PPORunConfig, TrainingSetup
+from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, PPORunConfig, TrainingSetup
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.reporting.report import link_lines, score_dict, score_table
 from hanabi_rl.learning.ppo import PPO
-from hanabi_rl.measure.selfplay import evaluate_selfplay
-from hanabi_rl.nn.kinds import NetworkField
+from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.networks import FEED_FORWARD
-from hanabi_rl.show.report import link_lines, score_dict, score_table
-from hanabi_rl.storage.ranges import NonNegative
+from hanabi_rl.storage.validation import NonNegative
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,23 +13,23 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured.acting import widen_params
+from hanabi_rl.agents.structured.policy_step import widen_params
 from hanabi_rl.algorithms.ippo import IPPOConfig, SelfPlayAlgorithm
-from hanabi_rl.algorithms.loop import TrainingSetup
-from hanabi_rl.env.starts import StartStates
+from hanabi_rl.algorithms.ppo_runner import TrainingSetup
+from hanabi_rl.games.hanabi.start_states import StartStates
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, self_play_collector
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel, check_network
-from hanabi_rl.nn.kinds import NetworkField
+from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.progress import Progress
-from hanabi_rl.storage.ranges import PositiveInt, UnitInterval
 from hanabi_rl.storage.trees import read_tree, write_tree
+from hanabi_rl.storage.validation import PositiveInt, UnitInterval
 
 BELIEF = "belief.safetensors"
 
@@ -131,7 +131,11 @@ class OBL(SelfPlayAlgorithm):
         return TrainingSetup(ppo, f"{stage}, the level above {config.previous}")
 
     def train(
-        self, config: OBLConfig, run_dir: Path, training: TrainingSetup, starts: StartStates | None = None
+        self,
+        config: OBLConfig,
+        run_dir: Path,
+        training: TrainingSetup,
+        starts: StartStates | None = None,
     ) -> float:
         """See `PPOAlgorithm`; above level 1 the belief comes first, which the run keeps."""
         if config.previous is not None:

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.algorithms.ippo import IPPOConfig, SelfPlayAlgorithm
-from hanabi_rl.algorithms.loop import TrainingSetup
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.symmetry import random_color_permutations
+from hanabi_rl.algorithms.ppo_runner import TrainingSetup
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.symmetry import random_color_permutations
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EpisodeSetup, SampleEpisode, self_play
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 
 
 @dataclasses.dataclass(frozen=True)

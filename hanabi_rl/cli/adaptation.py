@@ -7,7 +7,7 @@ import sys
 from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, Agents, Flag, load_agent
-from hanabi_rl.storage.ranges import INT32_MAX, BoundedCount, PositiveInt, Range, Seed
+from hanabi_rl.storage.validation import INT32_MAX, BoundedCount, PositiveInt, Range, Seed
 from hanabi_rl.storage.words import count
 
 
@@ -35,9 +35,9 @@ def adaptation(
         seed: of the decks.
         json: print one line of JSON on stdout and the text on stderr.
     """
-    from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.measure.adaptation import adaptation as compare
-    from hanabi_rl.show.adaptation import adaptation_figures, adaptation_text
+    from hanabi_rl.agents.loading import load_policy
+    from hanabi_rl.evaluation.measure.partner_adaptation import adaptation as compare
+    from hanabi_rl.evaluation.reporting.adaptation import adaptation_figures, adaptation_text
     from hanabi_rl.storage.files import to_json
 
     if not partners:

@@ -28,8 +28,8 @@ _GAME_FILES = (".safetensors", ".json", ".jsonl")
 def names_games(source: str) -> bool:
     """Whether an argument names a file of games or a replay link, else an agent (which a file may
     be too)."""
-    from hanabi_rl.agents.names import parse_name
-    from hanabi_rl.agents.one_file import is_policy
+    from hanabi_rl.agents.loading import parse_name
+    from hanabi_rl.agents.policy_file import is_policy
     from hanabi_rl.data.formats.hanab_live import is_link
 
     if is_link(source):
@@ -63,7 +63,7 @@ def load_agent(agent: str, players: int | None) -> Policy:
 
 
 def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
-    """See `hanabi_rl.agents.names.load_agents`, which is imported where it is needed: `--help` is
+    """See `hanabi_rl.agents.loading.load_agents`, which is imported where it is needed: `--help` is
     quick."""
     from hanabi_rl.agents import loading
 
@@ -156,7 +156,7 @@ def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> Non
         name: any agent; of one without a card, as a run's, what is known of it.
         json: print one line of JSON.
     """
-    from hanabi_rl.agents.names import agent_catalog
+    from hanabi_rl.agents.loading import agent_catalog
 
     known = agent_catalog()
     if name:
@@ -169,9 +169,9 @@ def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> Non
 
 def _one(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
     """The card of an agent, or what is known of it, its options aside."""
-    from hanabi_rl.agents.names import load_policy, parse_name
-    from hanabi_rl.agents.origin import read_model_card, run_metadata
+    from hanabi_rl.agents.loading import load_policy, parse_name
     from hanabi_rl.agents.policy import NetworkPolicy
+    from hanabi_rl.agents.provenance import read_model_card, run_metadata
 
     parsed = parse_name(name)
     plain = parsed.without_options
@@ -215,7 +215,7 @@ def _table(known: dict[str, Any]) -> str:
 
 
 def _figures(agent: dict[str, Any]) -> str:
-    from hanabi_rl.measure.intervals import bounds_text
+    from hanabi_rl.evaluation.measure.intervals import bounds_text
 
     bounds = bounds_text(agent["selfplay"]["ci95"])
     text = (

@@ -40,8 +40,8 @@ from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.flags import check_lists_once, hyphenated, list_flags
-from hanabi_rl.launch.startup import configure_process
-from hanabi_rl.storage.ranges import validate_arguments
+from hanabi_rl.launch.process_setup import configure_process
+from hanabi_rl.storage.validation import validate_arguments
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DESCRIPTION = (

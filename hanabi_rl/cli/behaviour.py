@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agent, names_games
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 
 
 def behaviour(
@@ -32,10 +32,10 @@ def behaviour(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.record import GameAnalysis
-    from hanabi_rl.measure.registry import behaviour_figures
-    from hanabi_rl.measure.selfplay import evaluate_selfplay
-    from hanabi_rl.show.measures import behaviour_table
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+    from hanabi_rl.evaluation.measure.registry import behaviour_figures
+    from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+    from hanabi_rl.evaluation.reporting.measures import behaviour_table
     from hanabi_rl.storage.files import to_json
 
     about: dict[str, Any]

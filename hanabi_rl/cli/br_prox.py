@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agents, Flag, Groups, assign_groups, load_agents
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     import numpy as np
 
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.measure.matrix import EvalSetting
-    from hanabi_rl.measure.partners import EvalPartner, PartnerReturns, PartnerSet, SelfPlayReturns
-    from hanabi_rl.show.br_prox import Comparison
+    from hanabi_rl.evaluation.measure.matrix import EvalSetting
+    from hanabi_rl.evaluation.measure.partner_set import (
+        EvalPartner,
+        PartnerReturns,
+        PartnerSet,
+        SelfPlayReturns,
+    )
+    from hanabi_rl.evaluation.reporting.br_prox import Comparison
 
 
 def br_prox(
@@ -52,11 +57,15 @@ def br_prox(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.agents.identity import check_distinct
-    from hanabi_rl.measure.matrix import EvalSetting
-    from hanabi_rl.measure.partners import play_partner_self_play, play_partners, read_partners
+    from hanabi_rl.evaluation.measure.matrix import EvalSetting
+    from hanabi_rl.evaluation.measure.partner_set import (
+        play_partner_self_play,
+        play_partners,
+        read_partners,
+    )
+    from hanabi_rl.evaluation.reporting.br_prox import br_prox_figures, br_prox_table, plot_br_prox
+    from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.runs.progress import Progress
-    from hanabi_rl.show.br_prox import br_prox_figures, br_prox_table, plot_br_prox
-    from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     if not agents:
@@ -130,7 +139,7 @@ def _best_returns(
     keys of `responses` what those get here. NaN are points that nobody asked for."""
     import numpy as np
 
-    from hanabi_rl.measure.partners import measured, play_pair
+    from hanabi_rl.evaluation.measure.partner_set import measured, play_pair
 
     found = []
     for partner, policy in zip(partners, policies, strict=True):
@@ -160,8 +169,8 @@ def _compare(
 ) -> Comparison:
     import numpy as np
 
-    from hanabi_rl.show.br_prox import Comparison
-    from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.evaluation.reporting.br_prox import Comparison
+    from hanabi_rl.evaluation.reporting.matrix import short_labels
 
     of_agents, which = getattr(returns, unit), np.array(groups)
     methods = {name: of_agents[which == name] for name in dict.fromkeys(groups)}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Flag
-from hanabi_rl.storage.ranges import BoundedCount, PositiveInt, Seed, UnitInterval
+from hanabi_rl.storage.validation import BoundedCount, PositiveInt, Seed, UnitInterval
 
 
 def challenge(
@@ -51,7 +51,7 @@ def challenge(
             runs/challenge-PARTNER-PLAYERSp-LEVEL-GAMES[-prior]-sSEED.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.launch.challenge import METHODS, Challenge, challenge_table, run_challenge
+    from hanabi_rl.launch.data_challenge import METHODS, Challenge, challenge_table, run_challenge
     from hanabi_rl.play.demos import file_stem
     from hanabi_rl.runs.session import RunStopped
     from hanabi_rl.storage.files import to_json

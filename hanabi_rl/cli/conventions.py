@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents, names_games
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -40,10 +40,10 @@ def conventions(
         seed: of the decks.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.measure.conventions import convention_figures, read_conventions
+    from hanabi_rl.evaluation.measure.conventions import convention_figures, read_conventions
+    from hanabi_rl.evaluation.reporting.conventions import conventions_table
+    from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.runs.progress import Progress
-    from hanabi_rl.show.conventions import conventions_table
-    from hanabi_rl.show.matrix import short_labels
     from hanabi_rl.storage.files import to_json
 
     if not sources:
@@ -65,7 +65,7 @@ def conventions(
 def _games(source: str, players: int | None, games: int, seed: int) -> Games:
     """Those of a file, or greedy self-play of an agent."""
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.selfplay import evaluate_selfplay
+    from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 
     if names_games(source):
         return load_distinct_games([source])

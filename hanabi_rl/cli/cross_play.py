@@ -18,12 +18,12 @@ from hanabi_rl.cli.agents import (
     chosen_decks,
     load_agents,
 )
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.cells import CellCache
-    from hanabi_rl.measure.matrix import CrossPlayMatrix, EvalSetting, MatrixAgent
+    from hanabi_rl.evaluation.measure.cells import CellCache
+    from hanabi_rl.evaluation.measure.matrix import CrossPlayMatrix, EvalSetting, MatrixAgent
 
 
 def cross_play(
@@ -58,9 +58,14 @@ def cross_play(
         sample: draw actions from the agents' distributions instead of taking the most likely ones.
         json: print matrix.json in one line on stdout and the table on stderr.
     """
-    from hanabi_rl.measure.cells import CellCache
-    from hanabi_rl.measure.matrix import EvalSetting, make_agents
-    from hanabi_rl.show.matrix import matrix_dict, matrix_table, short_labels, write_matrix
+    from hanabi_rl.evaluation.measure.cells import CellCache
+    from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
+    from hanabi_rl.evaluation.reporting.matrix import (
+        matrix_dict,
+        matrix_table,
+        short_labels,
+        write_matrix,
+    )
     from hanabi_rl.storage.files import check_writable, to_json
 
     if not agents:
@@ -79,9 +84,11 @@ def cross_play(
         print(json_format.dumps(to_json(matrix_dict(matrix))))
 
 
-def _play(agents: tuple[MatrixAgent, ...], setting: EvalSetting, cache: CellCache) -> CrossPlayMatrix:
+def _play(
+    agents: tuple[MatrixAgent, ...], setting: EvalSetting, cache: CellCache
+) -> CrossPlayMatrix:
     """The matrix, with a progress bar; what Ctrl-C leaves is said."""
-    from hanabi_rl.measure.matrix import cell_pairs, play_matrix
+    from hanabi_rl.evaluation.measure.matrix import cell_pairs, play_matrix
     from hanabi_rl.runs.progress import Progress, format_seconds
 
     total, played, started = len(cell_pairs(agents)), 0, time.perf_counter()

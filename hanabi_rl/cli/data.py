@@ -19,13 +19,13 @@ from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
 from hanabi_rl.data.seeds import MAX_NUMBER
-from hanabi_rl.storage.ranges import BoundedCount, Seed, UnitInterval
+from hanabi_rl.storage.validation import BoundedCount, Seed, UnitInterval
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
     from hanabi_rl.data.seeds import SiteSeed
-    from hanabi_rl.env.game import Rules
+    from hanabi_rl.games.hanabi.rules import Rules
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
 Sources = Annotated[
@@ -56,10 +56,10 @@ def info(
     """
     from hanabi_rl.data.seeds import describe_seeds
     from hanabi_rl.data.statistics import describe, statistics
-    from hanabi_rl.measure.intervals import explained
-    from hanabi_rl.measure.record import GameAnalysis
-    from hanabi_rl.measure.registry import efficiency_figures
-    from hanabi_rl.show.measures import efficiency_line
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+    from hanabi_rl.evaluation.measure.intervals import explained
+    from hanabi_rl.evaluation.measure.registry import efficiency_figures
+    from hanabi_rl.evaluation.reporting.measures import efficiency_line
     from hanabi_rl.storage.files import to_json
 
     if not sources:
@@ -229,7 +229,7 @@ def demos(
             cached.
     """
     from hanabi_rl.data.statistics import describe, statistics
-    from hanabi_rl.env.game import Rules
+    from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.play.demos import demo_games, demo_path
 
     rules = Rules(num_players=players)
@@ -253,8 +253,8 @@ def replay_command(
     """
     from hanabi_rl.data.files import load_some_games
     from hanabi_rl.data.formats.hanab_live import decode_link, is_link, replay_link
-    from hanabi_rl.env.render import render_game
-    from hanabi_rl.measure.annotate import annotate
+    from hanabi_rl.evaluation.measure.annotate import annotate
+    from hanabi_rl.games.hanabi.render import render_game
 
     def text(rules: Rules, deck: Any, moves: Any) -> str:
         notes = [str(note) for note in annotate(rules, deck, moves)] if conventions else ()

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import Agent, Flag, SeedNames, chosen_decks, load_agent
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.selfplay import SelfPlayResult
+    from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -41,9 +41,9 @@ def evaluate(
         sample: draw actions from the agent's distribution instead of taking the most likely one.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.measure.record import GameAnalysis
-    from hanabi_rl.measure.registry import efficiency_figures
-    from hanabi_rl.measure.selfplay import evaluate_selfplay
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+    from hanabi_rl.evaluation.measure.registry import efficiency_figures
+    from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
     from hanabi_rl.play.decks import seed_decks
     from hanabi_rl.storage.files import to_json
 
@@ -82,8 +82,8 @@ def evaluate(
 def _selfplay_text(
     title: str, result: SelfPlayResult, efficiency: Mapping[str, Any], wall_s: float
 ) -> str:
-    from hanabi_rl.show.measures import efficiency_line
-    from hanabi_rl.show.report import link_lines, score_table
+    from hanabi_rl.evaluation.reporting.measures import efficiency_line
+    from hanabi_rl.evaluation.reporting.report import link_lines, score_table
 
     counts = result.histogram()
     bars = "".join(_BARS[-(-count * (len(_BARS) - 1) // max(counts))] for count in counts)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import Agent, Flag
-from hanabi_rl.storage.ranges import BoundedCount, Range, Seed
+from hanabi_rl.storage.validation import BoundedCount, Range, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import NetworkPolicy
@@ -58,11 +58,11 @@ def export(
             Default: that of the page in the repository, or unknown.
     """
     from hanabi_rl.agents import hub
-    from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.agents.one_file import SUFFIX, round_to_half, write_file
+    from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.agents.policy import NetworkPolicy
+    from hanabi_rl.agents.policy_file import SUFFIX, round_to_half, write_file
     from hanabi_rl.storage.files import check_writable, to_json
-    from hanabi_rl.storage.hub import check_logged_in
+    from hanabi_rl.storage.hf_hub import check_logged_in
 
     if out is None and push is None:
         raise ValueError("expected a file to write, or --push OWNER/NAME, got neither")
@@ -95,7 +95,7 @@ def export(
 
 def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[str, Any]:
     """What is known of an agent without playing: what is `said`, else what its own card says."""
-    from hanabi_rl.agents.origin import NOT_RECORDED, read_model_card, run_metadata
+    from hanabi_rl.agents.provenance import NOT_RECORDED, read_model_card, run_metadata
 
     known = {
         "about": f"A policy of {policy.info.algorithm} for {policy.rules.num_players} players.",
@@ -114,7 +114,7 @@ def _of_run(place: Path) -> dict[str, str | None]:
     """The command and the code of a run, of its folder or of a policy's folder in it; an empty
     command and None of another place."""
     from hanabi_rl.algorithms.registry import ALGORITHMS
-    from hanabi_rl.launch.argv import command_of
+    from hanabi_rl.launch.cli_args import command_of
     from hanabi_rl.launch.presets import configs_folder
     from hanabi_rl.runs.config import saved_config
     from hanabi_rl.storage.files import read_json
@@ -135,7 +135,7 @@ def _of_run(place: Path) -> dict[str, str | None]:
 
 
 def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:
-    from hanabi_rl.measure.selfplay import evaluate_selfplay
+    from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
     from hanabi_rl.storage.files import to_json
 
     summary = evaluate_selfplay(policy, games, seed).summary
@@ -152,7 +152,7 @@ def _prediction(policy: NetworkPolicy, file: Path) -> dict[str, Any]:
     import numpy as np
 
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.prediction import predict
+    from hanabi_rl.evaluation.measure.prediction import predict
 
     figures = predict(policy, load_distinct_games([file])).as_dict()
     return {"file": file.name, **{key: np.round(value, 4) for key, value in figures.items()}}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag, load_agents
-from hanabi_rl.storage.ranges import BoundedCount, PositiveInt, Seed
+from hanabi_rl.storage.validation import BoundedCount, PositiveInt, Seed
 from hanabi_rl.storage.words import count
 
 
@@ -40,17 +40,17 @@ def gauntlet(
         json: print one line of JSON on stdout and the tables on stderr.
     """
     from hanabi_rl.agents.identity import check_distinct
-    from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.agents.origin import training_partners
-    from hanabi_rl.measure.gauntlet import gauntlet_partners, run_gauntlet
-    from hanabi_rl.runs.progress import Progress
-    from hanabi_rl.show.gauntlet import (
+    from hanabi_rl.agents.loading import load_policy
+    from hanabi_rl.agents.provenance import training_partners
+    from hanabi_rl.evaluation.measure.gauntlet import gauntlet_partners, run_gauntlet
+    from hanabi_rl.evaluation.reporting.gauntlet import (
         gauntlet_figures,
         gauntlet_table,
         partner_table,
         plot_gauntlet,
     )
-    from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.evaluation.reporting.matrix import short_labels
+    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     if not agents:
@@ -61,9 +61,7 @@ def gauntlet(
     agents = tuple(dict.fromkeys(agents))
     policies, labels = load_agents(agents, players), short_labels(agents)
     check_distinct(policies, agents)
-    check_distinct(
-        [load_policy(name, policies[0].rules) for name in people], people, "--people: "
-    )
+    check_distinct([load_policy(name, policies[0].rules) for name in people], people, "--people: ")
     out = sys.stderr if json else sys.stdout
     title = f"{count(games, 'game')} at each seat in series of {series}, greedy, seed {seed}"
     print(title, file=out)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agents, names_games
-from hanabi_rl.storage.ranges import BoundedCount, Range, Seed
+from hanabi_rl.storage.validation import BoundedCount, Range, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.measure.teams import Roles
+    from hanabi_rl.evaluation.measure.interdependence_report import Roles
 
 _Partner = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[PARTNER]")]
 
@@ -44,9 +44,12 @@ def interdependence(
         references: on how many of the decks bot:random and bot:convention play beside; 0 for none.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.measure.record import GameAnalysis
-    from hanabi_rl.measure.teams import interdependence_figures, reference_figures
-    from hanabi_rl.show.measures import interdependence_table
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+    from hanabi_rl.evaluation.measure.interdependence_report import (
+        interdependence_figures,
+        reference_figures,
+    )
+    from hanabi_rl.evaluation.reporting.measures import interdependence_table
     from hanabi_rl.storage.files import to_json
 
     if names_games(source):
@@ -69,7 +72,7 @@ def interdependence(
 def _recorded(file: str, partner: str) -> tuple[Games, Roles, dict[str, Any], str]:
     """The games of a file, who sits where, and what is said of them in JSON and in words."""
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.teams import roles_of
+    from hanabi_rl.evaluation.measure.interdependence_report import roles_of
 
     if partner:
         raise ValueError(f"expected no partner for the recorded games of {file}, got {partner}")
@@ -81,8 +84,8 @@ def _played(
     agent: str, partner: str, players: int | None, games: int, seed: int, sample: bool
 ) -> tuple[Games, Roles, dict[str, Any], str]:
     """The same of games that agents play here."""
-    from hanabi_rl.measure.selfplay import evaluate_selfplay
-    from hanabi_rl.measure.teams import play_team, roles_of
+    from hanabi_rl.evaluation.measure.interdependence_report import play_team, roles_of
+    from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 
     policies = load_agents([agent, partner] if partner else [agent], players)
     if partner:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanabi_rl.cli.agents import Flag, Groups, load_agents, parse_groups
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
-    from hanabi_rl.env.game import Rules
-    from hanabi_rl.measure.leaderboard import LeaderboardEntry
+    from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
+    from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Candidate(NamedTuple):
@@ -66,13 +66,13 @@ def leaderboard(
     """
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.leaderboard import (
+    from hanabi_rl.evaluation.measure.leaderboard import (
         check_candidate,
         play_leaderboard,
         play_proxy_self_play,
     )
-    from hanabi_rl.measure.prediction import predict
-    from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.evaluation.measure.prediction import predict
+    from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.storage.files import check_writable, to_json, write_json
 
     if board is not None:
@@ -139,8 +139,14 @@ def leaderboard(
 
 def _add(file: Path, agents: Sequence[str], by: str) -> None:
     """Plays the games of a board's file for each agent, and writes its row there."""
-    from hanabi_rl.measure.board import check_public, read_board, row_of, with_row, write_board
-    from hanabi_rl.measure.leaderboard import play_leaderboard
+    from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
+    from hanabi_rl.evaluation.measure.leaderboard_file import (
+        check_public,
+        read_board,
+        row_of,
+        with_row,
+        write_board,
+    )
     from hanabi_rl.storage.files import check_readable
 
     check_readable("--board", file, "a leaderboard's file, such as docs/leaderboard/2p.json")
@@ -177,8 +183,8 @@ def candidates(
         ValueError: an agent in two groups or twice in one, two seeds that are one policy, or a
             group called as an agent beside it.
     """
-    from hanabi_rl.measure.leaderboard import best_seed, is_same_policy
-    from hanabi_rl.measure.prediction import predict
+    from hanabi_rl.evaluation.measure.leaderboard import best_seed, is_same_policy
+    from hanabi_rl.evaluation.measure.prediction import predict
 
     rows: dict[int, Candidate] = {}
     taken: dict[int, str] = {}
@@ -190,7 +196,9 @@ def candidates(
                 )
             taken[member] = name
         for place, member in enumerate(members):
-            twin = next((m for m in members[:place] if is_same_policy(policies[m], policies[member])), None)
+            twin = next(
+                (m for m in members[:place] if is_same_policy(policies[m], policies[member])), None
+            )
             if twin is not None:
                 raise ValueError(
                     f"--group {name}: expected seeds that differ, got one policy as "
@@ -225,8 +233,8 @@ def _text(
     own: LeaderboardEntry | None = None,
     rows: Sequence[Candidate] = (),
 ) -> str:
-    from hanabi_rl.papers.ah2ac2 import LEADERBOARD
-    from hanabi_rl.play.line_ups import seat_names
+    from hanabi_rl.evaluation.papers.ah2ac2 import LEADERBOARD
+    from hanabi_rl.play.lineups import seat_names
 
     players = rules.num_players
     published = LEADERBOARD.get(players, ()) if rules.is_standard else ()

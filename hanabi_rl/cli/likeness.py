@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag
 from hanabi_rl.cli.predict import NOTES
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 
@@ -48,20 +48,20 @@ def likeness(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.agents.identity import check_distinct
-    from hanabi_rl.agents.names import load_policy
-    from hanabi_rl.agents.origin import describe_data_overlap
+    from hanabi_rl.agents.loading import load_policy
+    from hanabi_rl.agents.provenance import describe_data_overlap
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.efficiency import required_efficiency
-    from hanabi_rl.measure.likeness import compare_with_humans
-    from hanabi_rl.runs.progress import Progress
-    from hanabi_rl.show.likeness import (
+    from hanabi_rl.evaluation.measure.efficiency import required_efficiency
+    from hanabi_rl.evaluation.measure.human_likeness import compare_with_humans
+    from hanabi_rl.evaluation.reporting.human_likeness import (
         likeness_figures,
         likeness_table,
         paper_tables,
         plot_likeness,
     )
-    from hanabi_rl.show.matrix import short_labels
-    from hanabi_rl.show.measures import required_text
+    from hanabi_rl.evaluation.reporting.matrix import short_labels
+    from hanabi_rl.evaluation.reporting.measures import required_text
+    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     if not agents:

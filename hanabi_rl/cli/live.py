@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from hanabi_rl.cli.agents import Flag, load_agents
 from hanabi_rl.cli.play import progress
 from hanabi_rl.storage.extras import install_command
-from hanabi_rl.storage.ranges import Range, Seconds
+from hanabi_rl.storage.validation import Range, Seconds
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.live.connection import Connection
+    from hanabi_rl.people.live.connection import Connection
 
 SITE = "https://hanab.live"
 NUMBERS = (2, 3, 4, 5)
@@ -59,14 +59,14 @@ def live(
     """
     if importlib.util.find_spec("websockets") is None:
         raise ValueError(f"expected the package websockets: {install_command('live')}")
-    from hanabi_rl.agents.knowing import has_profile
-    from hanabi_rl.live.account import read_account, read_server
-    from hanabi_rl.live.acquaintances import PartnerMemory
-    from hanabi_rl.live.bot import LiveBot
-    from hanabi_rl.live.connection import Connection
-    from hanabi_rl.live.effects import BotSettings
-    from hanabi_rl.live.thinking import AgentWorker
-    from hanabi_rl.serve.folder import GameFolder
+    from hanabi_rl.agents.preloaded_profile import has_profile
+    from hanabi_rl.people.live.account import read_account, read_server
+    from hanabi_rl.people.live.agent_worker import AgentWorker
+    from hanabi_rl.people.live.bot import LiveBot
+    from hanabi_rl.people.live.connection import Connection
+    from hanabi_rl.people.live.effects import BotSettings
+    from hanabi_rl.people.live.partner_memory import PartnerMemory
+    from hanabi_rl.people.serve.folder import GameFolder
 
     where, account = read_server(server), read_account(credentials, os.environ)
     if tables > 1 and not account.username.startswith(BOT_PREFIX):
@@ -141,7 +141,7 @@ async def _until_closed(connection: Connection) -> None:
 
 
 def _log_to_stderr() -> None:
-    log = logging.getLogger("hanabi_rl.live")
+    log = logging.getLogger("hanabi_rl.people.live")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     log.addHandler(handler)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli.agents import Flag, load_agents, names_games
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.env.game import Rules
-    from hanabi_rl.measure.matrix import EvalSetting, MatrixAgent
-    from hanabi_rl.measure.profiles import ObjectiveMetrics
+    from hanabi_rl.evaluation.measure.matrix import EvalSetting, MatrixAgent
+    from hanabi_rl.evaluation.measure.objective_metrics import ObjectiveMetrics
+    from hanabi_rl.games.hanabi.rules import Rules
 
 Sources = Annotated[
     tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...] | FILE [...]")
@@ -56,7 +56,11 @@ def metrics(
         out: a folder for a plot and the figures as JSON.
         json: print one line of JSON on stdout and the tables on stderr.
     """
-    from hanabi_rl.show.profiles import plot_profiles, profiles_dict, profiles_text
+    from hanabi_rl.evaluation.reporting.objective_metrics import (
+        plot_profiles,
+        profiles_dict,
+        profiles_text,
+    )
     from hanabi_rl.storage.files import check_writable, to_json, write_json
 
     check_writable("--out", out)
@@ -90,8 +94,8 @@ def _recorded(
 ) -> tuple[list[ObjectiveMetrics], Rules, dict[str, Any]]:
     """The players of every file, and what to say of them."""
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.profiles import recorded_metrics
-    from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.evaluation.measure.objective_metrics import recorded_metrics
+    from hanabi_rl.evaluation.reporting.matrix import short_labels
 
     if partners:
         raise ValueError("expected no --partners with a file: who played with whom is recorded")
@@ -133,9 +137,9 @@ def _played(
     folder: Path | None,
 ) -> tuple[list[ObjectiveMetrics], Rules, dict[str, Any]]:
     """Every agent alone and with its partners, and what to say of them."""
-    from hanabi_rl.measure.cells import CellCache
-    from hanabi_rl.measure.matrix import EvalSetting, make_agents
-    from hanabi_rl.show.matrix import short_labels
+    from hanabi_rl.evaluation.measure.cells import CellCache
+    from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
+    from hanabi_rl.evaluation.reporting.matrix import short_labels
 
     names = list(dict.fromkeys([*sources, *partners]))
     labels = short_labels(names)
@@ -166,7 +170,7 @@ def _profiles(
     agents: Sequence[MatrixAgent], partners: Sequence[MatrixAgent], setting: EvalSetting, cache: Any
 ) -> list[ObjectiveMetrics]:
     """Each agent's metrics, with a progress bar."""
-    from hanabi_rl.measure.profiles import agent_metrics
+    from hanabi_rl.evaluation.measure.objective_metrics import agent_metrics
     from hanabi_rl.runs.progress import Progress
 
     profiles = []

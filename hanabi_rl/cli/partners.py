@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from hanabi_rl.cli.agents import File, Flag, load_agents
-from hanabi_rl.storage.ranges import MAX_EXACT_INT, BoundedCount, PositiveInt, Range, Seed
+from hanabi_rl.storage.validation import MAX_EXACT_INT, BoundedCount, PositiveInt, Range, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.partners import PartnerSet
+    from hanabi_rl.evaluation.measure.partner_set import PartnerSet
 
 
 def select_partners(
@@ -47,9 +47,9 @@ def select_partners(
     import dataclasses
 
     from hanabi_rl.agents.identity import check_distinct
-    from hanabi_rl.launch.partner_set import add_best_response_scores
-    from hanabi_rl.measure.matrix import EvalSetting
-    from hanabi_rl.measure.partners import read_partners, selected_set, write_partners
+    from hanabi_rl.evaluation.measure.matrix import EvalSetting
+    from hanabi_rl.evaluation.measure.partner_set import read_partners, selected_set, write_partners
+    from hanabi_rl.launch.train_partner_set import add_best_response_scores
     from hanabi_rl.storage.files import check_writable
 
     check_writable("--out", out, (".json",))
@@ -62,11 +62,15 @@ def select_partners(
     draws = samples if select == "dpp" else None
     try:
         check_distinct(policies, names)
-        found = add_best_response_scores(read.partners, setting, "candidates", "selection", read.players)
+        found = add_best_response_scores(
+            read.partners, setting, "candidates", "selection", read.players
+        )
         chosen = selected_set(found, count, by, setting, policies[0].rules, draws)
     except ValueError as error:
         raise ValueError(f"{candidates}: {error}") from error
-    partners = add_best_response_scores(chosen.partners, setting, "partners", "report", read.players)
+    partners = add_best_response_scores(
+        chosen.partners, setting, "partners", "report", read.players
+    )
     chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_partners(out, chosen)
@@ -116,9 +120,9 @@ def train_partners(
     import dataclasses
 
     from hanabi_rl.algorithms.best_response import BestResponseConfig
-    from hanabi_rl.launch.partner_set import train_set
+    from hanabi_rl.evaluation.measure.matrix import EvalSetting
     from hanabi_rl.launch.presets import preset_config
-    from hanabi_rl.measure.matrix import EvalSetting
+    from hanabi_rl.launch.train_partner_set import train_set
     from hanabi_rl.storage.files import check_writable
 
     check_writable("--out", out)

@@ -19,13 +19,13 @@ import tyro
 
 from hanabi_rl.cli.agents import Flag, SeedNames, chosen_decks, load_agents
 from hanabi_rl.storage.extras import install_command
-from hanabi_rl.storage.ranges import Port, Seconds, Seed
+from hanabi_rl.storage.validation import Port, Seconds, Seed
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.env.game import Rules
-    from hanabi_rl.serve.local import LocalPlay
-    from hanabi_rl.serve.partners import LazyPartners, Partners
+    from hanabi_rl.games.hanabi.rules import Rules
+    from hanabi_rl.people.serve.local import LocalPlay
+    from hanabi_rl.people.serve.partner_protocol import LazyPartners, Partners
 
     Seated = tuple[Rules, list[str], Callable[[], Partners], list[str], bool]
     """The game, who sits at the seats that nobody holds, what makes them play, their identities,
@@ -78,10 +78,10 @@ def play(
     names = _line_up(agents, players, watch)
     if not terminal:
         check_extra("; --terminal does not")
+    from hanabi_rl.people.serve.folder import GameFolder
+    from hanabi_rl.people.serve.local import LocalPlay
+    from hanabi_rl.people.serve.partner_protocol import LazyPartners
     from hanabi_rl.play.decks import seed_decks
-    from hanabi_rl.serve.folder import GameFolder
-    from hanabi_rl.serve.local import LocalPlay
-    from hanabi_rl.serve.partners import LazyPartners
 
     with contextlib.ExitStack() as stack:
         if process is None:
@@ -123,11 +123,11 @@ def play(
 
 def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Seated:
     """Loads the agents that were named."""
-    from hanabi_rl.agents.knowing import has_profile
     from hanabi_rl.agents.policy import runs_search
-    from hanabi_rl.serve.in_numpy import NumPyInterpreter
-    from hanabi_rl.serve.runner import PartnerRunner
-    from hanabi_rl.serve.ticks import compiled
+    from hanabi_rl.agents.preloaded_profile import has_profile
+    from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
+    from hanabi_rl.people.serve.runner import PartnerRunner
+    from hanabi_rl.people.serve.ticks import compiled
 
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
         policies = load_agents(names, players or _players(names, watch))
@@ -147,8 +147,8 @@ def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Se
 
 def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
     """The program at every seat, ended by `stack`."""
-    from hanabi_rl.env.game import Rules
-    from hanabi_rl.serve.process import ProcessPartners
+    from hanabi_rl.games.hanabi.rules import Rules
+    from hanabi_rl.people.serve.process import ProcessPartners
 
     rules = Rules(num_players=players)
     partners = stack.enter_context(contextlib.closing(ProcessPartners(rules, command)))
@@ -169,7 +169,7 @@ def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[st
 
 def _best_partner(players: int) -> str:
     """Raises ValueError."""
-    from hanabi_rl.measure.gauntlet import default_partner
+    from hanabi_rl.evaluation.measure.gauntlet import default_partner
 
     if not 2 <= players <= 5:
         raise ValueError(f"--players: expected 2 to 5, got {players}")
@@ -187,7 +187,7 @@ def _fill(names: Sequence[str], policy: Policy, watch: bool) -> list[str]:
 
 
 def _run_terminal(table: LocalPlay) -> None:
-    from hanabi_rl.serve.terminal import play_terminal, watch_terminal
+    from hanabi_rl.people.serve.terminal import play_terminal, watch_terminal
 
     try:
         (watch_terminal if table.watched else play_terminal)(table, sys.stdin)
@@ -206,7 +206,7 @@ def _run_page(
 ) -> None:
     import uvicorn
 
-    from hanabi_rl.serve.web import MAX_MESSAGE, make_app
+    from hanabi_rl.people.serve.web import MAX_MESSAGE, make_app
 
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
     print(f"The table is at {address} (Ctrl-C stops; games are kept in {out})", flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from hanabi_rl.cli.agents import Agent, File, Flag
-from hanabi_rl.storage.ranges import INT32_MAX, Range
+from hanabi_rl.storage.validation import INT32_MAX, Range
 from hanabi_rl.storage.words import count
 
 _PLOT = "prediction.png"
@@ -41,11 +41,11 @@ def predict(
         out: a folder for a plot and the figures as JSON.
         json: print one line of JSON on stdout and the table on stderr.
     """
-    from hanabi_rl.agents.names import load_policy
+    from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.measure.record import GameAnalysis
-    from hanabi_rl.measure.surprise import prediction_figures, prediction_table
-    from hanabi_rl.show.plots import plot_prediction
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+    from hanabi_rl.evaluation.measure.surprise import prediction_figures, prediction_table
+    from hanabi_rl.evaluation.reporting.plots import plot_prediction
     from hanabi_rl.storage.files import check_writable, to_json, write_json
 
     check_writable("--out", out)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from hanabi_rl.cli.play import check_extra, listen
-from hanabi_rl.serve.guard import NetworkLimits
-from hanabi_rl.storage.ranges import BoundedCount, Port, Range
+from hanabi_rl.people.serve.request_limits import NetworkLimits
+from hanabi_rl.storage.validation import BoundedCount, Port, Range
 
 if TYPE_CHECKING:
-    from hanabi_rl.serve.store import Store
+    from hanabi_rl.people.serve.store import Store
 
 STATE = Path("challenge")
 
@@ -59,20 +59,20 @@ def serve(
     """
     check_extra()
     if store is not None:
-        from hanabi_rl.serve.store import check_postgres
+        from hanabi_rl.people.serve.store import check_postgres
 
         check_postgres(store)
     _check(slots, web_workers, tls_cert, tls_key)
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    from hanabi_rl.serve.candidate import MAX_MESSAGE, agents_of
-    from hanabi_rl.serve.challenge import open_challenge
-    from hanabi_rl.serve.deadlines import GuardedConfig
-    from hanabi_rl.serve.held_out import read_all
-    from hanabi_rl.serve.inference import InferenceProcess
-    from hanabi_rl.serve.prediction import MAX_MESSAGE as MAX_PREDICTION
-    from hanabi_rl.serve.proxies import identified
+    from hanabi_rl.people.serve.candidate_api import MAX_MESSAGE, agents_of
+    from hanabi_rl.people.serve.challenge import open_challenge
+    from hanabi_rl.people.serve.held_out import read_all
+    from hanabi_rl.people.serve.inference_process import InferenceProcess
+    from hanabi_rl.people.serve.prediction_api import MAX_MESSAGE as MAX_PREDICTION
+    from hanabi_rl.people.serve.proxies import identified
+    from hanabi_rl.people.serve.request_timeouts import GuardedConfig
 
     proxies = {players: names for players, names in ((2, proxies_2p), (3, proxies_3p)) if names}
     agents = agents_of(proxies)
@@ -183,8 +183,8 @@ def list_keys(state: Path = STATE, store: str | None = None) -> None:
         state: the folder of the store.
         store: see `serve`.
     """
-    from hanabi_rl.serve.prediction_store import Predictions
-    from hanabi_rl.serve.standings import progress
+    from hanabi_rl.people.serve.prediction_store import Predictions
+    from hanabi_rl.people.serve.standings import progress
 
     with _store(state, store) as kept:
         for players, proxies in kept.proxies().items():
@@ -224,7 +224,7 @@ def _check(slots: int, web_workers: int, tls_cert: Path | None, tls_key: Path | 
 
 
 def _store(state: Path, address: str | None) -> contextlib.closing[Store]:
-    from hanabi_rl.serve.store import Store
+    from hanabi_rl.people.serve.store import Store
 
     place, secret = _where(state, address)
     return contextlib.closing(Store(place, secret=secret))

@@ -12,8 +12,8 @@ from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
-    from hanabi_rl.measure.study_games import PlayFigures
-    from hanabi_rl.serve.study_export import Export
+    from hanabi_rl.evaluation.measure.study_games import PlayFigures
+    from hanabi_rl.people.serve.study_export import Export
 
 
 def report(
@@ -36,10 +36,10 @@ def report(
         plot: a PNG file to draw scores and ratings to.
         json: print one line of JSON on stdout and the tables on stderr.
     """
-    from hanabi_rl.measure.study_report import report_of
-    from hanabi_rl.serve.study_blocks import person_agent_data
-    from hanabi_rl.show.study import report_figures, report_text
-    from hanabi_rl.show.study_plot import plot_report
+    from hanabi_rl.evaluation.measure.study_summary import report_of
+    from hanabi_rl.evaluation.reporting.study import report_figures, report_text
+    from hanabi_rl.evaluation.reporting.study_plot import plot_report
+    from hanabi_rl.people.serve.study_person_data import person_agent_data
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     check_writable("--plot", plot, IMAGE_SUFFIXES)
@@ -66,8 +66,8 @@ def report(
 
 def _read(source: Path) -> Export:
     """The files of a study, or those that were exported of it."""
-    from hanabi_rl.serve.participants import StudyFolder, read_study_of
-    from hanabi_rl.serve.study_export import gather, read_export
+    from hanabi_rl.people.serve.study_export import gather, read_export
+    from hanabi_rl.people.serve.study_folder import StudyFolder, read_study_of
 
     if source.is_file():
         return read_export(source)
@@ -104,8 +104,8 @@ def _who(export: Export) -> str:
 
 def _played(export: Export) -> list[PlayFigures]:
     """How the agents played the finished games that count."""
-    from hanabi_rl.measure.study_games import play_figures
-    from hanabi_rl.serve.study_blocks import counted_tables
+    from hanabi_rl.evaluation.measure.study_games import play_figures
+    from hanabi_rl.people.serve.study_person_data import counted_tables
 
     tables = {
         row: table
@@ -122,8 +122,8 @@ def _played(export: Export) -> list[PlayFigures]:
 
 def metrics_of(played: Sequence[PlayFigures]) -> dict[str, dict[str, float]]:
     """Objective metric -> agent -> value, to rank agents by; none of too few agents for that."""
-    from hanabi_rl.measure.study_findings import ENOUGH_AGENTS
-    from hanabi_rl.measure.study_games import OF_AGENT
+    from hanabi_rl.evaluation.measure.study_games import OF_AGENT
+    from hanabi_rl.evaluation.measure.study_statistics import ENOUGH_AGENTS
 
     if len(played) < ENOUGH_AGENTS:
         return {}

@@ -18,17 +18,17 @@ from urllib.parse import urlsplit
 import tyro
 
 from hanabi_rl.cli.agents import Flag
-from hanabi_rl.serve.keys import KEY_VARIABLE
+from hanabi_rl.people.serve.keys import KEY_VARIABLE
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import check_readable, read_text
-from hanabi_rl.storage.ranges import Range, Seconds, Seed
+from hanabi_rl.storage.validation import Range, Seconds, Seed
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.runs.folder import GracefulStop
-    from hanabi_rl.serve.client import ChallengeClient, KeyGame
-    from hanabi_rl.serve.submission import FinishedGame
+    from hanabi_rl.people.serve.client import ChallengeClient, KeyGame
+    from hanabi_rl.people.serve.submission import FinishedGame
+    from hanabi_rl.runs.run_dir import GracefulStop
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STOPPING = (
@@ -77,7 +77,7 @@ def submit(
         raise ValueError(f"expected an AGENT or --process COMMAND, got {got}")
     if predict and process is not None:
         raise ValueError("--predict: expected an AGENT, which has probabilities, got --process")
-    from hanabi_rl.serve.client import server_at
+    from hanabi_rl.people.serve.client import server_at
 
     at = server_at(server, read_key(key, key_file))
     if at.address.startswith("http:") and urlsplit(at.address).hostname not in LOOPBACK:
@@ -131,8 +131,8 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
         ValueError: two agents for one number, none for another, or another game than the standard
             one.
     """
-    from hanabi_rl.agents.names import BOT, load_policy, parse_name
-    from hanabi_rl.env.game import Rules
+    from hanabi_rl.agents.loading import BOT, load_policy, parse_name
+    from hanabi_rl.games.hanabi.rules import Rules
 
     found: dict[int, tuple[str, Policy]] = {}
     bots = [name for name in names if parse_name(name).scheme == BOT]
@@ -161,7 +161,7 @@ def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str
     ended otherwise here than it says."""
     import numpy as np
 
-    from hanabi_rl.measure.intervals import bootstrap_median, mean_interval
+    from hanabi_rl.evaluation.measure.intervals import bootstrap_median, mean_interval
 
     told = collections.Counter[tuple[Any, ...]](
         (game.num_players, game.agents, game.score) for game in games if game.status == "DONE"
@@ -185,15 +185,15 @@ def _players(
     agents: Sequence[str], process: str | None, left: Collection[int], seed: int
 ) -> Callable[[int], Any]:
     """What sits at a connection for each number of players."""
-    from hanabi_rl.env.game import Rules
+    from hanabi_rl.games.hanabi.rules import Rules
 
     if process is not None:
-        from hanabi_rl.serve.process import ProcessAgent, ProcessPlayer
+        from hanabi_rl.people.serve.process import ProcessAgent, ProcessPlayer
 
         ProcessAgent(process)  # what is wrong with the command is said before a game is asked for
         return lambda size: ProcessPlayer(Rules(num_players=size), process)
     from hanabi_rl.cli.play import progress
-    from hanabi_rl.serve.seated import PolicyPlayer, warm
+    from hanabi_rl.people.serve.policy_player import PolicyPlayer, warm
 
     policies = agents_for(agents, left)
     with progress("compiling"):
@@ -216,9 +216,9 @@ def _play(
     patience: float,
 ) -> tuple[list[FinishedGame], int]:
     """The games that were played, with a progress bar, and the exit code where a signal came."""
-    from hanabi_rl.runs.folder import GracefulStop
+    from hanabi_rl.people.serve.submission import Submission
     from hanabi_rl.runs.progress import Progress
-    from hanabi_rl.serve.submission import Submission
+    from hanabi_rl.runs.run_dir import GracefulStop
 
     before = sum(game.status == "DONE" for game in games)
     submission = Submission(at, make, connections=connections, patience_s=patience)
@@ -250,7 +250,7 @@ def _play(
 
 def _predict(at: ChallengeClient, policies: dict[int, Policy], patience: float) -> None:
     """Predicts for each number of players in turn."""
-    from hanabi_rl.runs.folder import GracefulStop
+    from hanabi_rl.runs.run_dir import GracefulStop
 
     with GracefulStop("Stopping after this turn; what was said stands.") as stop:
         for size, policy in policies.items():
@@ -264,9 +264,9 @@ def _predict_size(
     at: ChallengeClient, size: int, policy: Policy, stop: GracefulStop, patience: float
 ) -> bool:
     """Whether all games were predicted before a signal."""
+    from hanabi_rl.people.serve.prediction_client import predict_all
+    from hanabi_rl.people.serve.retry import run_threads
     from hanabi_rl.runs.progress import Progress
-    from hanabi_rl.serve.patience import run_threads
-    from hanabi_rl.serve.predicting import predict_all
 
     stopped, finished = threading.Event(), threading.Event()
     seen: list[int] = []  # the batch that is read, of how many
@@ -297,7 +297,7 @@ def _predict_size(
 
 def _text(at: ChallengeClient, record: Mapping[str, Any]) -> str:
     """The summary, for people."""
-    from hanabi_rl.measure.intervals import bounds_text
+    from hanabi_rl.evaluation.measure.intervals import bounds_text
 
     lines = [f"{at.address} says"]
     for size, of_size in record["players"].items():

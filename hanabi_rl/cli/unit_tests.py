@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.cli.agents import Agents, Flag, load_agents
-from hanabi_rl.storage.ranges import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount, Seed
 
 _GAMES = 4  # generated for each situation that is mined: not every game has one
 _CHANCE = 100  # situations of each test at least, of the player at random
@@ -41,11 +41,14 @@ def unit_tests(
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.env.game import Rules
-    from hanabi_rl.measure.careful import memory_reference, memoryless_reference
-    from hanabi_rl.measure.unit_tests import chance_levels, check_rules, run_tests
+    from hanabi_rl.evaluation.measure.reference_players import (
+        memory_reference,
+        memoryless_reference,
+    )
+    from hanabi_rl.evaluation.measure.unit_tests import chance_levels, check_rules, run_tests
+    from hanabi_rl.evaluation.reporting.unit_tests import unit_test_figures, unit_test_table
+    from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.play.demos import demo_games
-    from hanabi_rl.show.unit_tests import unit_test_figures, unit_test_table
     from hanabi_rl.storage.files import to_json
 
     if not agents:

@@ -16,8 +16,8 @@ import tyro
 def zero_shot_command(args: Sequence[str]) -> int:
     """`hanabi-rl zero-shot ...`; returns the exit code."""
     from hanabi_rl.cli.br_prox import br_prox
-    from hanabi_rl.launch.argv import parse_or_raise
-    from hanabi_rl.launch.partner_set import MEASURED
+    from hanabi_rl.launch.cli_args import parse_or_raise
+    from hanabi_rl.launch.train_partner_set import MEASURED
     from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
     from hanabi_rl.runs.session import RunStopped
     from hanabi_rl.storage.files import write_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from hanabi_rl.storage.hub import download_file
+from hanabi_rl.storage.hf_hub import download_file
 
 REPOSITORY = "ah2ac2/datasets"
 Split = Literal["train", "val", "all"]

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.words import count
 
 Ending = Literal["perfect", "bombed", "played out", "unfinished", "failed speedrun"]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 PADDED_TURNS = 89  # AH2AC2 pads the games of every file to this length, and so do we
 
@@ -83,7 +83,9 @@ class Games:
     unfinished: np.ndarray  # bool[N]
     human_seats: np.ndarray | None = None  # bool[N, P]
     players: np.ndarray | None = None  # int32[N, P], the same number for the same player
-    ends: FinalStates | None = None  # where they are known; else `points` and `lives` replay the games
+    ends: FinalStates | None = (
+        None  # where they are known; else `points` and `lives` replay the games
+    )
     seeds: np.ndarray | None = None  # str[N], as exported: `data/seeds.py` compares the decks
 
     def __len__(self) -> int:
@@ -138,11 +140,13 @@ class Games:
         if self.ends is not None:
             return self.ends
         # Here alone, so that web workers read and write records without JAX.
-        from hanabi_rl.env.replay import replay_moves
+        from hanabi_rl.games.hanabi.replay import replay_moves
 
         outcomes = replay_moves(self.rules, self.decks, self.actions, validate=False)
         at_end = np.arange(len(self)), self.num_actions - 1
-        return FinalStates(np.asarray(outcomes.points)[at_end], np.asarray(outcomes.life_tokens)[at_end])
+        return FinalStates(
+            np.asarray(outcomes.points)[at_end], np.asarray(outcomes.life_tokens)[at_end]
+        )
 
     @cached_property
     def deck_ids(self) -> np.ndarray:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hanabi_rl.data.games import Games
-from hanabi_rl.storage.ranges import plain_number
+from hanabi_rl.storage.validation import plain_number
 
 
 def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Games]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from hanabi_rl.data.games import GameDataError, Games
-from hanabi_rl.env.decks import invalid_decks
-from hanabi_rl.env.replay import Outcomes, explain_illegal, replay_moves
-from hanabi_rl.env.table import PythonGame
+from hanabi_rl.games.hanabi.decks import invalid_decks
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.replay import Outcomes, explain_illegal, replay_moves
 
 
 def replay_outcomes(games: Games) -> Outcomes:

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.launch.grid import SlurmConfig
-from hanabi_rl.launch.startup import configure_process
+from hanabi_rl.launch.process_setup import configure_process
+from hanabi_rl.launch.sweep_config import SlurmConfig
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from hanabi_rl.launch.streams import safe_streams
+from hanabi_rl.launch.safe_stdio import safe_streams
 from hanabi_rl.storage.files import expand_home
 
 DEBUG = "--debug"

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hanabi_rl.algorithms.registry import ALGORITHMS
-from hanabi_rl.runs.folder import preset_players
+from hanabi_rl.runs.run_dir import preset_players
+from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import read_toml
-from hanabi_rl.storage.records import from_dict
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import jax
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import load_games
-from hanabi_rl.launch.argv import parse_args
+from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.flags import (
     check_lists_once,
@@ -19,9 +19,9 @@ from hanabi_rl.launch.flags import (
     list_flags,
 )
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.launch.startup import configure_process
+from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.launch.sweep import run_seeds
-from hanabi_rl.runs.hosts import connect_hosts
+from hanabi_rl.runs.multi_host import connect_hosts
 from hanabi_rl.runs.session import RunStopped
 
 FEW_GAMES = 500  # below this, the published 1,000-game schedule takes too few steps an epoch

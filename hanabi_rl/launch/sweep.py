@@ -20,17 +20,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
+from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
-from hanabi_rl.algorithms.start_from import load_initial_params
-from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluation.measure.intervals import mean_interval
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.errors import user_errors
-from hanabi_rl.launch.grid import GridPoint, SweepConfig, parse_sweep, with_values
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.launch.startup import configure_process
+from hanabi_rl.launch.process_setup import configure_process
+from hanabi_rl.launch.sweep_config import GridPoint, SweepConfig, parse_sweep, with_values
 from hanabi_rl.learning import parallel
-from hanabi_rl.measure.intervals import mean_interval
 from hanabi_rl.runs.config import (
     RESUMABLE_FIELDS,
     RunConfig,
@@ -38,7 +38,7 @@ from hanabi_rl.runs.config import (
     check_seeds,
     with_game,
 )
-from hanabi_rl.runs.folder import INPUT_HASHES, check_input_hashes
+from hanabi_rl.runs.run_dir import INPUT_HASHES, check_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
@@ -200,7 +200,10 @@ def _print_table(
     configs: Sequence[RunConfig],
 ) -> None:
     """Prints the table and the note on its errors."""
-    lines = table(points, seeds, summaries, algorithm.summary_columns), error_note("±", seeds, configs)
+    lines = (
+        table(points, seeds, summaries, algorithm.summary_columns),
+        error_note("±", seeds, configs),
+    )
     print("\n" + "\n".join(filter(None, lines)))
 
 

@@ -15,18 +15,18 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.launch.partner_set import MEASURED, SELECTED, train_set
+from hanabi_rl.evaluation.measure.diversity import diversity, farthest, select
+from hanabi_rl.evaluation.measure.matrix import EvalSetting
+from hanabi_rl.evaluation.measure.partner_set import behaviour_features, read_partners, viable
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
+from hanabi_rl.launch.train_partner_set import MEASURED, SELECTED, train_set
 from hanabi_rl.learning.config import Steps
-from hanabi_rl.measure.diversity import diversity, farthest, select
-from hanabi_rl.measure.matrix import EvalSetting
-from hanabi_rl.measure.partners import behaviour_features, read_partners, viable
-from hanabi_rl.runs.folder import EVALUATED, LATEST_POLICY
+from hanabi_rl.runs.run_dir import EVALUATED, LATEST_POLICY
 from hanabi_rl.storage.files import check_writable
-from hanabi_rl.storage.ranges import (
+from hanabi_rl.storage.validation import (
     BoundedCount,
     LearningRate,
     PositiveInt,
@@ -161,13 +161,17 @@ class ComparisonRuns:
 
     def fcp(self, seed: int) -> Path:
         """FCP: a window of the self-play runs, which moves with the seed."""
-        return self.train_with_population("fcp", seed, self.population_checkpoints(seed, self.config.selfplay_runs))
+        return self.train_with_population(
+            "fcp", seed, self.population_checkpoints(seed, self.config.selfplay_runs)
+        )
 
     def hsp(self, seed: int) -> Path:
         """HSP: half of FCP's window, and as many biased partners that are not evaluated with."""
         half = self.config.selfplay_runs // 2
         biased = self.biased(3 * half, seed)
-        return self.train_with_population("hsp", seed, biased + self.population_checkpoints(seed, half))
+        return self.train_with_population(
+            "hsp", seed, biased + self.population_checkpoints(seed, half)
+        )
 
     def biased(self, count: int, seed: int) -> list[str]:
         """The biased partners farthest from each other in their own events, of the able ones that

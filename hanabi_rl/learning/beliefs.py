@@ -1,7 +1,7 @@
 """What a hand can be to whoever reads the past as the moves of a given policy: the belief under it,
 learnt (Hu et al. 2021, section 4).
 
-The grounded belief (`env/belief.py`) deals a hand card by card. Here each kind's ways to go on are
+The grounded belief (`games/hanabi/belief.py`) deals a hand card by card. Here each kind's ways to go on are
 multiplied by exp(u), with u of a network that reads the structured view of the holder and facts of
 every kind (`nn/belief.py`): whatever it says, no hand is dealt that the cards and hints rule out.
 It learns by the likelihood of the true hands in games that the policy plays with itself,
@@ -20,20 +20,20 @@ import jax.numpy as jnp
 import optax
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured.acting import logits
-from hanabi_rl.agents.structured.kinds import card_type_features
-from hanabi_rl.agents.structured.memory import previous_seat
-from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.belief import count_completions, hand_knowledge, hand_log_prob
-from hanabi_rl.env.hanabi import HanabiEnv
-from hanabi_rl.env.rules import Rules, State, current_player
+from hanabi_rl.agents.structured.card_type_features import card_type_features
+from hanabi_rl.agents.structured.hint_memory import previous_seat
+from hanabi_rl.agents.structured.policy_step import logits
+from hanabi_rl.agents.structured.seat_observation import from_state
+from hanabi_rl.games.hanabi.belief import count_completions, hand_knowledge, hand_log_prob
+from hanabi_rl.games.hanabi.dynamics import Rules, State, current_player
+from hanabi_rl.games.hanabi.hanabi import HanabiEnv
 from hanabi_rl.learning.config import Steps
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, RunnerState
-from hanabi_rl.learning.structured import StructuredView
+from hanabi_rl.learning.structured_view import StructuredView
 from hanabi_rl.nn.belief import BeliefNetwork
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
-from hanabi_rl.storage.ranges import LearningRate, PositiveInt
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
+from hanabi_rl.storage.validation import LearningRate, PositiveInt
 
 PyTree = Any
 

@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import optax
 
 from hanabi_rl.agents.policy import NetworkPolicy, init_params
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import check_divides
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
-from hanabi_rl.nn.kinds import NetworkField
+from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured import StructuredConfig
-from hanabi_rl.storage.ranges import BoundedCount, LearningRate, NonNegative, PositiveInt
+from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.storage.validation import BoundedCount, LearningRate, NonNegative, PositiveInt
 
 PyTree = Any
 
@@ -89,7 +89,9 @@ class Microbatch(NamedTuple):
     legal: jax.Array  # bool [..., A]
     action: jax.Array  # int32 [...], what was done
     mask: jax.Array  # bool [...], whether it is cloned
-    row_index: jax.Array  # int32 [n], the examples' places in the whole minibatch, on whichever device
+    row_index: (
+        jax.Array
+    )  # int32 [n], the examples' places in the whole minibatch, on whichever device
 
 
 class Dataset(Protocol):

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.replay import Trajectory, replay
-from hanabi_rl.env.rules import Rules
-from hanabi_rl.env.symmetry import permute_actions, permute_decks
+from hanabi_rl.games.hanabi.dynamics import Rules
+from hanabi_rl.games.hanabi.observation import observe
+from hanabi_rl.games.hanabi.replay import Trajectory, replay
+from hanabi_rl.games.hanabi.symmetry import permute_actions, permute_decks
 from hanabi_rl.learning.cloning import Microbatch
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.storage.ranges import (
+from hanabi_rl.storage.validation import (
     INT32_MAX,
     MAX_EXACT_INT,
     InvalidValueError,

@@ -4,12 +4,14 @@ minibatch, under the seat's own names of the colours; and what a privileged crit
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env.observe import observe, observe_seat
-from hanabi_rl.env.rules import Rules, State, legal_actions, legal_for_seat
-from hanabi_rl.env.symmetry import invert_permutations, permute_state
+from hanabi_rl.games.hanabi.dynamics import Rules, State, legal_actions, legal_for_seat
+from hanabi_rl.games.hanabi.observation import observe, observe_seat
+from hanabi_rl.games.hanabi.symmetry import invert_permutations, permute_state
 
 
-def observe_all(rules: Rules, state: State, colors: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+def observe_all(
+    rules: Rules, state: State, colors: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
     """What every seat of N games sees: obs float32 [N, P, O] and legal bool [N, P, A].
 
     colors: [N, P, C], how each seat sees the colours (None: as they are).

@@ -36,7 +36,8 @@ class NotFiniteError(FloatingPointError):
 def all_finite(metrics: Mapping[str, jax.Array]) -> jax.Array:
     """bool [...]: whether every checked metric (each [...]) is finite."""
     return jnp.all(
-        jnp.stack([jnp.isfinite(metrics[name]) for name in CHECKED_METRICS if name in metrics]), axis=0
+        jnp.stack([jnp.isfinite(metrics[name]) for name in CHECKED_METRICS if name in metrics]),
+        axis=0,
     )
 
 
@@ -58,5 +59,6 @@ def mean_or_first_nonfinite(metrics: Mapping[str, jax.Array]) -> dict[str, jax.A
 def first_not_finite(metrics: Mapping[str, Any]) -> str | None:
     """The first checked metric (on the host) that is NaN or infinite, or None."""
     return next(
-        (name for name in CHECKED_METRICS if name in metrics and not np.isfinite(metrics[name])), None
+        (name for name in CHECKED_METRICS if name in metrics and not np.isfinite(metrics[name])),
+        None,
     )

@@ -2,7 +2,7 @@
 past as if another policy had made it, and takes the future from its own.
 
 At every turn the mover's hand is drawn anew from the belief under the level below. Of level 1 that
-is the grounded belief (`env/belief.py`: the rules alone, so that nothing is read into why a move
+is the grounded belief (`games/hanabi/belief.py`: the rules alone, so that nothing is read into why a move
 was chosen), above it a learnt one (`beliefs.py`). The mover's real move is made in that fictitious
 game, everybody answers there with the policy as it is, and when the turn has come round k times
 
@@ -18,7 +18,7 @@ convention that the level below does not have, none comes up, and independent ru
 alike.
 
 The networks must remember nothing of a hand that is drawn anew: what structured ones keep of a game
-is public (`agents/structured/memory.py`).
+is public (`agents/structured/hint_memory.py`).
 """
 
 import dataclasses
@@ -27,15 +27,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env.belief import resample_hand
-from hanabi_rl.env.rules import State, current_player, step
-from hanabi_rl.env.streams import gumbel, random_words
+from hanabi_rl.games.hanabi.belief import resample_hand
+from hanabi_rl.games.hanabi.dynamics import State, current_player, step
+from hanabi_rl.games.hanabi.prng import gumbel, random_words
 from hanabi_rl.learning.beliefs import belief_log_weights
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
 from hanabi_rl.learning.rewards import shaped_score_reward
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
-from hanabi_rl.nn.kinds import AnyNetworkConfig
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.config import AnyNetworkConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 
 PyTree = Any
 
@@ -80,7 +80,9 @@ class OffBeliefPPO(PPO):
         self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[LearnerState, RunnerState]:
         """See `PPO.init`; above level 1 the actor is that of the level below."""
-        return super().init(key, given, actor if self.previous_level is None else self.previous_level.actor)
+        return super().init(
+            key, given, actor if self.previous_level is None else self.previous_level.actor
+        )
 
     def make_experience(
         self,
@@ -109,7 +111,9 @@ class OffBeliefPPO(PPO):
             t, state, memory, view, action = now
             tilt = None
             if self.previous_level is not None:
-                tilt = belief_log_weights(rules, level, self.previous_level.belief, view, memory, state)
+                tilt = belief_log_weights(
+                    rules, level, self.previous_level.belief, view, memory, state
+                )
 
             def of_hand(number: jax.Array) -> jax.Array:
                 return self.fictitious_return(

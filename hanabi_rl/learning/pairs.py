@@ -16,10 +16,10 @@ import jax
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import check_divides
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.ppo import PPO, LearnerState
-from hanabi_rl.learning.preferences import BiasedReward
 from hanabi_rl.learning.rollout import RunnerState, TrainContext
 
 
@@ -55,11 +55,15 @@ class LearnerPair:
             self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1)
         )
 
-    def update(self, learners: PerLearner, actors: PerLearner, preference: BiasedReward) -> tuple[PerLearner, PerLearner, PerLearner]:
+    def update(
+        self, learners: PerLearner, actors: PerLearner, preference: BiasedReward
+    ) -> tuple[PerLearner, PerLearner, PerLearner]:
         """One update of both, each beside the other as it was before."""
         beside = PerLearner(self.policy(learners.response), self.policy(learners.biased))
         biased = self.biased.update(
-            learners.biased, actors.biased, TrainContext(partners=beside.biased, biased_reward=preference)
+            learners.biased,
+            actors.biased,
+            TrainContext(partners=beside.biased, biased_reward=preference),
         )
         response = self.response.update(
             learners.response, actors.response, TrainContext(partners=beside.response)

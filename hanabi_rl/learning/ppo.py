@@ -24,13 +24,14 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from hanabi_rl.env.hanabi import HanabiEnv
-from hanabi_rl.env.rules import Rules, current_player
+from hanabi_rl.games.hanabi.dynamics import Rules, current_player
+from hanabi_rl.games.hanabi.hanabi import HanabiEnv
 from hanabi_rl.learning import losses, minibatches, parallel
+from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import PPOConfig, check_divides
 from hanabi_rl.learning.encoding import own_hand_one_hot
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_nonfinite
-from hanabi_rl.learning.preferences import BiasedReward
+from hanabi_rl.learning.observation_views import CurrentPlayerView, ObservationView
 from hanabi_rl.learning.returns import TD_ERRORS, gae, semi_mdp_values
 from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
@@ -43,12 +44,11 @@ from hanabi_rl.learning.rollout import (
     TrainContext,
     self_play,
 )
-from hanabi_rl.learning.structured import StructuredView, true_hand_of_current_player
-from hanabi_rl.learning.views import CurrentPlayerView, ObservationView
-from hanabi_rl.nn.kinds import AnyNetworkConfig
+from hanabi_rl.learning.structured_view import StructuredView, true_hand_of_current_player
+from hanabi_rl.nn.config import AnyNetworkConfig
 from hanabi_rl.nn.networks import ActorCritic, initial_carry
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured import StructuredActorCritic, StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredActorCritic, StructuredConfig
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
@@ -136,7 +136,11 @@ class PPO:
         """What the critic alone reads of the whole state."""
         if not self.config.privileged_critic:
             return None
-        return true_hand_of_current_player if isinstance(self.network, StructuredConfig) else own_hand_one_hot
+        return (
+            true_hand_of_current_player
+            if isinstance(self.network, StructuredConfig)
+            else own_hand_one_hot
+        )
 
     @property
     def module(self) -> nn.Module:
@@ -286,7 +290,9 @@ class PPO:
 
     def rollout_metrics(self, rollout: Rollout) -> losses.Metrics:
         """How the games of a rollout went."""
-        return game_metrics(rollout) | event_metrics(self.config, rollout, self.current_player_actions(rollout))
+        return game_metrics(rollout) | event_metrics(
+            self.config, rollout, self.current_player_actions(rollout)
+        )
 
     def returns(
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
@@ -365,7 +371,9 @@ class PPO:
         if not self.view.flattens_time or self.learner_fraction == 1.0:
             return None
         assert rollout.episode.is_learner is not None, "own_share is of seats that are held"
-        return self.view.select_rows(rollout.episode.is_learner, rollout.state)[..., 0].swapaxes(0, 1)
+        return self.view.select_rows(rollout.episode.is_learner, rollout.state)[..., 0].swapaxes(
+            0, 1
+        )
 
     def examples_per_block(self, of_block: int) -> int:
         """How many of a block's timesteps an epoch takes, in whole minibatches: the learner's

@@ -11,9 +11,7 @@ TDErrorFn = Callable[[jax.Array, jax.Array, jax.Array, float], jax.Array]
 temporal difference."""
 
 
-def td_error(
-    reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float
-) -> jax.Array:
+def td_error(reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float) -> jax.Array:
     """reward + gamma * next estimate - estimate."""
     return reward + gamma * following - value
 

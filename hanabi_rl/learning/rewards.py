@@ -15,14 +15,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env.actions import decode
-from hanabi_rl.env.events import detect_events
-from hanabi_rl.env.legal import of_seat
-from hanabi_rl.env.rules import State, current_player, next_cards, points
+from hanabi_rl.games.hanabi.actions import decode
+from hanabi_rl.games.hanabi.dynamics import State, current_player, next_cards, points
+from hanabi_rl.games.hanabi.events import detect_events
+from hanabi_rl.games.hanabi.legality import of_seat
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.preferences import BiasedReward
 from hanabi_rl.learning.rollout import Rollout
 
 
@@ -112,7 +112,9 @@ def shaped_score_reward(
     return share * reward + (1.0 - share) * shaped
 
 
-def true_score_weight(progress: jax.Array, shaped_until: float, true_score_from: float) -> jax.Array:
+def true_score_weight(
+    progress: jax.Array, shaped_until: float, true_score_from: float
+) -> jax.Array:
     """How much of the return is the true score, float32 []: 0 up to the share `shaped_until` of
     training, then linear to 1 at `true_score_from`. progress: float32 [], the share done."""
     width = true_score_from - shaped_until
@@ -122,7 +124,7 @@ def true_score_weight(progress: jax.Array, shaped_until: float, true_score_from:
 
 
 def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> jax.Array:
-    """The constructive links that end with a move (`measure/links.py`): Biswas et al.'s reward for
+    """The constructive links that end with a move (`evaluation/measure/links.py`): Biswas et al.'s reward for
     constructive interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward into
     Training"), of information in Hanabi.
 
@@ -147,7 +149,7 @@ def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> 
 
 
 def dominated_moves(state: State, action: jax.Array) -> jax.Array:
-    """The moves that G1, G2 and G3 count (Siu et al. 2025, appendix C.3; `measure/dominance.py` at
+    """The moves that G1, G2 and G3 count (Siu et al. 2025, appendix C.3; `evaluation/measure/dominance.py` at
     level `hints`): a discard of a card known to be playable, a play of one known not to be, a play
     of one known to be.
 

@@ -17,25 +17,25 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env.hanabi import EnvState, HanabiEnv, TimeStep
-from hanabi_rl.env.rules import Rules, State
-from hanabi_rl.env.starts import StartStates
-from hanabi_rl.env.state import select_games
-from hanabi_rl.env.streams import gumbel, random_words
-from hanabi_rl.env.symmetry import invert_permutations, permute_actions
-from hanabi_rl.learning.partners import (
-    PartnerPopulation,
-    apply_policy,
-    init_carry,
-    next_game_carries,
-)
-from hanabi_rl.learning.preferences import BiasedReward
-from hanabi_rl.learning.views import (
+from hanabi_rl.games.hanabi.dynamics import Rules, State
+from hanabi_rl.games.hanabi.hanabi import EnvState, HanabiEnv, TimeStep
+from hanabi_rl.games.hanabi.prng import gumbel, random_words
+from hanabi_rl.games.hanabi.start_states import StartStates
+from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.hanabi.symmetry import invert_permutations, permute_actions
+from hanabi_rl.learning.biased_rewards import BiasedReward
+from hanabi_rl.learning.observation_views import (
     ObservationView,
     ViewOutput,
     flatten_rows,
     rotate_seats,
     unflatten_rows,
+)
+from hanabi_rl.learning.partner_population import (
+    PartnerPopulation,
+    apply_policy,
+    init_carry,
+    next_game_carries,
 )
 
 PyTree = Any
@@ -132,7 +132,9 @@ class Collector:
     privileged: PrivilegedInputFn | None = None
     """What the critic reads of the whole state beside the view."""
 
-    def init(self, key: jax.Array, num_envs: int, given: TrainContext = EMPTY_CONTEXT) -> RunnerState:
+    def init(
+        self, key: jax.Array, num_envs: int, given: TrainContext = EMPTY_CONTEXT
+    ) -> RunnerState:
         """Fresh games and zero carries for `num_envs` environments. key: seeds the decks and
         episodes; environment e's depend on (key, e) alone."""
         env_key, episode_key = jax.random.split(key)
@@ -242,7 +244,11 @@ class Collector:
     ) -> tuple[PyTree, jax.Array, jax.Array]:
         """The network on every row: (carry [N, R, ...], logits [N, R, A], value [N, R])."""
         num_envs, view = seen.reset.shape[0], self.view
-        reads = [flatten_rows(seen.inputs), flatten_rows(seen.legal), jnp.repeat(seen.reset, view.rows)]
+        reads = [
+            flatten_rows(seen.inputs),
+            flatten_rows(seen.legal),
+            jnp.repeat(seen.reset, view.rows),
+        ]
         if self.privileged is not None:
             seat = jnp.broadcast_to(view.seats(seen.state), (num_envs, view.rows))
             colors = None if seen.colors is None else view.select_rows(seen.colors, seen.state)

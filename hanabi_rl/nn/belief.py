@@ -9,11 +9,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.nn.structured import StructuredFeatures
+from hanabi_rl.nn.structured_network import StructuredFeatures
 
 
 class KindView(Protocol):
-    """Facts of kinds of cards, float32 (`agents/structured/kinds.py`)."""
+    """Facts of kinds of cards, float32 (`agents/structured/card_type_features.py`)."""
 
     @property
     def kinds(self) -> jax.Array:
@@ -47,6 +47,8 @@ class BeliefNetwork(nn.Module):
             x = nn.relu(nn.Dense(width)(x))
         of_slot = nn.Dense(self.card_type_width)(x)[:, :, None]  # N, H, 1, kind
         of_kind = nn.Dense(self.card_type_width, use_bias=False)(facts.kinds)[:, None]
-        z = nn.relu(of_slot + of_kind + nn.Dense(self.card_type_width, use_bias=False)(facts.places))
+        z = nn.relu(
+            of_slot + of_kind + nn.Dense(self.card_type_width, use_bias=False)(facts.places)
+        )
         u = nn.Dense(1, kernel_init=nn.initializers.zeros_init())(z)[..., 0]
         return jnp.moveaxis(u, 0, -1)

@@ -10,8 +10,8 @@ import numpy as np
 
 from hanabi_rl.data.formats.hanab_live_decks import decks_from_seeds, parse_seed_names
 from hanabi_rl.data.games import canonical_decks
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import full_deck
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
 
 _STREAMS = {
     "selection": 1,

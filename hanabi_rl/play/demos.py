@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import Policy, runs_search
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games, concatenate_games, pad_moves
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import play_games
-from hanabi_rl.storage.cache import cache_folder
+from hanabi_rl.storage.compilation_cache import cache_folder
 from hanabi_rl.storage.words import count
 
 FORMAT_VERSION = 2  # of the games in the cache: 1 did not say who sat where

@@ -19,14 +19,14 @@ import numpy as np
 
 from hanabi_rl.agents.policy import next_game, runs_search
 from hanabi_rl.data.games import FinalStates, Games
-from hanabi_rl.env import dynamics as game
-from hanabi_rl.env.decks import check_decks
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.jax_settings import with_our_settings
-from hanabi_rl.env.observe import observe_seat
-from hanabi_rl.env.rules import State
-from hanabi_rl.env.state import select_games
-from hanabi_rl.env.streams import categorical
+from hanabi_rl.games.hanabi import dynamics as game
+from hanabi_rl.games.hanabi.decks import check_decks
+from hanabi_rl.games.hanabi.dynamics import State
+from hanabi_rl.games.hanabi.jax_settings import with_our_settings
+from hanabi_rl.games.hanabi.observation import observe_seat
+from hanabi_rl.games.hanabi.prng import categorical
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.runs.progress import SOON_S, Progress
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.config import TrainingConfig
-from hanabi_rl.runs.folder import check_resumable, preset_players, read_config
-from hanabi_rl.storage.ranges import BoundedCount, Seed
-from hanabi_rl.storage.records import from_dict, to_dict
+from hanabi_rl.runs.run_dir import check_resumable, preset_players, read_config
+from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.validation import BoundedCount, Seed
 
 T = TypeVar("T")
 R = TypeVar("R", bound="RunConfig")

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import jax
 
-from hanabi_rl.agents.folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
+from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
 from hanabi_rl.runs.config import RESUMABLE_FIELDS, RunConfig, check_saved_config
-from hanabi_rl.runs.folder import (
+from hanabi_rl.runs.run_dir import (
     GracefulStop,
     create_run,
     lock_run_dir,
@@ -27,8 +27,8 @@ from hanabi_rl.runs.folder import (
 from hanabi_rl.runs.threads import warn_of_other_threads
 from hanabi_rl.runs.tracking import Tracker, check_wandb
 from hanabi_rl.storage.checkpoint import Checkpointer, RestoredCheckpoint
+from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import remove_partial_writes
-from hanabi_rl.storage.records import to_dict
 from hanabi_rl.storage.trees import IncompatibleError
 
 C = TypeVar("C", bound=RunConfig)

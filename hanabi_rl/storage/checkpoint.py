@@ -321,5 +321,8 @@ def read_checkpoint(folder: Path, template: PyTree) -> RestoredCheckpoint:
     trees.check_structure(documents.leaves, template, where=str(folder))
     leaves = trees.read_leaves(folder / "state", documents.leaves, documents.leaves)
     return RestoredCheckpoint(
-        int(folder.name), trees.restore_structure(template, leaves), documents.host_state, documents.metrics
+        int(folder.name),
+        trees.restore_structure(template, leaves),
+        documents.host_state,
+        documents.metrics,
     )

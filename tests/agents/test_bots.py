@@ -16,11 +16,11 @@ from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.hints import all_hints
 from hanabi_rl.agents.bots.registry import BOTS, bot_scores, make_bot
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env.actions import Move, decode_action, encode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State, pack_counters
-from hanabi_rl.env.table import full_deck
-from hanabi_rl.papers.bots import SELFPLAY
+from hanabi_rl.evaluation.papers.bots import SELFPLAY
+from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State, pack_counters
 from hanabi_rl.play.episodes import play_games
 
 GAMES = 200

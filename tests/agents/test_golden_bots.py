@@ -18,10 +18,10 @@ from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import BOTS, make_bot
 from hanabi_rl.agents.bots.rule_lists import RuleBot, observe_own
-from hanabi_rl.agents.bots.rules import first_matching_rule, rule_inputs
-from hanabi_rl.env import dynamics as game
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe_seat
+from hanabi_rl.agents.bots.rule_set import first_matching_rule, rule_inputs
+from hanabi_rl.games.hanabi import dynamics as game
+from hanabi_rl.games.hanabi.observation import observe_seat
+from hanabi_rl.games.hanabi.rules import Rules
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT.parent / "shared" / "reference" / "objective-metrics-golden"
@@ -123,7 +123,9 @@ def fired(decks: jax.Array, actions: jax.Array, seat: jax.Array) -> tuple:
             plausible = observe_own(rules, plausible, seen)
             facts = rule_inputs(rules, plausible, seen)
             lists = [bot.rule_list for bot in bots if issubclass(bot, RuleBot)]
-            return plausible, [first_matching_rule(rules, rule_list, facts, legal) for rule_list in lists]
+            return plausible, [
+                first_matching_rule(rules, rule_list, facts, legal) for rule_list in lists
+            ]
 
         plausible, answers = jax.vmap(think)(plausible, obs, legal)
         allowed = jnp.stack([w[jnp.arange(len(seat)), action] > 0 for w, _ in answers])

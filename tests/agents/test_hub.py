@@ -28,14 +28,14 @@ from support.hub import keep_in_cache, offline
 from support.policies import network_policy
 
 from hanabi_rl.agents.hub import END, START, model_page, parse_hub_name
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.one_file import read_card, read_file, round_to_half, write_file
-from hanabi_rl.agents.origin import training_partners
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_file import read_card, read_file, round_to_half, write_file
+from hanabi_rl.agents.provenance import training_partners
 from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import names_games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.show.matrix import short_labels
-from hanabi_rl.storage.hub import upload_files
+from hanabi_rl.evaluation.reporting.matrix import short_labels
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.storage.hf_hub import upload_files
 
 
 @pytest.fixture

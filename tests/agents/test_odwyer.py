@@ -12,12 +12,12 @@ from support.compiled import observe
 from hanabi_rl.agents.bots import holmes, odwyer_common, smart
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.obs_view import decode_observation
+from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.registry import make_bot
-from hanabi_rl.agents.bots.scene import Board
-from hanabi_rl.env.actions import Move, decode_action, encode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State
-from hanabi_rl.env.table import full_deck
+from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State
 
 RULES = Rules()
 JUNK = "R4 R4 Y4 Y4 G4"

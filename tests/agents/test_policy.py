@@ -7,7 +7,7 @@ import pytest
 from support.compiled import init_params
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, act
-from hanabi_rl.env.rules import Rules
+from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=2, hand_size=2)

@@ -15,16 +15,16 @@ from support.games import random_games
 
 from hanabi_rl.agents.policy import NetworkPolicy, next_game
 from hanabi_rl.agents.structured import features, hint_memory, profile
-from hanabi_rl.agents.structured.board import count_cards
+from hanabi_rl.agents.structured.card_counts import count_cards
 from hanabi_rl.agents.structured.features import encode_step
-from hanabi_rl.agents.structured.recorded import counts_before, player_counts
-from hanabi_rl.agents.structured.sight import from_observation, from_state
-from hanabi_rl.env.actions import decode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.replay import replay
-from hanabi_rl.env.state import State
-from hanabi_rl.env.table import PythonGame
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.agents.structured.profile_from_games import counts_before, player_counts
+from hanabi_rl.agents.structured.seat_observation import from_observation, from_state
+from hanabi_rl.games.hanabi.actions import decode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State
+from hanabi_rl.nn.structured_network import StructuredConfig
 
 RULES = Rules(num_players=3, num_colors=3, num_ranks=3, hand_size=3, max_info_tokens=4)
 GAMES = 12
@@ -310,7 +310,9 @@ def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read(games: 
 
     @jax.jit
     def shown(state: State) -> Any:
-        kept = hint_memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
+        kept = hint_memory.init_memory(
+            RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,))
+        )
         return encode_step(RULES, "facts", kept, from_state(RULES, state))[1]
 
     both = shown(state)

@@ -12,15 +12,15 @@ from safetensors.numpy import save_file
 from support.compiled import ask
 from support.hub import keep_in_cache, offline
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import LOADERS, load_policy
+from hanabi_rl.agents.loading import LOADERS, load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.agents.published import PREFIXES, OBLPolicy
 from hanabi_rl.algorithms.clone import load_or_train_clone
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import load_agent
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 

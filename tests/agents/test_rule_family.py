@@ -14,13 +14,13 @@ from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.bots.rule_family import MAX_EPSILON, RANGES, sample_member
-from hanabi_rl.agents.bots.rules import first_matching_rule, rule_inputs
-from hanabi_rl.agents.names import expand_seed_ranges, load_policy
-from hanabi_rl.env import dynamics as game
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.table import full_deck
-from hanabi_rl.learning.partners import stack_policies
+from hanabi_rl.agents.bots.rule_set import first_matching_rule, rule_inputs
+from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
+from hanabi_rl.games.hanabi import dynamics as game
+from hanabi_rl.games.hanabi.observation import observe
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning.partner_population import stack_policies
 
 RULES = Rules()
 TURNS, GAMES = 30, 32

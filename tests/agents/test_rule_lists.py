@@ -11,10 +11,10 @@ from support.compiled import observe
 from hanabi_rl.agents.bots import rule_set as rule
 from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
-from hanabi_rl.agents.bots.rules import RuleInputs, first_matching_rule, rule_inputs
-from hanabi_rl.env.actions import Move, encode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import full_deck
+from hanabi_rl.agents.bots.rule_set import RuleInputs, first_matching_rule, rule_inputs
+from hanabi_rl.games.hanabi.actions import Move, encode_action
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
 
 RULES = Rules()
 DISCARD, PLAY = (lambda slot: slot), (lambda slot: 5 + slot)
@@ -45,7 +45,9 @@ def position() -> RuleInputs:
     return jax.device_get(judge(RULES, np.full(5, RULES.all_cards, np.uint32), seen))
 
 
-def knowing(facts: RuleInputs, *sets: str, tokens: int = 8, played: str = "", lives: int = 3) -> RuleInputs:
+def knowing(
+    facts: RuleInputs, *sets: str, tokens: int = 8, played: str = "", lives: int = 3
+) -> RuleInputs:
     """Own cards that can be one of these ("" for any); a card known by one colour was named it,
     and likewise by rank."""
     possible = [

@@ -27,18 +27,20 @@ from support.search import (
 )
 
 from hanabi_rl.agents.search import decision, determinization
-from hanabi_rl.agents.search.searched import SearchPolicy
-from hanabi_rl.agents.search.settings import SearchConfig
-from hanabi_rl.agents.search.thinking import Decision
-from hanabi_rl.env.actions import action_slices
-from hanabi_rl.env.belief import LOG_ZERO
-from hanabi_rl.env.table import PythonGame, full_deck
-from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.agents.search.config import SearchConfig
+from hanabi_rl.agents.search.decision import Decision
+from hanabi_rl.agents.search.search_policy import SearchPolicy
+from hanabi_rl.games.hanabi.actions import action_slices
+from hanabi_rl.games.hanabi.belief import LOG_ZERO
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.people.serve.lifecycle import Game
 
 # ---- the belief --------------------------------------------------------------------------------
 
 
-def exact_belief(game: Game, seat: int, settings: SearchConfig) -> dict[tuple[int, ...], np.ndarray]:
+def exact_belief(
+    game: Game, seat: int, settings: SearchConfig
+) -> dict[tuple[int, ...], np.ndarray]:
     """Every hand -> (how many ways to deal it, log-likelihood of the others' last moves), by
     replaying the whole game in a world where it was held."""
     state = state_after(game)
@@ -148,7 +150,9 @@ def test_of_several_models_the_one_that_fits_is_played_on_with() -> None:
         searching = SearchPolicy(habit("color"), models=models, settings=SETTINGS)
         return decisions(searching, [game], [0])[0]
 
-    assert think(discards, discards).effective_sample_size == pytest.approx(SETTINGS.drawn, rel=0.02)
+    assert think(discards, discards).effective_sample_size == pytest.approx(
+        SETTINGS.drawn, rel=0.02
+    )
     for models in ((discards, plays), (plays, discards)):
         found = think(*models)
         assert found.effective_sample_size == pytest.approx(SETTINGS.drawn / 2, rel=0.02)
@@ -282,7 +286,9 @@ def test_moves_worth_trying_are_likely_and_legal() -> None:
 
 
 def test_hands_weigh_what_they_are_likely() -> None:
-    weight, effective = determinization.normalized_weights(np.log(np.array([0.1, 0.1, 0.2, 0.0001], np.float32)))
+    weight, effective = determinization.normalized_weights(
+        np.log(np.array([0.1, 0.1, 0.2, 0.0001], np.float32))
+    )
     expected = np.array([0.1, 0.1, 0.2, 0.0001]) / 0.4001
     np.testing.assert_allclose(weight, expected, rtol=1e-5)
     np.testing.assert_allclose(effective, 1 / (expected**2).sum(), rtol=1e-5)
@@ -291,7 +297,9 @@ def test_hands_weigh_what_they_are_likely() -> None:
 def test_a_hand_is_drawn_again_as_often_as_it_weighs() -> None:
     weight = np.array([0.5, 0.0, 0.125, 0.375], np.float32)
     for start in (0.0, 0.3, 0.99):
-        drawn = determinization.systematic_resample(jnp.asarray(weight), (jnp.arange(16) + start) / 16)
+        drawn = determinization.systematic_resample(
+            jnp.asarray(weight), (jnp.arange(16) + start) / 16
+        )
         np.testing.assert_array_equal(np.bincount(drawn, minlength=4), 16 * weight)
 
 

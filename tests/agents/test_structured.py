@@ -33,16 +33,16 @@ from support.structured import (
 
 from hanabi_rl.agents.bots import hint_inference
 from hanabi_rl.agents.bots.hints import score_hints
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.agents.structured import convention_features, features, hint_memory
-from hanabi_rl.agents.structured.board import count_cards
-from hanabi_rl.agents.structured.memory import LEVELS, Memory, init_memory, next_seat
-from hanabi_rl.agents.structured.sight import from_state
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State
-from hanabi_rl.nn.structured import FeatureSet, StructuredActor, StructuredConfig
+from hanabi_rl.agents.structured.card_counts import count_cards
+from hanabi_rl.agents.structured.hint_memory import LEVELS, Memory, init_memory, next_seat
+from hanabi_rl.agents.structured.seat_observation import from_state
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredActor, StructuredConfig
 from hanabi_rl.storage.tensors import read_metadata
 
 GAMES = [SMALL, *(pytest.param(Rules(p), marks=pytest.mark.slow) for p in (2, 3, 5))]
@@ -190,7 +190,9 @@ def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
         public = hint_memory.to_common_knowledge(hint_memory.unpack(after), sight)
 
         def one(public: Any, seen: Any, unseen: jax.Array) -> Any:
-            everyone, mine, board, danger, columns = convention_features._read(rules, public, seen, unseen)
+            everyone, mine, board, danger, columns = convention_features._read(
+                rules, public, seen, unseen
+            )
             judged = score_hints(rules, board, public, everyone, mine, seen)
             return columns[-1], danger, judged
 

@@ -14,11 +14,11 @@ from support.structured import BATCH, SMALL, look_at_state
 
 from hanabi_rl.agents.structured import hint_memory
 from hanabi_rl.agents.structured.features import true_hand_features
-from hanabi_rl.agents.structured.memory import init_memory, next_seat
+from hanabi_rl.agents.structured.hint_memory import init_memory, next_seat
 from hanabi_rl.data.games import pad_moves
-from hanabi_rl.env.actions import decode_action
-from hanabi_rl.env.replay import replay
-from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.games.hanabi.actions import decode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.replay import replay
 
 PLAYERS, HAND, COLORS, RANKS = SMALL.num_players, SMALL.hand_size, SMALL.num_colors, SMALL.num_ranks
 READ = ("player", "fireworks", "discards", "hands", "knowledge", "hints", "deck_left")
@@ -337,7 +337,9 @@ def shown() -> tuple[list[Position], Any]:
         state = jax.tree.map(lambda x, t=turn: x[t], states)
         after, features = look_at_state(SMALL, "learnt", kept, state)
         kept, bits_kept = next_seat(after), hint_memory.unpack(after)
-        records, ages = jax.device_get((hint_memory.records(bits_kept), hint_memory.ages(bits_kept)))
+        records, ages = jax.device_get(
+            (hint_memory.records(bits_kept), hint_memory.ages(bits_kept))
+        )
         playing = np.flatnonzero(actions[:, turn] != SMALL.noop) if turn % 2 else []
         for n in playing:
             one = type("One", (), {name: value[turn, n] for name, value in fields.items()})

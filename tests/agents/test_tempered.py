@@ -9,10 +9,10 @@ import pytest
 from support.games import TINY
 from support.policies import network_policy
 
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.one_file import write_file
-from hanabi_rl.env.hanabi import HanabiEnv
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_file import write_file
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.games.hanabi.hanabi import HanabiEnv
 
 
 @pytest.fixture(scope="module")

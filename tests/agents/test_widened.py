@@ -10,11 +10,11 @@ import pytest
 from support.compiled import init_params
 from support.structured import SMALL
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.structured.acting import logits, widen_params
 from hanabi_rl.agents.structured.features import sizes
-from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
+from hanabi_rl.agents.structured.policy_step import logits, widen_params
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -46,7 +46,10 @@ def test_parameters_for_a_network_that_is_shown_more_answer_the_same(
     answer = jax.jit(logits, static_argnums=0)
     np.testing.assert_allclose(
         answer(
-            to, jax.jit(widen_params, static_argnums=(0, 1, 3))(SMALL, start, params, to), shown, legal
+            to,
+            jax.jit(widen_params, static_argnums=(0, 1, 3))(SMALL, start, params, to),
+            shown,
+            legal,
         ),
         answer(start, params, less, legal),
         rtol=1e-4,
@@ -74,7 +77,9 @@ def test_an_agent_whose_network_is_shown_more_plays_as_it_did() -> None:
     agent = load_policy("agent:human-3p-facts")
     assert isinstance(agent, NetworkPolicy) and isinstance(agent.network, StructuredConfig)
     to = dataclasses.replace(agent.network, level="reading", profile=True)
-    wide = NetworkPolicy(widen_params(agent.rules, agent.network, agent.params, to), agent.rules, to)
+    wide = NetworkPolicy(
+        widen_params(agent.rules, agent.network, agent.params, to), agent.rules, to
+    )
     decks = evaluation_decks(agent.rules, 20, 0)
     before, after = (play_games((p,) * 3, agent.rules, decks, series=2) for p in (agent, wide))
     np.testing.assert_array_equal(after.actions, before.actions)

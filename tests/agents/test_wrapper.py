@@ -14,19 +14,19 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.bots.base import smoothed
 from hanabi_rl.agents.bots.registry import BOTS, make_bot
+from hanabi_rl.agents.color_permuted import ColorPermuted
 from hanabi_rl.agents.gullible import Gullible
-from hanabi_rl.agents.knowing import PreloadedProfile
-from hanabi_rl.agents.names import WRAPPER_OPTIONS, load_policy
+from hanabi_rl.agents.loading import WRAPPER_OPTIONS, load_policy
 from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import Policy, is_stochastic
-from hanabi_rl.agents.renamed import ColorPermuted
-from hanabi_rl.agents.safe import SafetyFilter
-from hanabi_rl.agents.search.searched import SearchPolicy
-from hanabi_rl.agents.search.settings import SearchConfig
+from hanabi_rl.agents.preloaded_profile import PreloadedProfile
+from hanabi_rl.agents.safety_filter import SafetyFilter
+from hanabi_rl.agents.search.config import SearchConfig
+from hanabi_rl.agents.search.search_policy import SearchPolicy
 from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.agents.wrapper import couple_samples
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import full_deck
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 def test_no_two_wrappers_are_one_structure_to_jit() -> None:
@@ -58,11 +58,18 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
             *(EpsilonNoise(bot, epsilon=x) for x in (0.25, 0.5)),
             *(Tempered(bot, temperature=x) for x in (0.25, 0.5)),
             *(Gullible(bot, plays=x) for x in (1, 2)),
-            *(SafetyFilter(bot, min_prob_last_life=x, min_prob=y) for x in (0.25, 0.5) for y in (0.25, 0.5)),
+            *(
+                SafetyFilter(bot, min_prob_last_life=x, min_prob=y)
+                for x in (0.25, 0.5)
+                for y in (0.25, 0.5)
+            ),
             *(SearchPolicy(bot, settings=SearchConfig(lam=x)) for x in (0.25, 0.5)),
             SearchPolicy(bot, models=(Tempered(bot, temperature=2.0),)),
             *(ColorPermuted(bot, colors=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
-            *(PreloadedProfile(bot, counts=jnp.array(x)) for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])),
+            *(
+                PreloadedProfile(bot, counts=jnp.array(x))
+                for x in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])
+            ),
         )
     ]
     assert len({each.identity() for each in wrapped}) == len(wrapped) == 36

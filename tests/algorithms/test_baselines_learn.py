@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from support.small_ppo import make_ppo
 
+from hanabi_rl.agents.color_permuted import ColorPermuted
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.renamed import ColorPermuted
 from hanabi_rl.algorithms.br_bc import mixed_lineups
 from hanabi_rl.algorithms.other_play import renamed_colors
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import SampleEpisode, TrainContext, self_play
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.selfplay import evaluate_selfplay
 from hanabi_rl.nn.networks import NetworkConfig
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,9 @@ def test_other_plays_policy_does_not_mind_other_names_for_the_colors(ippo: Netwo
     """Had its colour hints been played in the wrong colours it would not have learnt either."""
     policy = trained(make_ppo, renamed_colors(ippo.rules))
     own = evaluate_selfplay(policy, GAMES).summary.mean.mean
-    swapped = evaluate_pair(ColorPermuted(policy, jnp.array([1, 0])), policy, GAMES).summary.mean.mean
+    swapped = evaluate_pair(
+        ColorPermuted(policy, jnp.array([1, 0])), policy, GAMES
+    ).summary.mean.mean
     assert own > 3.5 and own - swapped < 0.15
 
 

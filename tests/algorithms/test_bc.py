@@ -16,8 +16,8 @@ from support.games import TINY, taught_games
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.rules import Rules, legal_actions, step
+from hanabi_rl.games.hanabi.dynamics import Rules, legal_actions, step
+from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, BCTrainConfig
 from hanabi_rl.learning.cloning_games import GameDataset, color_permutations, game_dataset

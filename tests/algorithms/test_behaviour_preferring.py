@@ -13,7 +13,7 @@ import pytest
 from support.games import TINY_3P
 from support.pairs import PAIRS
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms import behaviour_preferring as bp
 from hanabi_rl.algorithms.behaviour_preferring import (
     BehaviourPreferringConfig,
@@ -22,15 +22,15 @@ from hanabi_rl.algorithms.behaviour_preferring import (
     make_pair,
 )
 from hanabi_rl.algorithms.registry import run
-from hanabi_rl.env.events import EVENTS
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.partner_set import read_partners
+from hanabi_rl.games.hanabi.events import EVENTS
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.pairs import LearnerPair, PerLearner
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.partners import read_partners
-from hanabi_rl.runs.folder import write_config
+from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.runs.session import RunStopped
-from hanabi_rl.storage.records import to_dict
+from hanabi_rl.storage.dataclass_io import to_dict
 
 
 @pytest.mark.slow
@@ -190,7 +190,10 @@ def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -> None:
     config = dataclasses.replace(PAIRS, game=TINY_3P, num_minibatches=3)
     pair = make_pair(config)
-    assert (pair.response.learner_fraction, pair.biased.learner_fraction) == (1 / 3, pytest.approx(2 / 3))
+    assert (pair.response.learner_fraction, pair.biased.learner_fraction) == (
+        1 / 3,
+        pytest.approx(2 / 3),
+    )
     keys = jax.random.split(jax.random.key(0), 200)
     for ppo, seats in ((pair.response, 1), (pair.biased, 2)):
         draw = jax.jit(jax.vmap(lambda key, p=ppo: p.sample_episode(key, jnp.zeros(())).is_learner))

@@ -12,25 +12,25 @@ from support.compiled import init_params
 from support.games import TINY, TINY_3P
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.best_response import (
     ALGORITHM,
     BestResponseConfig,
     infer_rules_from_partners,
 )
-from hanabi_rl.algorithms.lineups import Lineup, load_population
-from hanabi_rl.algorithms.loop import named_input_hashes
+from hanabi_rl.algorithms.ppo_runner import named_input_hashes
 from hanabi_rl.algorithms.registry import run
+from hanabi_rl.algorithms.training_partners import Lineup, load_population
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.partners import stack_policies
-from hanabi_rl.learning.population import PrioritizedPartnerPPO
+from hanabi_rl.learning.partner_population import stack_policies
+from hanabi_rl.learning.prioritized_partners import PrioritizedPartnerPPO
 from hanabi_rl.learning.rollout import TrainContext
-from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured import StructuredConfig
-from hanabi_rl.runs.folder import write_input_hashes
+from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.runs.run_dir import write_input_hashes
 
 SMALL = NetworkConfig(
     embedding=(32,),
@@ -216,7 +216,9 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
     save_policy(tmp_path / "p", network_policy(TINY, seed=0), algorithm="ippo", steps=0, score=None)
     of_both = BestResponseConfig(partners=("bot:simple", str(tmp_path / "p")))
     assert infer_rules_from_partners(of_both) == TINY
-    assert infer_rules_from_partners(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
+    assert (
+        infer_rules_from_partners(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
+    )
     with pytest.raises(ValueError, match="--partners: expected whom to play with, got nobody"):
         infer_rules_from_partners(BestResponseConfig())
     with pytest.raises(ValueError, match="--partner-share: expected a number from 0 to 1, got 2"):
@@ -244,7 +246,9 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
 def test_a_response_begins_with_an_agent_of_its_network() -> None:
     named = {"partners": ("bot:simple",), "start_from": "agent:anyone-2p"}
     network = StructuredConfig(level="reading", profile=True, critic=(16,))
-    begins_as = ALGORITHM.training(BestResponseConfig(**named, network=network), None).initial_params
+    begins_as = ALGORITHM.training(
+        BestResponseConfig(**named, network=network), None
+    ).initial_params
     theirs = load_policy("agent:anyone-2p")
     assert isinstance(theirs, NetworkPolicy)
     jax.tree.map(np.testing.assert_array_equal, begins_as, theirs.params)

@@ -13,14 +13,14 @@ from support.games import TINY
 from support.policies import network_policy
 from support.small_ppo import make_ppo
 
-from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig, annealing, mixed_lineups
-from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.encoding import observe_rows
-from hanabi_rl.learning.partners import PartnerPopulation
+from hanabi_rl.learning.partner_population import PartnerPopulation
 from hanabi_rl.learning.ppo import PPO, Experience
 from hanabi_rl.learning.rollout import EpisodeSetup, Rollout, TrainContext
-from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
 
 FREQUENCIES = 20_000
@@ -251,7 +251,9 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
         for policy in policies
     ]
     assert measured["crossplay_with_bc_mean"] == pytest.approx(means[0])
-    assert measured[plan.selection_metric] == pytest.approx(np.mean(means)) != pytest.approx(means[0])
+    assert (
+        measured[plan.selection_metric] == pytest.approx(np.mean(means)) != pytest.approx(means[0])
+    )
     with pytest.raises(ValueError, match="--partners: expected trained policies"):
         ALGORITHM.training(dataclasses.replace(config, partners=("bot:random",)), policies[0])
 

@@ -11,7 +11,7 @@ import pytest
 from support.games import TINY, TINY_3P, taught_games
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms import bc_training
 from hanabi_rl.algorithms.bc import announce_pool
 from hanabi_rl.algorithms.bc_training import BCConfig
@@ -25,7 +25,7 @@ from hanabi_rl.algorithms.clone import (
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.runs.folder import BEST_POLICY, MOST_ACCURATE
+from hanabi_rl.runs.run_dir import BEST_POLICY, MOST_ACCURATE
 from hanabi_rl.runs.session import open_run_dir
 
 OTHER = BCTrainConfig(data=("some.json",), batch_size=5, epochs=3, lr=0.25, permute_colors=False)

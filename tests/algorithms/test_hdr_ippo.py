@@ -15,19 +15,19 @@ from support.compiled import ask
 from support.games import TINY_3P
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.bc import game_input_hashes, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.clone import load_or_train_clone, validation_games
 from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig
-from hanabi_rl.algorithms.lineups import load_partners
+from hanabi_rl.algorithms.training_partners import load_partners
 from hanabi_rl.data.files import load_games
-from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.learning.partners import PartnerPopulation
+from hanabi_rl.learning.partner_population import PartnerPopulation
 from hanabi_rl.learning.rollout import self_play
-from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.runs.config import saved_config
 
 
@@ -219,7 +219,9 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
     for name in ("same", "another"):
         saved = saved_config(BCConfig, grown, algorithm="bc")
         clone = dataclasses.replace(saved, start_from=None)
-        files_of = game_input_hashes(clone, clone.game, training_games(clone, clone.game, clone.seed))
+        files_of = game_input_hashes(
+            clone, clone.game, training_games(clone, clone.game, clone.seed)
+        )
         given_then = files_of if name == "same" else dict.fromkeys(files_of, name)
         (grown / "given.json").write_text(json.dumps(given_then))
         found = validation_games(HDRIPPOConfig(bc_policy=str(grown)), nowhere)
@@ -244,7 +246,9 @@ def test_a_clone_that_a_run_has_not_kept_is_not_another_one(tmp_path: Path, bc_r
         ValueError, match="--bc-select loss: expected .*policy-loss, which .*bc has"
     ):
         load_or_train_clone(config, tmp_path / "run")
-    kept = load_or_train_clone(dataclasses.replace(config, bc_policy=str(bc_run[0])), tmp_path / "r")
+    kept = load_or_train_clone(
+        dataclasses.replace(config, bc_policy=str(bc_run[0])), tmp_path / "r"
+    )
     assert kept.identity() == load_policy(bc_run[0] / "policy-loss").identity()
 
 

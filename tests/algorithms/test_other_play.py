@@ -12,12 +12,17 @@ from scipy.special import log_softmax
 from support.compiled import init_network, learner_params
 from support.small_ppo import make_ppo
 
+from hanabi_rl.agents.color_permuted import ColorPermuted
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.renamed import ColorPermuted
 from hanabi_rl.algorithms.other_play import renamed_colors
-from hanabi_rl.env import Rules, legal_actions, observation_slices
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.symmetry import permute_actions, permute_decks, permute_legal, permute_obs
+from hanabi_rl.games.hanabi import Rules, legal_actions, observation_slices
+from hanabi_rl.games.hanabi.observation import observe
+from hanabi_rl.games.hanabi.symmetry import (
+    permute_actions,
+    permute_decks,
+    permute_legal,
+    permute_obs,
+)
 from hanabi_rl.learning.encoding import observe_rows
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout

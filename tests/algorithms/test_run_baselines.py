@@ -11,19 +11,19 @@ import pytest
 from support.games import TINY, random_games
 from support.runs import read_lines, read_state
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms import ppo_runner
 from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.loop import load_start_states
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
+from hanabi_rl.algorithms.ppo_runner import load_start_states
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.data.files import save_games
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.reporting.plots import plot_ppo
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.session import RunStopped
-from hanabi_rl.show.plots import plot_ppo
 from hanabi_rl.storage.tensors import read_metadata
 
 ENVS, STEPS, UPDATES = 16, 12, 4
@@ -162,7 +162,7 @@ def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: 
 def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
     br_bc: Any, bc_run: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
-    interrupt_at("hanabi_rl.algorithms.loop", 3 * ENVS * STEPS)
+    interrupt_at("hanabi_rl.algorithms.ppo_runner", 3 * ENVS * STEPS)
     folder = tmp_path / "run"
     with pytest.raises(RunStopped):
         ALGORITHM.run(br_bc_config(bc_run, run_dir=str(folder)))

@@ -17,30 +17,30 @@ from support.games import TINY, as_games, taught_games
 from support.policies import network_policy
 from support.runs import RUN_FILES, read_lines, read_state
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms import bc
 from hanabi_rl.algorithms.bc import MIN_TRAIN_GAMES, announce_pool, run_bc, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
-from hanabi_rl.algorithms.start_from import load_initial_params
+from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import rotated_decks
-from hanabi_rl.env.rules import Rules
-from hanabi_rl.env.table import PythonGame
+from hanabi_rl.games.hanabi.dynamics import Rules
+from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.play.demos import generate
 from hanabi_rl.runs.config import saved_config
-from hanabi_rl.runs.folder import write_config
+from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.checkpoint import RestoredCheckpoint
-from hanabi_rl.storage.records import from_dict, to_dict
+from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 
 MINIBATCHES = 15  # of 3 epochs
 
@@ -199,7 +199,9 @@ def test_without_validation_games_a_tenth_is_held_out(training: BCTrainConfig) -
     )
 
 
-def test_too_few_games_to_hold_some_out_are_refused(training: BCTrainConfig, tmp_path: Path) -> None:
+def test_too_few_games_to_hold_some_out_are_refused(
+    training: BCTrainConfig, tmp_path: Path
+) -> None:
     games, path = load_games(training.data[0]), str(tmp_path / "few.safetensors")
     config = BCTrainConfig(data=(path,))
     save_games(path, games.select(range(MIN_TRAIN_GAMES)))
@@ -272,7 +274,9 @@ def test_games_of_nobody_are_refused_before_anything_is_trained(
             training_games(BCTrainConfig(**change), games.rules, seed=0)
 
 
-def test_validation_games_of_another_game_are_refused(training: BCTrainConfig, tmp_path: Path) -> None:
+def test_validation_games_of_another_game_are_refused(
+    training: BCTrainConfig, tmp_path: Path
+) -> None:
     other = tmp_path / "other.safetensors"
     save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))
     with pytest.raises(ValueError, match="--val: expected games of 2 colours, .*, got 3 colours"):

@@ -13,19 +13,19 @@ import pytest
 from support.compiled import init_network
 from support.runs import RUN_FILES, read_lines, read_state
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms import hdr_ippo
 from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig
-from hanabi_rl.algorithms.loop import selfplay_metrics
+from hanabi_rl.algorithms.ppo_runner import selfplay_metrics
 from hanabi_rl.data.files import load_games
-from hanabi_rl.env.game import Rules
+from hanabi_rl.evaluation.measure.prediction import predict
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.measure.prediction import predict
 from hanabi_rl.nn.networks import Actor, NetworkConfig
 from hanabi_rl.runs.session import RunStopped
-from hanabi_rl.storage.records import from_dict
+from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.tensors import read_metadata
 
 ENVS, STEPS, UPDATES = 16, 12, 5
@@ -202,7 +202,7 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
 ) -> None:
     """After a checkpoint; launch/test_sweep.py has a run that stops before its first evaluation."""
     stop = 4
-    interrupt_at("hanabi_rl.algorithms.loop", stop * ENVS * STEPS)
+    interrupt_at("hanabi_rl.algorithms.ppo_runner", stop * ENVS * STEPS)
     folder = tmp_path / "run"
     given = {"run_dir": str(folder), "bc_policy": str(run[0] / "bc")}
     with pytest.raises(RunStopped, match="continue with --resume --run-dir") as stopped:

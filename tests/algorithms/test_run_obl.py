@@ -12,15 +12,15 @@ import pytest
 from support.compiled import init_params
 from support.games import TINY, TINY_3P
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.obl import BELIEF, OBLConfig, check_obl_level, load_previous_level
 from hanabi_rl.algorithms.registry import run
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.learning.beliefs import BeliefTraining
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage.trees import read_tree
 
 NETWORK = StructuredConfig("facts", trunk=(32,), head=8, card=(8,), critic=(32,))

@@ -8,9 +8,9 @@ import pytest
 from support.benchmarks import benchmark
 
 from hanabi_rl.algorithms.registry import ALGORITHMS
-from hanabi_rl.launch.argv import parse_args
+from hanabi_rl.evaluation.measure.gauntlet import FAMILIES
+from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.measure.gauntlet import FAMILIES
 
 never_met = benchmark("never_met")
 PRESET = Path(__file__).parents[2] / "configs" / "best_response" / f"{never_met.PRESET}.toml"

@@ -4,7 +4,7 @@ import pytest
 from support.games import TINY, taught_games
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.data.files import save_games
 
 

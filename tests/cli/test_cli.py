@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from support.processes import run_python
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.cli.evaluate import _selfplay_text
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
-from hanabi_rl.measure.record import GameAnalysis
-from hanabi_rl.measure.registry import efficiency_figures
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.registry import efficiency_figures
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 
 COMMANDS = [
     "train",

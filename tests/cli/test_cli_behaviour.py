@@ -4,13 +4,17 @@ import json
 
 import pytest
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import concatenate_games
-from hanabi_rl.measure.behaviour import communicativeness, hint_share, information_per_play
-from hanabi_rl.measure.record import GameAnalysis
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.behaviour import (
+    communicativeness,
+    hint_share,
+    information_per_play,
+)
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 
 
 def test_behaviour_of_a_file(small_file, capsys):

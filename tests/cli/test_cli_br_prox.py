@@ -8,15 +8,15 @@ import pytest
 from support.games import TINY, TINY_3P
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.cli import main
-from hanabi_rl.measure.br_prox import br_prox
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.diversity import diversity
-from hanabi_rl.measure.events import event_counts
-from hanabi_rl.measure.matrix import EvalSetting
-from hanabi_rl.measure.partners import (
+from hanabi_rl.evaluation.measure.br_prox import br_prox
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.diversity import diversity
+from hanabi_rl.evaluation.measure.events import event_counts
+from hanabi_rl.evaluation.measure.matrix import EvalSetting
+from hanabi_rl.evaluation.measure.partner_set import (
     EvalPartner,
     PartnerSet,
     behaviour_features,
@@ -25,7 +25,7 @@ from hanabi_rl.measure.partners import (
     viable,
     write_partners,
 )
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -302,7 +302,9 @@ def test_three_players_are_one_agent_among_copies_of_a_partner(tmp_path, capsys)
 
 
 def test_partners_are_written_as_they_are_read(tmp_path):
-    first = EvalPartner("bot:a", "bot:b", (1.0, 2.0), None, ((1.0,) * 14,) * 2, None, (0.5,) * 14, 1.0)
+    first = EvalPartner(
+        "bot:a", "bot:b", (1.0, 2.0), None, ((1.0,) * 14,) * 2, None, (0.5,) * 14, 1.0
+    )
     partners = PartnerSet(players=2, games=8, br_div=3.5, partners=(first, EvalPartner("x", "y")))
     write_partners(tmp_path / "p.json", partners)
     assert read_partners(tmp_path / "p.json") == partners

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
-from hanabi_rl.measure.conventions import convention_figures, read_conventions
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.conventions import convention_figures, read_conventions
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.files import to_json
 
 

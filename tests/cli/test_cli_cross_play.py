@@ -9,18 +9,18 @@ from support.games import TINY, TINY_3P, taught_games
 from support.old_folders import old_description, write_old_folder
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_agents, load_policy
+from hanabi_rl.agents.loading import load_agents, load_policy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import algorithms_of, assign_groups
 from hanabi_rl.cli.leaderboard import _text as leaderboard_text
 from hanabi_rl.cli.leaderboard import candidates
 from hanabi_rl.data import files as data_files
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure import crossplay
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.leaderboard import LeaderboardEntry
-from hanabi_rl.measure.prediction import predict
+from hanabi_rl.evaluation.measure import crossplay
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
+from hanabi_rl.evaluation.measure.prediction import predict
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 from hanabi_rl.data.games import rotated_decks
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame
-from hanabi_rl.measure.annotate import annotate
+from hanabi_rl.evaluation.measure.annotate import annotate
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play import demos
 from hanabi_rl.play.demos import generate
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
-from hanabi_rl.measure.interdependence import constructive, not_helpful
-from hanabi_rl.measure.record import GameAnalysis
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.interdependence import constructive, not_helpful
 
 
 def test_links_of_a_file(small_file, capsys):

@@ -5,14 +5,14 @@ import json
 import pytest
 from support.games import TINY, TINY_3P, random_games
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data import files
 from hanabi_rl.data.files import load_games
-from hanabi_rl.measure.likeness import human_variation, read_measures
-from hanabi_rl.measure.prediction import predict
-from hanabi_rl.measure.record import GameAnalysis
-from hanabi_rl.show.likeness import LABELS
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.human_likeness import human_variation, read_measures
+from hanabi_rl.evaluation.measure.prediction import predict
+from hanabi_rl.evaluation.reporting.human_likeness import LABELS
 
 
 def test_likeness_to_a_file(policy_folder, small_file, tmp_path, capsys):

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.measure.counted import with_counted_seats
-from hanabi_rl.measure.record import GameAnalysis
-from hanabi_rl.measure.registry import objective_figures
-from hanabi_rl.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.registry import objective_figures
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
 
 SMALL = ["coordination", "response_entropy", "context_independence", "action_entropy"]
 """What a dozen games are too few for."""
@@ -38,7 +38,9 @@ def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
 def test_cells_of_a_matrix_serve(policy_folder, tmp_path, capsys, monkeypatch):
     agents = [str(policy_folder), "bot:random", "--games", "8"]
     main(["cross-play", *agents, "--out", str(tmp_path)])
-    monkeypatch.setattr("hanabi_rl.measure.matrix.evaluate_pair", None)  # nothing is played
+    monkeypatch.setattr(
+        "hanabi_rl.evaluation.measure.matrix.evaluate_pair", None
+    )  # nothing is played
     main(["metrics", *agents, "--cache", str(tmp_path / "cells")])
     assert "bot:random" in capsys.readouterr().out
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from hanabi_rl.agents.names import is_bundled_for
+from hanabi_rl.agents.loading import is_bundled_for
 from hanabi_rl.cli.play import _line_up, progress
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.gauntlet import SCORES_FILE, VERSION
+from hanabi_rl.evaluation.measure.gauntlet import SCORES_FILE, VERSION
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 @pytest.mark.parametrize("players", [None, 2, 3, 4, 5])

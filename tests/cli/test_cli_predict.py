@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from support.games import taught_games
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame
-from hanabi_rl.measure.prediction import predict
+from hanabi_rl.evaluation.measure.prediction import predict
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.folder import GameFolder
+from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.serve.folder import GameFolder
-from hanabi_rl.serve.lifecycle import Game
 
 
 def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(

@@ -12,8 +12,8 @@ from support.postgres import cluster, programs
 from support.serving import agree
 
 from hanabi_rl.cli import main
-from hanabi_rl.serve.inference import Identities, InferenceProcess, StartupError
-from hanabi_rl.serve.store import Store
+from hanabi_rl.people.serve.inference_process import Identities, InferenceProcess, StartupError
+from hanabi_rl.people.serve.store import Store
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: object) -> str:
@@ -25,7 +25,7 @@ def test_without_psycopg_nothing_is_listened_to(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "hanabi_rl.serve.postgres", raising=False)
+    monkeypatch.delitem(sys.modules, "hanabi_rl.people.serve.postgres", raising=False)
     monkeypatch.setattr("hanabi_rl.cli.serve.listen", None)
     with pytest.raises(SystemExit):
         main(["serve", "--store", "postgresql:///x"])

@@ -10,18 +10,18 @@ from support.serving import STUDY
 
 from hanabi_rl.cli import main
 from hanabi_rl.cli.study_report import metrics_of
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.counted import with_counted_seats
-from hanabi_rl.measure.intervals import Interval
-from hanabi_rl.measure.record import GameAnalysis
-from hanabi_rl.measure.registry import MEASURES
-from hanabi_rl.measure.study import Figure
-from hanabi_rl.measure.study_games import OF_AGENT, PlayFigures
-from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.participant import PlayedGame
-from hanabi_rl.serve.participants import StudyFolder, read_study_of
-from hanabi_rl.serve.study import study_of
-from hanabi_rl.serve.study_export import gather
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.intervals import Interval
+from hanabi_rl.evaluation.measure.registry import MEASURES
+from hanabi_rl.evaluation.measure.study import Figure
+from hanabi_rl.evaluation.measure.study_games import OF_AGENT, PlayFigures
+from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.participant import PlayedGame
+from hanabi_rl.people.serve.study import study_of
+from hanabi_rl.people.serve.study_export import gather
+from hanabi_rl.people.serve.study_folder import StudyFolder, read_study_of
 
 simulated = benchmark("simulated_study")
 
@@ -56,7 +56,9 @@ def pairs(tmp_path_factory):
         deck, moves = simulated.game_of_score(score, 0)
         game = Game(number, Rules(), deck, frozenset({seat}), moves=moves)
         game = dataclasses.replace(game, status="done", end_reason="finished")
-        return PlayedGame(game, agent, f"identity of {agent}", 0.0, paired_game=twin, questioned=(1 - seat,))
+        return PlayedGame(
+            game, agent, f"identity of {agent}", 0.0, paired_game=twin, questioned=(1 - seat,)
+        )
 
     for row, person in enumerate(people):
         games = {
@@ -96,7 +98,9 @@ def test_how_two_people_played_is_told_over_pairs(pairs, capsys):
     rows = [row for row, line in enumerate(export.lines) if line["agent"] == "person"]
     games = export.games.select(rows)
     assert len(games) == 7 and person["marked"]["plays"] + person["marked"]["hints"] == 14
-    over = MEASURES["constructive"].of(GameAnalysis(with_counted_seats(games, np.ones((7, 2), bool))))
+    over = MEASURES["constructive"].of(
+        GameAnalysis(with_counted_seats(games, np.ones((7, 2), bool)))
+    )
     assert person["measures"]["constructive"] == pytest.approx(over.mean)
     assert person["measures"]["constructive_ci95"] == pytest.approx(over.interval.bounds)
     assert person["measures"]["constructive_people"] == 14
@@ -139,7 +143,9 @@ def test_how_the_agents_played_is_told_over_people(folder, capsys):
         found = MEASURES["action_entropy"].of(record).mean
         assert of["measures"]["action_entropy"] == pytest.approx(found)
         assert of["measures"]["action_entropy_people"] == 7
-        team = MEASURES["constructive"].of(GameAnalysis(with_counted_seats(games, np.ones(2, bool))))
+        team = MEASURES["constructive"].of(
+            GameAnalysis(with_counted_seats(games, np.ones(2, bool)))
+        )
         assert of["measures"]["constructive"] == pytest.approx(team.mean)
         people = np.array([export.lines[row]["participant"] for row in rows])
         over = np.array([team.numerator[people == who].sum() for who in np.unique(people)])

@@ -10,11 +10,11 @@ from support.games import as_games
 from hanabi_rl.algorithms.bc import training_games
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import save_games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.evaluation.measure.reference_players import memory_reference
+from hanabi_rl.evaluation.measure.unit_tests import TESTS
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.measure.careful import memory_reference
-from hanabi_rl.measure.unit_tests import TESTS
 from hanabi_rl.play.demos import demo_games
 
 
@@ -81,8 +81,8 @@ def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monk
         mined.append({deck.tobytes() for deck in games.decks})
         raise ValueError("enough")
 
-    monkeypatch.setattr("hanabi_rl.measure.unit_tests.chance_levels", lambda *args: {})
-    monkeypatch.setattr("hanabi_rl.measure.unit_tests.run_tests", run_tests)
+    monkeypatch.setattr("hanabi_rl.evaluation.measure.unit_tests.chance_levels", lambda *args: {})
+    monkeypatch.setattr("hanabi_rl.evaluation.measure.unit_tests.run_tests", run_tests)
     with pytest.raises(SystemExit):
         main(["unit-tests", "careful", "--instances", "6"])
     trained = BCTrainConfig()

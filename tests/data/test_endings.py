@@ -17,11 +17,11 @@ from hanabi_rl.data.endings import ending_of, surplus_text, without_surplus
 from hanabi_rl.data.files import load_games, load_some_games, save_games
 from hanabi_rl.data.formats.hanab_live import SiteGameError, game_from_json, game_to_json
 from hanabi_rl.data.games import GameDataError, Games
-from hanabi_rl.env.actions import Move, encode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame, full_deck
-from hanabi_rl.live.missed import _read
-from hanabi_rl.serve.held_out import read_held_out
+from hanabi_rl.games.hanabi.actions import Move, encode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.live.missed_games import _read
+from hanabi_rl.people.serve.held_out import read_held_out
 
 RULES = Rules()
 

@@ -14,7 +14,7 @@ from hanabi_rl.data.files import load_distinct_games, load_games, load_some_game
 from hanabi_rl.data.games import GameDataError, Games, concatenate_games
 from hanabi_rl.data.statistics import statistics
 from hanabi_rl.data.validation import validate_games
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 FIELDS = [field.name for field in dataclasses.fields(Games) if field.name != "rules"]
 

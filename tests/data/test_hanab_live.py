@@ -22,9 +22,9 @@ from hanabi_rl.data.formats.hanab_live import (
     is_link,
     replay_link,
 )
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.render import render_game
-from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.render import render_game
+from hanabi_rl.games.hanabi.rules import Rules
 
 KNOWN_MOVES = [17, 10, 5, 0, 6]
 KNOWN_LINK = "https://hanab.live/shared-replay-json/215aaabbccddefffgghh-iijkkkllmmnnopppqqrr-sstuuuvvwwxxy,03tbga-aabfac,0#1"
@@ -133,7 +133,9 @@ def test_the_export_stops_where_no_more_points_can_be_reached():
         assert again.can_score()
         again.apply(move)
     assert again.points == 5 and not again.can_score()
-    np.testing.assert_array_equal(decode_link(replay_link(rules, deck, moves)).actions, moves[:kept])
+    np.testing.assert_array_equal(
+        decode_link(replay_link(rules, deck, moves)).actions, moves[:kept]
+    )
 
 
 def known_record() -> dict:

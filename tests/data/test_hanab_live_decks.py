@@ -14,8 +14,8 @@ from hanabi_rl.data.formats.hanab_live_decks import (
     seats_from_seed,
     start_table,
 )
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import full_deck
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
 
 LAG, TAP, WORD = 607, 273, 2**64
 SUITS = "RYGBP"  # the site's

@@ -10,10 +10,10 @@ from hanabi_rl.data.files import load_distinct_games, save_games
 from hanabi_rl.data.games import Games, canonical_decks, rotated_decks, rotated_orders
 from hanabi_rl.data.split import split_games, split_games_by_size
 from hanabi_rl.data.statistics import statistics
-from hanabi_rl.env.game import Rules
-from hanabi_rl.measure.intervals import mean_interval
-from hanabi_rl.measure.record import GameAnalysis
-from hanabi_rl.measure.registry import measure_figures, measures_of
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.intervals import mean_interval
+from hanabi_rl.evaluation.measure.registry import measure_figures, measures_of
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 def turned(games: Games, starts: list[int]) -> Games:

@@ -11,9 +11,9 @@ from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live_decks import decks_from_seeds
 from hanabi_rl.data.games import Games, concatenate_games, rotated_decks
 from hanabi_rl.data.seeds import SiteSeed, describe_seeds, find_seeds
-from hanabi_rl.env.actions import Move, encode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame
+from hanabi_rl.games.hanabi.actions import Move, encode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 def dealt(players: int, names: list[str], rotations: list[int]) -> Games:
@@ -76,7 +76,9 @@ def test_exported_seeds_are_compared_with_the_deck(tmp_path):
         None,
     ]
     plain = dataclasses.replace(games, seeds=None)
-    assert concatenate_games([plain, games.select([1])]).seeds.tolist() == [""] * 5 + ["p3v0s400000"]
+    assert concatenate_games([plain, games.select([1])]).seeds.tolist() == [""] * 5 + [
+        "p3v0s400000"
+    ]
     assert concatenate_games([plain, plain]).seeds is None
 
 

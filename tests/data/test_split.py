@@ -7,7 +7,7 @@ import pytest
 from support.games import random_games
 
 from hanabi_rl.data.split import split_games, split_games_by_size
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 @pytest.fixture(scope="module")

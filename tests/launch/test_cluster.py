@@ -20,11 +20,11 @@ from support.processes import run_python
 
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.launch import cluster
-from hanabi_rl.launch.grid import GridPoint, SweepConfig
 from hanabi_rl.launch.sweep import SweepIncomplete, run_once, run_sweep, sweep_command
+from hanabi_rl.launch.sweep_config import GridPoint, SweepConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.folder import lock_run_dir
+from hanabi_rl.runs.run_dir import lock_run_dir
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.extras import install_command
 
@@ -86,7 +86,7 @@ def test_local_jobs_give_the_table_of_the_sweep_without_a_launcher(
     interrupt_at: Any,
 ) -> None:
     """The first run is stopped after its second update beforehand: its job resumes it."""
-    interrupt_at("hanabi_rl.algorithms.loop", 2 * ENVS * STEPS)
+    interrupt_at("hanabi_rl.algorithms.ppo_runner", 2 * ENVS * STEPS)
     with pytest.raises(RunStopped):
         run_sweep(small_sweep(tmp_path), base, POINTS)
     assert not (tmp_path / RUNS[0] / "summary.json").exists()
@@ -161,7 +161,7 @@ def test_a_killed_job_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_signal_before_a_jobs_time_is_over_saves_and_queues_it_again(tmp_path: Path) -> None:
     def run(algorithm: str, config: Any) -> dict[str, Any]:
-        from hanabi_rl.runs.folder import GracefulStop
+        from hanabi_rl.runs.run_dir import GracefulStop
 
         saved = Path(config.run_dir)
         if saved.exists():

@@ -12,14 +12,14 @@ import pytest
 from support.games import TINY
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.one_file import read_card
+from hanabi_rl.agents.policy_file import read_card
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import main
 from hanabi_rl.launch import cli_args
-from hanabi_rl.launch.argv import command_of, parse_args
+from hanabi_rl.launch.cli_args import command_of, parse_args
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.storage.records import to_dict
+from hanabi_rl.storage.dataclass_io import to_dict
 
 
 @pytest.mark.parametrize(

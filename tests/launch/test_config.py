@@ -18,20 +18,20 @@ from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.e3t import E3TConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.loop import PPORunConfig
 from hanabi_rl.algorithms.obl import OBLConfig
+from hanabi_rl.algorithms.ppo_runner import PPORunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
-from hanabi_rl.env.rules import Rules
-from hanabi_rl.launch.argv import parse_args
+from hanabi_rl.games.hanabi.dynamics import Rules
+from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.presets import load_preset, preset_config
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import with_game
-from hanabi_rl.runs.folder import write_config
-from hanabi_rl.storage.ranges import Range, _number
-from hanabi_rl.storage.records import from_dict, to_dict
+from hanabi_rl.runs.run_dir import write_config
+from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.validation import Range, _number
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 CLASSES: dict[str, Any] = {

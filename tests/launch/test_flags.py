@@ -10,7 +10,7 @@ from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import app
 from hanabi_rl.launch import script
 from hanabi_rl.launch.flags import list_flags
-from hanabi_rl.launch.grid import SweepConfig
+from hanabi_rl.launch.sweep_config import SweepConfig
 
 COMMANDS: dict[tuple[str, ...], Any] = {
     **{(name,): body for name, body in app._COMMANDS.items()},

@@ -11,12 +11,12 @@ from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
-from hanabi_rl.env.rules import Rules
-from hanabi_rl.launch.grid import parse_sweep
+from hanabi_rl.evaluation.papers import ah2ac2_training as paper
+from hanabi_rl.evaluation.papers.ah2ac2_training import NOT_LEGIBLE, TEXT, Hyperparameters
+from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.launch.presets import load_preset
-from hanabi_rl.papers import ah2ac2_training as paper
-from hanabi_rl.papers.ah2ac2_training import NOT_LEGIBLE, TEXT, Hyperparameters
-from hanabi_rl.storage.records import to_dict
+from hanabi_rl.launch.sweep_config import parse_sweep
+from hanabi_rl.storage.dataclass_io import to_dict
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 CLASSES: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch import script
 from hanabi_rl.launch.presets import configs_folder
 

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms import bc
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.evaluation.measure.prediction import Prediction
+from hanabi_rl.evaluation.reporting.ablation import WeightResult, ablation_tables
 from hanabi_rl.launch import sweep as sweeping
-from hanabi_rl.launch.grid import GridPoint, SweepConfig, parse_sweep
 from hanabi_rl.launch.sweep import chosen_seed, run_seeds, run_sweep, seed_table, table
+from hanabi_rl.launch.sweep_config import GridPoint, SweepConfig, parse_sweep
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.measure.prediction import Prediction
 from hanabi_rl.runs.session import RunStopped
-from hanabi_rl.show.ablation import WeightResult, ablation_tables
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ENVS, STEPS, UPDATES = 16, 12, 3
@@ -252,7 +252,7 @@ def test_a_finished_sweep_runs_nothing(swept: Path, base: Any, points: Any, call
 def test_a_broken_run_is_resumed_and_ends_like_the_others(
     swept: Path, base: Any, points: Any, calls: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
-    interrupt_at("hanabi_rl.algorithms.loop", 2 * ENVS * STEPS)
+    interrupt_at("hanabi_rl.algorithms.ppo_runner", 2 * ENVS * STEPS)
     with pytest.raises(RunStopped):
         run_sweep(small_sweep(tmp_path), base, points)
     first = runs_of(tmp_path)[0]

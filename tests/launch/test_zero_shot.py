@@ -9,11 +9,19 @@ import pytest
 from support.games import TINY, TINY_3P
 from support.policies import network_policy
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.matrix import EvalSetting
+from hanabi_rl.evaluation.measure.partner_set import (
+    EvalPartner,
+    PartnerSet,
+    read_partners,
+    write_partners,
+)
 from hanabi_rl.launch import train_partner_set, zero_shot
-from hanabi_rl.launch.partner_set import better_response, folder_name, train_set
+from hanabi_rl.launch.train_partner_set import better_response, folder_name, train_set
 from hanabi_rl.launch.zero_shot import (
     ComparisonRuns,
     ZeroShot,
@@ -21,9 +29,6 @@ from hanabi_rl.launch.zero_shot import (
     rank_table,
     skill_checkpoints,
 )
-from hanabi_rl.measure.crossplay import evaluate_pair
-from hanabi_rl.measure.matrix import EvalSetting
-from hanabi_rl.measure.partners import EvalPartner, PartnerSet, read_partners, write_partners
 
 
 def keep(folder: Path, seed: int, score: float | None = None, players: int = 2) -> str:
@@ -73,7 +78,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         keep(Path(config.run_dir or "") / "policy", seed=100 + len(runs))
 
     monkeypatch.setattr(train_partner_set, "run_once", run_once)
-    monkeypatch.setattr("hanabi_rl.measure.partners.LEAST_SHARE", -1.0)  # nobody can play yet
+    monkeypatch.setattr(
+        "hanabi_rl.evaluation.measure.partner_set.LEAST_SHARE", -1.0
+    )  # nobody can play yet
     return runs
 
 
@@ -244,7 +251,9 @@ def test_no_learner_has_the_seed_of_a_member_of_a_population(
         seeds[name], partners[name] = config.seed, getattr(config, "partners", ())
 
     monkeypatch.setattr(zero_shot, "run_once", run_once)
-    monkeypatch.setattr(zero_shot, "skill_checkpoints", lambda run: [str(run.relative_to(tmp_path))])
+    monkeypatch.setattr(
+        zero_shot, "skill_checkpoints", lambda run: [str(run.relative_to(tmp_path))]
+    )
     monkeypatch.setattr(ComparisonRuns, "biased", lambda self, count, seed: ["bot:random"])
     runs = ComparisonRuns(ZeroShot(out=str(tmp_path), runs=3, selfplay_runs=4))
     for method in (runs.selfplay, runs.fcp, runs.hsp):

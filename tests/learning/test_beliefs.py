@@ -15,9 +15,9 @@ import pytest
 from support.games import TINY
 from support.hands import cards_of, every_hand
 
-from hanabi_rl.env.belief import count_completions, hand_knowledge, hand_log_prob
-from hanabi_rl.env.hanabi import HanabiEnv
-from hanabi_rl.env.rules import State
+from hanabi_rl.games.hanabi.belief import count_completions, hand_knowledge, hand_log_prob
+from hanabi_rl.games.hanabi.dynamics import State
+from hanabi_rl.games.hanabi.hanabi import HanabiEnv
 from hanabi_rl.learning.beliefs import (
     BeliefLearner,
     BeliefState,
@@ -25,7 +25,7 @@ from hanabi_rl.learning.beliefs import (
     belief_log_weights,
 )
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector
-from hanabi_rl.learning.structured import StructuredView
+from hanabi_rl.learning.structured_view import StructuredView
 
 GAMES = 32
 ROWS = 64  # hands that a seat may hold, at most

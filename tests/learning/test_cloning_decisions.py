@@ -15,22 +15,22 @@ import pytest
 from support.compiled import init_params
 from support.games import TINY_3P, random_games, taught_games
 
-from hanabi_rl.agents.knowing import PreloadedProfile, profile_counts
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.preloaded_profile import PreloadedProfile, profile_counts
 from hanabi_rl.agents.structured import profile
-from hanabi_rl.agents.structured.columns import unpack_columns
 from hanabi_rl.agents.structured.features import sizes
+from hanabi_rl.agents.structured.packed_features import unpack_columns
 from hanabi_rl.data.games import Games, concatenate_games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.replay import replay
-from hanabi_rl.env.rules import State, legal_actions
+from hanabi_rl.evaluation.measure.prediction import predict
+from hanabi_rl.games.hanabi.dynamics import State, legal_actions
+from hanabi_rl.games.hanabi.observation import observe
+from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, MAX_GRAD_NORM, BCState, BCTrainConfig
 from hanabi_rl.learning.cloning_decisions import DecisionDataset, decision_dataset
 from hanabi_rl.learning.loader import BatchLoader
-from hanabi_rl.measure.prediction import predict
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4)
 NETWORK = StructuredConfig(trunk=(64, 32), head=32, dropout=0.0)
@@ -130,7 +130,10 @@ def test_one_network_imitates_two_players_by_what_they_did_before() -> None:
     train = concatenate_games([played(150, 2, newest) for newest in both])
     learner, state = cloned(train, 8, dataclasses.replace(NETWORK, profile=True))
     policy = jax.device_get(learner.policy(state))
-    known = [PreloadedProfile(policy, jnp.asarray(profile_counts(played(10, 4, newest)))) for newest in both]
+    known = [
+        PreloadedProfile(policy, jnp.asarray(profile_counts(played(10, 4, newest))))
+        for newest in both
+    ]
     accuracy = np.array(
         [[predict(k, played(40, 5, newest)).accuracy().mean for newest in both] for k in known]
     )

@@ -7,13 +7,13 @@ import pytest
 from support.games import TINY, random_games, taught_games
 from support.small_ppo import make_ppo, small_rollout
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.replay import replay
+from hanabi_rl.evaluation.measure.dominance import KINDS
+from hanabi_rl.evaluation.measure.dominance import dominated_moves as moves_of
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.rewards import dominated_moves, event_metrics
-from hanabi_rl.measure.dominance import KINDS
-from hanabi_rl.measure.dominance import dominated_moves as moves_of
-from hanabi_rl.measure.record import GameAnalysis
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,16 @@ from hanabi_rl.algorithms import bc_training as bc_run
 from hanabi_rl.algorithms import br_bc as br_bc_run
 from hanabi_rl.algorithms import ppo_runner, training_partners
 from hanabi_rl.data.games import Games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.hanabi import HanabiEnv
-from hanabi_rl.env.replay import replay
+from hanabi_rl.evaluation.measure import clone_comparison, prediction
+from hanabi_rl.games.hanabi.hanabi import HanabiEnv
+from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.cloning_games import color_permutations, game_dataset
 from hanabi_rl.learning.loader import BatchLoader
+from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, Rollout
-from hanabi_rl.learning.views import ObservationView
-from hanabi_rl.measure import clone_comparison, prediction
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.play.episodes import _draw
 
@@ -350,7 +350,7 @@ def test_no_key_of_cloning_is_used_twice() -> None:
 
 DROPOUT = """
 import jax, jax.numpy as jnp, numpy as np
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.data.games import Games
 from hanabi_rl.learning.cloning import BC, BCTraining
@@ -358,7 +358,7 @@ from hanabi_rl.learning.cloning_decisions import decision_examples
 from hanabi_rl.learning.cloning_games import game_examples
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 rules = Rules(num_players=2, num_colors=2, num_ranks=2, hand_size=2)
 deck = np.array([c for c in range(4) for _ in range(rules.num_cards_of_rank[c % 2])], np.uint8)
 decks = np.stack([np.random.default_rng(i).permutation(deck) for i in range(8)])

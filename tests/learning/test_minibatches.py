@@ -61,4 +61,7 @@ def test_the_share_of_the_learner_decides_how_many() -> None:
 
 def test_of_timesteps_that_minibatches_do_not_divide_a_few_are_left_out() -> None:
     ppo = dataclasses.replace(make_ppo(), learner_fraction=1.0)
-    assert ppo.examples_per_block(50) == 48 and dataclasses.replace(ppo, learner_fraction=0.95).examples_per_block(50) == 48
+    assert (
+        ppo.examples_per_block(50) == 48
+        and dataclasses.replace(ppo, learner_fraction=0.95).examples_per_block(50) == 48
+    )

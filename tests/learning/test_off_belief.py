@@ -16,15 +16,15 @@ import pytest
 from support.games import TINY
 from support.hands import cards_of, every_hand, tilted, unseen_cards
 
-from hanabi_rl.env import belief, dynamics
-from hanabi_rl.env.rules import State
+from hanabi_rl.games.hanabi import belief, dynamics
+from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, belief_log_weights
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel, lambda_return
 from hanabi_rl.learning.ppo import Experience, LearnerState
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 
 STEPS, KEYS, GAMMA, LIFE_COST = 10, 150, 0.9, 0.5
 CONFIG = PPOConfig(
@@ -98,7 +98,9 @@ def by_belief(played: Played) -> Drawn:
 
     @jax.jit
     def draw(belief: Any) -> jax.Array:
-        above = dataclasses.replace(played.ppo, previous_level=PreviousLevel(actor=None, belief=belief))
+        above = dataclasses.replace(
+            played.ppo, previous_level=PreviousLevel(actor=None, belief=belief)
+        )
         given = played.learner, played.before, played.rollout
         of_one = functools.partial(off_belief, above, *given)
         return jax.lax.map(lambda key: of_one(key).target[..., 0], keys)

@@ -55,7 +55,10 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: 
         experience = ppo.returns(rollout, last_value, actors.carry, rollout.transition.reward)
         metrics = ppo.update_epochs(learner, experience, actors.index, key)[1]
         forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
-        return {"kept": metrics, "zeroed": ppo.update_epochs(learner, forgetful, actors.index, key)[1]}
+        return {
+            "kept": metrics,
+            "zeroed": ppo.update_epochs(learner, forgetful, actors.index, key)[1],
+        }
 
     learner, actors, _ = small.update(small.learner, small.actors)
     compiled = parallel.data_parallel(lambda *args: (first_ratio(*args),), (None, 0, None), (None,))

@@ -13,16 +13,16 @@ import pytest
 from support.compiled import learner_params
 from support.games import TINY_3P
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.agents.safe import SafetyFilter
+from hanabi_rl.agents.safety_filter import SafetyFilter
 from hanabi_rl.agents.structured.profile import COUNTS
-from hanabi_rl.algorithms.lineups import Lineup, add_rematches, sample_lineup
-from hanabi_rl.env.starts import start_states_from_games
+from hanabi_rl.algorithms.training_partners import Lineup, add_rematches, sample_lineup
+from hanabi_rl.games.hanabi.start_states import start_states_from_games
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EpisodeSetup, Rollout, TrainContext, rotate_seats_in_episode
-from hanabi_rl.nn.structured import StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 

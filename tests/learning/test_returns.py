@@ -83,9 +83,7 @@ def test_the_published_slip_by_hand() -> None:
     reward, value = np.float32([1.0, 0.0, 2.0]), np.float32([0.5, 0.25, 4.0])
     done, gamma, trace = np.array([False, True, False]), 0.5, 0.5 * 0.8
     estimate = jax.jit(gae, static_argnums=6)
-    advantage, target = estimate(
-        reward, value, done, np.float32(3.0), gamma, 0.8, ah2ac2_td_error
-    )
+    advantage, target = estimate(reward, value, done, np.float32(3.0), gamma, 0.8, ah2ac2_td_error)
     last = 2.0 + 0.5 + 3.0 - 4.0
     ended = 0.0 + 0.5 + 0.0 - 0.25
     first = 1.0 + 0.5 + 0.25 - 0.5
@@ -169,7 +167,9 @@ def test_a_run_that_goes_on_longer_keeps_its_training_return(small: Any) -> None
 
 def test_the_training_return_ends_on_the_true_score() -> None:
     def shares(until: float, start: float) -> list[float]:
-        return [float(true_score_weight(jnp.float32(x), until, start)) for x in (0, 0.25, 0.5, 0.75, 1)]
+        return [
+            float(true_score_weight(jnp.float32(x), until, start)) for x in (0, 0.25, 0.5, 0.75, 1)
+        ]
 
     assert shares(0.0, 1.0) == [0, 0.25, 0.5, 0.75, 1]
     assert shares(0.25, 0.75) == [0, 0, 0.5, 1, 1]

@@ -11,12 +11,12 @@ import pytest
 from support.compiled import init_network
 
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.env.hanabi import HanabiEnv
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.rules import Rules, current_player, legal_actions
+from hanabi_rl.games.hanabi.dynamics import Rules, current_player, legal_actions
+from hanabi_rl.games.hanabi.hanabi import HanabiEnv
+from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.learning.encoding import observe_rows
+from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.rollout import Collector, Rollout, RunnerState, TrainContext
-from hanabi_rl.learning.views import ObservationView
 from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
 
 ENV = HanabiEnv(
@@ -184,7 +184,10 @@ def test_a_rollout_takes_an_eighth_of_its_observations() -> None:
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
         carry = lambda rows: initial_carry(network, rows)  # noqa: E731
-        collector, given = Collector(env, ObservationView(rules), forward, carry), TrainContext(reference)
+        collector, given = (
+            Collector(env, ObservationView(rules), forward, carry),
+            TrainContext(reference),
+        )
         actors = collector.init(key, 1024, given)
         return collector.collect(params, actors, given, key, 128)[1]
 

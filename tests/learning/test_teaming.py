@@ -16,11 +16,11 @@ from support.games import (
 from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.data.files import load_games
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.replay import replay
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.rewards import event_metrics, team_events, teaming_reward
-from hanabi_rl.measure.record import GameAnalysis
 
 
 def paid(games):

@@ -10,9 +10,9 @@ import pytest
 from support.compiled import permute_actions, permute_decks
 from support.games import random_games
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.replay import replay, replay_moves
-from hanabi_rl.env.table import PythonGame
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.replay import replay, replay_moves
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import cloning_games
 
 RULES = Rules(num_players=3)

@@ -5,7 +5,7 @@ import pytest
 from support.games import TINY
 
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import evaluation_decks, seed_decks
 
 

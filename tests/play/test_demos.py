@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from support.games import TINY, TINY_3P
 
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.data.validation import validate_games
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play import demos
 from hanabi_rl.play.decks import evaluation_decks
 

@@ -18,8 +18,8 @@ from support.games import LENIENT, LENIENT_3P
 from support.policies import CountingPolicy, clock_policy, recurrent_policy
 
 from hanabi_rl.agents.policy import act
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play import episodes
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games

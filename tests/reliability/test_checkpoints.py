@@ -21,7 +21,7 @@ import pytest
 from support.processes import run_python
 from support.states import make_state, raw
 
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.session import _restored
@@ -160,7 +160,7 @@ import jax.numpy as jnp, numpy as np
 from support.states import make_state
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.learning.cloning import BCTraining
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning import BC
 from hanabi_rl.nn.networks import NetworkConfig
 

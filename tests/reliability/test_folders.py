@@ -17,9 +17,9 @@ from support.processes import run_python
 from support.training import Run, wait_for
 
 from hanabi_rl.algorithms.bc_training import BCConfig
-from hanabi_rl.runs.folder import create_run, lock_run_dir, read_config
+from hanabi_rl.runs.run_dir import create_run, lock_run_dir, read_config
 from hanabi_rl.runs.session import open_run_dir
-from hanabi_rl.storage.records import from_dict
+from hanabi_rl.storage.dataclass_io import from_dict
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -127,9 +127,9 @@ def test_a_config_that_is_given_in_python_is_checked_too(finished: Run) -> None:
 READ_ONLY = """
 from pathlib import Path
 from hanabi_rl.algorithms.bc_training import BCConfig
-from hanabi_rl.storage.records import from_dict
+from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.runs.session import open_run_dir
-from hanabi_rl.runs.folder import read_config
+from hanabi_rl.runs.run_dir import read_config
 import dataclasses
 folder = Path({folder!r})
 config = from_dict(BCConfig, read_config(folder))

@@ -13,7 +13,7 @@ from support.games import random_games, shared_data
 
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 Tensors = dict[str, np.ndarray]
 Lie = Callable[[Tensors, int, np.random.Generator], int | None]

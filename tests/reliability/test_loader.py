@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 from support.games import taught_games
 
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig

@@ -22,12 +22,12 @@ from support.compiled import init_network
 from support.games import random_games
 from support.old_folders import old_description, write_old_folder
 
-from hanabi_rl.agents.folder import save_policy
-from hanabi_rl.agents.names import load_policy
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig
 
 RULES = Rules()

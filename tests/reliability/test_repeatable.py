@@ -17,8 +17,8 @@ PLAY = """
 import hashlib
 from pathlib import Path
 import numpy as np
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.env.table import full_deck
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.play.episodes import play_games
 policy = load_policy(Path({folder!r}))
 ordered = np.array(full_deck(policy.rules), np.uint8)

@@ -12,8 +12,8 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.runs import run_dir as runs
 from hanabi_rl.runs.config import saved_config
+from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import read_json
-from hanabi_rl.storage.records import to_dict
 
 
 def test_create_run_names_the_folder_after_the_run(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_summary_carries_the_format_version(tmp_path: Path) -> None:
 
 LOOP = """
 import sys, time
-from hanabi_rl.runs.folder import GracefulStop
+from hanabi_rl.runs.run_dir import GracefulStop
 with GracefulStop() as stop:
     print("started", flush=True)
     while not stop.requested:

@@ -14,10 +14,10 @@ from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch import script
-from hanabi_rl.launch.grid import GridPoint, SweepConfig
 from hanabi_rl.launch.sweep import run_seeds, run_sweep
+from hanabi_rl.launch.sweep_config import GridPoint, SweepConfig
 from hanabi_rl.learning.finite import NotFiniteError
-from hanabi_rl.runs.folder import write_summary
+from hanabi_rl.runs.run_dir import write_summary
 from hanabi_rl.runs.session import RunStopped, open_run_dir
 from hanabi_rl.storage.extras import install_command
 

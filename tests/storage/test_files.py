@@ -15,14 +15,14 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.cli.submit import read_key
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats import ah2ac2
-from hanabi_rl.env.game import Rules
-from hanabi_rl.launch.grid import parse_sweep
+from hanabi_rl.evaluation.measure.leaderboard_file import read_board
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.presets import load_preset
-from hanabi_rl.live.account import read_account
-from hanabi_rl.measure.board import read_board
+from hanabi_rl.launch.sweep_config import parse_sweep
+from hanabi_rl.people.live.account import read_account
+from hanabi_rl.people.serve.study import read_study
+from hanabi_rl.people.serve.study_export import _read_lines
 from hanabi_rl.runs.tracking import read_metrics
-from hanabi_rl.serve.study import read_study
-from hanabi_rl.serve.study_export import _read_lines
 from hanabi_rl.storage import files
 
 
@@ -146,7 +146,7 @@ def test_games_files_with_marks_may_be_joined(tmp_path: Path) -> None:
 def test_text_that_people_may_have_edited_is_read_in_one_place() -> None:
     """Other readers of text are of what no person edits, and named here."""
     own = {
-        "storage/cache.py": 1,  # /proc/cpuinfo
+        "storage/compilation_cache.py": 1,  # /proc/cpuinfo
         "nn/precision.py": 1,  # the same
         "runs/tracking.py": 1,  # W&B's name of a run
     }

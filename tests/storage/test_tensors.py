@@ -15,8 +15,8 @@ from safetensors.numpy import load, save_file
 from support.games import TINY
 from support.policies import network_policy
 
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.agents.one_file import write_file
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_file import write_file
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.storage import tensors as tensors_module

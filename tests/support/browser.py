@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import hanabi_rl.serve
+import hanabi_rl.people.serve
 
-STATIC = Path(hanabi_rl.serve.__file__).parent / "static"
+STATIC = Path(hanabi_rl.people.serve.__file__).parent / "static"
 CHROMIUM = shutil.which("chromium")
 PLAYWRIGHT = importlib.util.find_spec("playwright")  # it brings a node of its own
 NODE = shutil.which("node") or (

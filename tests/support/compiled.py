@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from hanabi_rl.agents.one_file import params_template
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.env import decks, dynamics, symmetry
-from hanabi_rl.env import legality as legality
-from hanabi_rl.env import observation as observing
-from hanabi_rl.env.game import Rules
+from hanabi_rl.agents.policy_file import params_template
+from hanabi_rl.games.hanabi import decks, dynamics, symmetry
+from hanabi_rl.games.hanabi import legality as legality
+from hanabi_rl.games.hanabi import observation as observing
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn import networks
 
 __all__ = [
@@ -44,14 +44,16 @@ KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 current_player = dynamics.current_player
 deal, step, finished, score = (
-    jax.jit(of, static_argnums=0) for of in (dynamics.deal, dynamics.step, dynamics.finished, dynamics.score)
+    jax.jit(of, static_argnums=0)
+    for of in (dynamics.deal, dynamics.step, dynamics.finished, dynamics.score)
 )
 shuffled_decks = jax.jit(decks.shuffled_decks, static_argnums=(0, 2))
 observe, observe_seat = (
     jax.jit(of, static_argnums=0) for of in (observing.observe, observing.observe_seat)
 )
 legal_actions, legal_for_mover = (
-    jax.jit(of, static_argnums=0) for of in (legality.legal_actions, legality.legal_for_current_player)
+    jax.jit(of, static_argnums=0)
+    for of in (legality.legal_actions, legality.legal_for_current_player)
 )
 permute_actions, permute_decks, permute_legal, permute_state = (
     jax.jit(of, static_argnums=0)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hanabi_rl.data.games import Games, pad_moves
-from hanabi_rl.env.actions import Move, encode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.games.hanabi.actions import Move, encode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -86,7 +86,9 @@ def taught_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fal
     return as_games(rules, tables, moves)
 
 
-def taught_action(table: PythonGame, told: list[int], newest: bool = False) -> tuple[int, list[int]]:
+def taught_action(
+    table: PythonGame, told: list[int], newest: bool = False
+) -> tuple[int, list[int]]:
     """The teacher's move after a hint about its slots `told`, and the slots that its own move tells
     about."""
     rules = table.rules

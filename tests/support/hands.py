@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State
 
 
 def unseen_cards(rules: Rules, state: State, game: int, seat: int) -> list[int]:

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 
-from hanabi_rl.env.actions import decode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame, full_deck
-from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.games.hanabi.actions import decode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.lifecycle import Game
 
 Told = list[tuple[int, tuple[int, ...]]]
 """Hints and the slots that they touched."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hanabi_rl.serve.candidate import MAX_MESSAGE
+from hanabi_rl.people.serve.candidate_api import MAX_MESSAGE
 
 
 def hostile(rng: random.Random) -> str | bytes:

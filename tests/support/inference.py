@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from hanabi_rl.agents.names import load_policy
-from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.inference import AgentNames
-from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.partners import PartnerAction
-from hanabi_rl.serve.runner import PartnerRunner
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.inference_process import AgentNames
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.partner_protocol import PartnerAction
+from hanabi_rl.people.serve.runner import PartnerRunner
 
 
 class InProcess:

@@ -8,8 +8,8 @@ import json
 import random
 from typing import Any
 
-from hanabi_rl.env.actions import decode_action
-from hanabi_rl.env.table import PythonGame
+from hanabi_rl.games.hanabi.actions import decode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame
 
 TERMINATED, VOTED = 4, 10
 LAST = 10  # games, after a log-in

@@ -12,9 +12,9 @@ from typing import Any
 
 from support import live_history
 
-from hanabi_rl.env.actions import Move, decode_action, encode_action
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PythonGame, full_deck
+from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
 
 LIMIT, WINDOW_S, MAX_FRAME = 200, 2.0, 8192
 NORMAL, STRIKEOUT, TIMEOUT, TERMINATED, VOTED = 1, 2, 3, 4, 10

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from support.live_site import Client, Site
 
-from hanabi_rl.live.bot import LiveBot
-from hanabi_rl.live.effects import Fetch, Forget, GameEnded, LogLine, RequestMove, Send
-from hanabi_rl.live.pace import SendRateLimiter
-from hanabi_rl.live.protocol import write_frame
-from hanabi_rl.serve.partners import PartnerAction
+from hanabi_rl.people.live.bot import LiveBot
+from hanabi_rl.people.live.effects import Fetch, Forget, GameEnded, LogLine, RequestMove, Send
+from hanabi_rl.people.live.protocol import write_frame
+from hanabi_rl.people.live.send_rate import SendRateLimiter
+from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
 Choose = Callable[[RequestMove], PartnerAction]
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe
-from hanabi_rl.env.replay import replay
+from hanabi_rl.games.hanabi.observation import observe
+from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.games.hanabi.rules import Rules
 
 GAMES = 4  # at a time: one compiled shape
 

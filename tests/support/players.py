@@ -6,9 +6,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.env import Rules, State, legal_for_current_player
-from hanabi_rl.env.bits import union
-from hanabi_rl.env.rules import next_cards
+from hanabi_rl.games.hanabi import Rules, State, legal_for_current_player
+from hanabi_rl.games.hanabi.bits import union
+from hanabi_rl.games.hanabi.dynamics import next_cards
 
 
 def play_mixed(rules: Rules, state: State, key: jax.Array, explore: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from support.compiled import init_params
 
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import NetworkConfig
 
 

@@ -1,4 +1,4 @@
-"""Candidates for tests, over the product's own client (`hanabi_rl.serve.client`)."""
+"""Candidates for tests, over the product's own client (`hanabi_rl.people.serve.client`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.serve.client import ChallengeClient, RemoteGame, RemotePrediction, Rows, ServerError
+from hanabi_rl.people.serve.client import (
+    ChallengeClient,
+    RemoteGame,
+    RemotePrediction,
+    Rows,
+    ServerError,
+)
 
 __all__ = ["RemoteGame", "RemotePrediction", "Rows", "ServerError"]
 

@@ -16,16 +16,16 @@ from support.compiled import deal, finished, legal_actions, score, step
 from support.hidden import random_game
 
 from hanabi_rl.agents.policy import NetworkPolicy, init_params
+from hanabi_rl.agents.search.config import SearchConfig
+from hanabi_rl.agents.search.decision import Decision
 from hanabi_rl.agents.search.history import update_carry
-from hanabi_rl.agents.search.searched import SearchPolicy
-from hanabi_rl.agents.search.settings import SearchConfig
-from hanabi_rl.agents.search.thinking import Decision
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observe, observe_seat
-from hanabi_rl.env.state import State, select_games
-from hanabi_rl.env.table import full_deck
-from hanabi_rl.nn.structured import FeatureSet, StructuredConfig
-from hanabi_rl.serve.lifecycle import Game
+from hanabi_rl.agents.search.search_policy import SearchPolicy
+from hanabi_rl.games.hanabi.observation import observe, observe_seat
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State, select_games
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
+from hanabi_rl.people.serve.lifecycle import Game
 
 TINY = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4)
 SETTINGS = SearchConfig(hands=128, rollouts=64, moves=4, least=0.0, window=4, effective=0.3)

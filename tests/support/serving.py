@@ -15,19 +15,19 @@ import uvicorn
 from starlette.applications import Starlette
 from support.games import TINY
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.serve.deadlines import protocols
-from hanabi_rl.serve.folder import GameFolder
-from hanabi_rl.serve.guard import RequestLimiter
-from hanabi_rl.serve.lifecycle import Game
-from hanabi_rl.serve.local import LocalPlay
-from hanabi_rl.serve.participants import StudyFolder
-from hanabi_rl.serve.partners import PartnerAction
-from hanabi_rl.serve.proxies import Proxy
-from hanabi_rl.serve.store import Store
-from hanabi_rl.serve.study import study_of
-from hanabi_rl.serve.study_play import StudyPlay
-from hanabi_rl.serve.web import MAX_MESSAGE, make_app
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.folder import GameFolder
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.local import LocalPlay
+from hanabi_rl.people.serve.partner_protocol import PartnerAction
+from hanabi_rl.people.serve.proxies import Proxy
+from hanabi_rl.people.serve.request_limits import RequestLimiter
+from hanabi_rl.people.serve.request_timeouts import protocols
+from hanabi_rl.people.serve.store import Store
+from hanabi_rl.people.serve.study import study_of
+from hanabi_rl.people.serve.study_folder import StudyFolder
+from hanabi_rl.people.serve.study_play import StudyPlay
+from hanabi_rl.people.serve.web import MAX_MESSAGE, make_app
 
 
 class Simple:
@@ -101,7 +101,9 @@ def serve_app(
 
 def agree(store: Store, proxies: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
     """Names a store's proxies, whose identities are their names."""
-    return store.fix_proxies({n: [Proxy(name, name) for name in names] for n, names in proxies.items()})
+    return store.fix_proxies(
+        {n: [Proxy(name, name) for name in names] for n, names in proxies.items()}
+    )
 
 
 def serve(play: LocalPlay, pause: float = 0.0) -> contextlib.AbstractContextManager[str]:

@@ -198,6 +198,8 @@ def _rollout_program(only_movers: bool, privileged_critic: bool) -> Callable[...
     ppo = make_ppo(only_movers=only_movers, privileged_critic=privileged_critic)
 
     def one(learner: LearnerState, actors: RunnerState) -> tuple[Rollout]:
-        return ppo.collector.collect(learner.params, actors, EMPTY_CONTEXT, jax.random.key(1), 13)[1:2]
+        return ppo.collector.collect(learner.params, actors, EMPTY_CONTEXT, jax.random.key(1), 13)[
+            1:2
+        ]
 
     return parallel.data_parallel(one, (None, 0), (0,))

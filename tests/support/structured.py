@@ -11,13 +11,13 @@ import numpy as np
 from support.compiled import deal, step
 
 from hanabi_rl.agents.structured import features
-from hanabi_rl.agents.structured.memory import Memory, init_memory, next_seat
-from hanabi_rl.agents.structured.sight import from_observation, from_state
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.rules import random_legal_action
-from hanabi_rl.env.state import State
-from hanabi_rl.env.table import full_deck
-from hanabi_rl.nn.structured import FeatureSet
+from hanabi_rl.agents.structured.hint_memory import Memory, init_memory, next_seat
+from hanabi_rl.agents.structured.seat_observation import from_observation, from_state
+from hanabi_rl.games.hanabi.dynamics import random_legal_action
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State
+from hanabi_rl.nn.structured_network import FeatureSet
 
 SMALL = Rules(num_players=3, num_colors=3, num_ranks=4, hand_size=3, max_info_tokens=4)
 BATCH = 16

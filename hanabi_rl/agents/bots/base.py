@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import agent_hash, tag_treedef
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.jax_settings import hold_methods
+from hanabi_rl.games.hanabi.jax_settings import hold_methods
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 PyTree = Any
@@ -64,7 +64,9 @@ class Bot(flax.struct.PyTreeNode):
 
     def identity(self) -> str:
         """See `Policy.identity`: of a bot, over its name, its version and its parameters."""
-        return agent_hash({"bot": self.name, "version": self.version, "parameters": self.parameters()})
+        return agent_hash(
+            {"bot": self.name, "version": self.version, "parameters": self.parameters()}
+        )
 
 
 SMOOTHING = 0.02

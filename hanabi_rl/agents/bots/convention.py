@@ -1,7 +1,7 @@
 """`bot:convention`: a human-style convention player for 2 to 5 players, from its own observations
 alone.
 
-Its conventions, which `hanabi_rl.agents.bots.inference` reads:
+Its conventions, which `hanabi_rl.agents.bots.hint_inference` reads:
 
 - *Chop.* Everyone discards known trash first, else the oldest card without a hint.
 - *Focus.* A hint is about one card: the chop if it is newly touched, else the newest newly touched
@@ -24,9 +24,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.bots.active_rows import compute_active_rows
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
-from hanabi_rl.agents.bots.hints import score_hints
-from hanabi_rl.agents.bots.inference import (
+from hanabi_rl.agents.bots.hint_inference import (
     CardFacts,
     CommonKnowledge,
     HandInference,
@@ -36,10 +36,10 @@ from hanabi_rl.agents.bots.inference import (
     unseen_copies,
     update_common_knowledge,
 )
+from hanabi_rl.agents.bots.hints import score_hints
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation, members, to_set
-from hanabi_rl.agents.bots.turns import compute_active_rows
-from hanabi_rl.env.actions import action_slices
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.actions import action_slices
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 class ConventionBot(Bot):
@@ -84,7 +84,9 @@ class ConventionBot(Bot):
 def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> CommonKnowledge:
     shape = (*batch, rules.num_players, rules.hand_size)
     everything = jnp.full(shape, rules.all_cards, jnp.uint32)
-    return CommonKnowledge(knowledge=everything, inferred=everything, hinted=jnp.zeros(shape, jnp.bool_))
+    return CommonKnowledge(
+        knowledge=everything, inferred=everything, hinted=jnp.zeros(shape, jnp.bool_)
+    )
 
 
 class _Thresholds:
@@ -150,7 +152,11 @@ def _spare_discards(rules: Rules, board: CardFacts, seen: DecodedObservation) ->
 
 
 def _best_play(
-    rules: Rules, board: CardFacts, public: CommonKnowledge, mine: HandInference, seen: DecodedObservation
+    rules: Rules,
+    board: CardFacts,
+    public: CommonKnowledge,
+    mine: HandInference,
+    seen: DecodedObservation,
 ) -> tuple[jax.Array, jax.Array]:
     """The slot to play ``int32[]`` and whether there is one: first low ranks and what the hinted
     cards of others wait for.

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots.inference import (
+from hanabi_rl.agents.bots.hint_inference import (
     CardFacts,
     CommonKnowledge,
     HandInference,
@@ -19,9 +19,9 @@ from hanabi_rl.agents.bots.inference import (
     union_and_repeats,
 )
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
-from hanabi_rl.env.bits import materialize, union
-from hanabi_rl.env.cards import is_single
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.bits import materialize, union
+from hanabi_rl.games.hanabi.cards import is_single
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 class HintValues:
@@ -90,7 +90,12 @@ def all_hints(rules: Rules) -> Hints:
 
 
 def score_hints(
-    rules: Rules, board: CardFacts, public: CommonKnowledge, everyone: HandInference, mine: HandInference, seen: DecodedObservation
+    rules: Rules,
+    board: CardFacts,
+    public: CommonKnowledge,
+    everyone: HandInference,
+    mine: HandInference,
+    seen: DecodedObservation,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The best hint.
 
@@ -139,7 +144,9 @@ def score_hints(
     return jnp.argmax(order), jnp.max(worth), danger
 
 
-def _facts(board: CardFacts, public: CommonKnowledge, mine: HandInference, seen: DecodedObservation) -> _Facts:
+def _facts(
+    board: CardFacts, public: CommonKnowledge, mine: HandInference, seen: DecodedObservation
+) -> _Facts:
     held = seen.hands != 0
     hinted = union_and_repeats(jnp.where(public.hinted, seen.hands, 0)).once
     own = jnp.where(public.hinted[0], mine.candidates[0], 0)
@@ -211,7 +218,9 @@ def _repeats_earlier(cards: jax.Array) -> jax.Array:
     return jnp.stack(repeats, axis=1)
 
 
-def next_discard_loss(rules: Rules, board: CardFacts, reading: HandInference, seen: DecodedObservation) -> jax.Array:
+def next_discard_loss(
+    rules: Rules, board: CardFacts, reading: HandInference, seen: DecodedObservation
+) -> jax.Array:
     """What the next player's chop is worth if they have nothing better to do than to discard it,
     float32[*B]."""
     busy = union(list(reading.playable[1] | reading.trash[1]))
@@ -219,7 +228,9 @@ def next_discard_loss(rules: Rules, board: CardFacts, reading: HandInference, se
     return jnp.where(busy, 0.0, discard_loss(rules, board, chop, seen))
 
 
-def discard_loss(rules: Rules, board: CardFacts, card: jax.Array, seen: DecodedObservation) -> jax.Array:
+def discard_loss(
+    rules: Rules, board: CardFacts, card: jax.Array, seen: DecodedObservation
+) -> jax.Array:
     """What is lost with a card uint32[*B] that is discarded, float32[*B]; 0 for no card."""
     v, card = HintValues, materialize(card)
     only_one = (card & union_and_repeats(seen.hands).repeated) == 0

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
-from hanabi_rl.agents.bots.scene import Board
+from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Notes(NamedTuple):
@@ -132,7 +132,10 @@ def _located(rules: Rules, notes: Notes) -> jax.Array:
 
 
 def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
-    playable, last = odwyer_common.playable_cards(rules, board), odwyer_common.last_copies(rules, board)
+    playable, last = (
+        odwyer_common.playable_cards(rules, board),
+        odwyer_common.last_copies(rules, board),
+    )
     taken = odwyer_common.all_gone(rules, board, located)
     kept = jnp.uint32(rules.all_cards) & ~taken
     kept &= jnp.where(notes.valuable, last, rules.all_cards)
@@ -169,7 +172,10 @@ def _name(rules: Rules, notes: Notes) -> Notes:
 def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
     """The observer's move, int32[]."""
     board = odwyer_common.board_now(seen)
-    playable, last = odwyer_common.playable_cards(rules, board), odwyer_common.last_copies(rules, board)
+    playable, last = (
+        odwyer_common.playable_cards(rules, board),
+        odwyer_common.last_copies(rules, board),
+    )
     discards = next_discards(notes, seen)
     wrong = (seen.hands != 0) & ~odwyer_common.in_set(seen.hands, playable) & ~notes.worthless
     touched = odwyer_common.touches(rules, seen)
@@ -178,7 +184,11 @@ def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
         by_color, (wrong & (notes.rank < 0))[1:, None], (wrong & (notes.color < 0))[1:, None]
     )
     could = jnp.where(discards, notes.possible & last, 0)[1:, None]
-    warns = touched & ~by_color & odwyer_common.in_set(could, jnp.array(odwyer_common.hint_cards(rules))[:, None])
+    warns = (
+        touched
+        & ~by_color
+        & odwyer_common.in_set(could, jnp.array(odwyer_common.hint_cards(rules))[:, None])
+    )
     out = jnp.any((touched & misled) | warns, axis=-1)
     worth = jnp.where(out, 0, newly_playable(rules, notes.playable, seen))
 

@@ -1,6 +1,6 @@
 """An observation read back: what a rule-based agent sees.
 
-The inverse of `hanabi_rl.env.observe`, for one observation; `jax.vmap` it over a batch. Hands are
+The inverse of `hanabi_rl.games.hanabi.observation`, for one observation; `jax.vmap` it over a batch. Hands are
 relative to the observer: row 0 is the observer's own hand, row 1 the next player's. A set of cards
 is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the card is in it; one card is
 a set of one.
@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.observe import observation_slices
+from hanabi_rl.games.hanabi.observation import observation_slices
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 class LastMove(NamedTuple):

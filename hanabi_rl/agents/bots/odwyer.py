@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import holmes, simple, smart, value
+from hanabi_rl.agents.bots.active_rows import compute_active_rows
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation
-from hanabi_rl.agents.bots.turns import compute_active_rows
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 PyTree = Any
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json
 
 if TYPE_CHECKING:

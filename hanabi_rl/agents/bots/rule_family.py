@@ -2,7 +2,7 @@
 
 `bot:rules?seed=7` is the member that seed 7 draws from `RANGES`; other parameters given beside it
 stay as given, those of `NON_RANDOM_PARAMETERS` among them, which no seed draws. The parameters are array leaves, so
-that any number of members is one stacked policy in one compiled program (`learning/partners.py`).
+that any number of members is one stacked policy in one compiled program (`learning/partner_population.py`).
 They stand for those of the "theory of mind" agents of Knott et al. 2021 (arXiv 2101.05507), in
 Hanabi's terms.
 """
@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots import odwyer_common
-from hanabi_rl.agents.bots.inference import first_true, last_true
+from hanabi_rl.agents.bots.hint_inference import first_true, last_true
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.rule_lists import RuleBot
-from hanabi_rl.agents.bots.rules import (
+from hanabi_rl.agents.bots.rule_set import (
     Rule,
     RuleInputs,
     action_weights,
@@ -32,7 +32,7 @@ from hanabi_rl.agents.bots.rules import (
     partner_cards_in,
 )
 from hanabi_rl.agents.bots.simple import newly_playable
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 NO_SEED = -1
 MAX_EPSILON = 0.2
@@ -154,7 +154,9 @@ def _end(mask: jax.Array, newest: jax.Array | bool) -> jax.Array:
 
 def known_play(newest: jax.Array | bool) -> Rule:
     """Play a card that is playable whatever its hints allow."""
-    return lambda rules, facts: action_weights(rules, play=_end(own_cards_in(facts, facts.playable), newest))
+    return lambda rules, facts: action_weights(
+        rules, play=_end(own_cards_in(facts, facts.playable), newest)
+    )
 
 
 def trusted_play(newest: jax.Array | bool) -> Rule:

@@ -14,9 +14,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.bots.active_rows import compute_active_rows
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation
-from hanabi_rl.agents.bots.rules import (
+from hanabi_rl.agents.bots.rule_set import (
     Rule,
     any_hint,
     certain,
@@ -35,9 +36,8 @@ from hanabi_rl.agents.bots.rules import (
     useful,
     useless_hint,
 )
-from hanabi_rl.agents.bots.turns import compute_active_rows
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.streams import categorical
+from hanabi_rl.games.hanabi.prng import categorical
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
@@ -84,7 +84,9 @@ class RuleBot(Bot):
             rules,
             ~legal[:, rules.noop],
             jax.vmap(
-                lambda row: first_matching_rule(rules, ordered, rule_inputs(rules, *row[:2]), row[2])[0]
+                lambda row: first_matching_rule(
+                    rules, ordered, rule_inputs(rules, *row[:2]), row[2]
+                )[0]
             ),
             (plausible, seen, legal),
         )

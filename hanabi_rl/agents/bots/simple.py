@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Notes(NamedTuple):
@@ -41,7 +41,9 @@ def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
     rank = odwyer_common.rank_of(rules, seen.last.hinted & -seen.last.hinted)
     by_color, by_rank = (hint.touched & which for which in (hint.is_color, hint.is_rank))
     by_rank &= ~hint.reclaim
-    shown = jnp.minimum(odwyer_common.piles(rules, odwyer_common.board_now(seen))[color], rules.num_ranks - 1)
+    shown = jnp.minimum(
+        odwyer_common.piles(rules, odwyer_common.board_now(seen))[color], rules.num_ranks - 1
+    )
     told = Notes(
         color=jnp.where(by_color, color, notes.color),
         rank=jnp.where(by_color, shown, jnp.where(by_rank, rank, notes.rank)),
@@ -72,7 +74,9 @@ def lowest_playable(playable: jax.Array, rank: jax.Array) -> tuple[jax.Array, ja
 
 def newly_playable(rules: Rules, playable: jax.Array, seen: DecodedObservation) -> jax.Array:
     """How many cards each hint would touch that are playable and not flagged: int32[P-1, V]."""
-    new = ((seen.hands & odwyer_common.playable_cards(rules, odwyer_common.board_now(seen))) != 0) & ~playable
+    new = (
+        (seen.hands & odwyer_common.playable_cards(rules, odwyer_common.board_now(seen))) != 0
+    ) & ~playable
     return jnp.sum(odwyer_common.touches(rules, seen) & new[1:, None], axis=-1)
 
 

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, members, with_left
-from hanabi_rl.agents.bots.scene import Board
-from hanabi_rl.env.bits import count
-from hanabi_rl.env.cards import successors, useless_cards
-from hanabi_rl.env.game import Rules
+from hanabi_rl.agents.bots.odwyer_common import Board
+from hanabi_rl.games.hanabi.bits import count
+from hanabi_rl.games.hanabi.cards import successors, useless_cards
+from hanabi_rl.games.hanabi.rules import Rules
 
 KNOWS_ALL, KNOWN_RANKS_FROM = 7, 5
 """What a playable card is worth of unknown rank, and of the lowest rank (one less a rank)."""
@@ -98,13 +98,17 @@ def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arr
 def next_discards(notes: jax.Array, present: jax.Array, kinds: CardClasses) -> jax.Array:
     """The card that each seat would discard next, bool[P, H]: the one most likely worthless of
     those not known to be valuable, none while one is known to be playable or worthless."""
-    busy = jnp.any(present & (is_certain(notes, kinds.playable) | is_certain(notes, kinds.worthless)), axis=-1)
+    busy = jnp.any(
+        present & (is_certain(notes, kinds.playable) | is_certain(notes, kinds.worthless)), axis=-1
+    )
     free = present & ~is_certain(notes, kinds.valuable)
     slot = jnp.argmax(jnp.where(free, class_prob(notes, kinds.worthless), -1.0), axis=-1)
     return odwyer_common.at_slot(slot, ~busy & jnp.any(free, axis=-1), notes.shape[1])
 
 
-def _no_warning(notes: jax.Array, seen: DecodedObservation, board: Board, kinds: CardClasses) -> jax.Array:
+def _no_warning(
+    notes: jax.Array, seen: DecodedObservation, board: Board, kinds: CardClasses
+) -> jax.Array:
     """The notes once the last mover gave the next player no warning: what that one would discard
     next is not valuable."""
     next_player = jnp.roll(seen.last.actor, 1)
@@ -112,7 +116,9 @@ def _no_warning(notes: jax.Array, seen: DecodedObservation, board: Board, kinds:
     return jnp.where(safe & (board.deck > 0) & (board.tokens > 0), notes & ~kinds.valuable, notes)
 
 
-def _finesse(rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses) -> jax.Array:
+def _finesse(
+    rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses
+) -> jax.Array:
     """The notes after a card known to be playable was discarded: another has it, as its newest."""
     last = seen.last
     taken = jnp.sum(jnp.where(last.actor[:, None] & last.slot, notes, 0), dtype=jnp.uint32)
@@ -140,14 +146,24 @@ def _newest(seen: DecodedObservation) -> jax.Array:
     return present & ~jnp.roll(present, -1, axis=1).at[:, -1].set(False)
 
 
-def _warned(notes: jax.Array, discards: jax.Array, cards: jax.Array, kinds: CardClasses) -> jax.Array:
+def _warned(
+    notes: jax.Array, discards: jax.Array, cards: jax.Array, kinds: CardClasses
+) -> jax.Array:
     """Where a rank hint naming `cards` would be a warning, if it is given to the next player and
     touches it."""
-    return discards & is_undecided(notes, kinds.valuable) & odwyer_common.in_set(notes & cards, kinds.valuable)
+    return (
+        discards
+        & is_undecided(notes, kinds.valuable)
+        & odwyer_common.in_set(notes & cards, kinds.valuable)
+    )
 
 
 def _read_hint(
-    rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses, hint: odwyer_common.LastHint
+    rules: Rules,
+    notes: jax.Array,
+    seen: DecodedObservation,
+    kinds: CardClasses,
+    hint: odwyer_common.LastHint,
 ) -> jax.Array:
     discards = next_discards(notes, seen.knowledge != 0, kinds)
     warned = hint.touched & _warned(notes, discards, hint.cards, kinds)
@@ -166,7 +182,9 @@ def _read_hint(
 _Going = tuple[jax.Array, jax.Array, jax.Array]
 
 
-def _locate(rules: Rules, notes: jax.Array, present: jax.Array, seen: DecodedObservation) -> jax.Array:
+def _locate(
+    rules: Rules, notes: jax.Array, present: jax.Array, seen: DecodedObservation
+) -> jax.Array:
     """What each card can be once copies gone or located in some hand are ruled out, which locates
     more, until nothing changes."""
     board = odwyer_common.board_now(seen)
@@ -187,7 +205,11 @@ def _located(rules: Rules, notes: jax.Array, present: jax.Array) -> jax.Array:
 
 
 def _hints(
-    rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses, discards: jax.Array
+    rules: Rules,
+    notes: jax.Array,
+    seen: DecodedObservation,
+    kinds: CardClasses,
+    discards: jax.Array,
 ) -> jax.Array:
     """What each hint is worth, int32[P-1, V]: how many possibilities it rules out, 0 where it
     would mislead."""

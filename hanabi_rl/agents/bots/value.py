@@ -13,9 +13,9 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
-from hanabi_rl.agents.bots.scene import Board
+from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import lowest_playable, newly_playable, still_playable
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Notes(NamedTuple):
@@ -47,7 +47,9 @@ def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
     board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
     notes = _told_color(rules, notes, board, hint)
     notes = _told_rank(rules, notes, board, hint, seen)
-    notes = jax.tree.map(lambda note, blank: odwyer_common.move_down(seen, note, blank), notes, BLANK)
+    notes = jax.tree.map(
+        lambda note, blank: odwyer_common.move_down(seen, note, blank), notes, BLANK
+    )
     return _after_play(rules, notes, board, seen)
 
 
@@ -150,7 +152,9 @@ def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
     warns = jnp.any(touched & discards[1:, None], axis=-1) & could_be_valuable(rules, board, ranks)
     allowed = ~misleads & ~(warns & ~by_color)
     worth = jnp.where(allowed, newly_playable(rules, notes.playable, seen), 0)
-    urgent = jnp.any(discards[1] & odwyer_common.in_set(seen.hands[1], odwyer_common.last_copies(rules, board)))
+    urgent = jnp.any(
+        discards[1] & odwyer_common.in_set(seen.hands[1], odwyer_common.last_copies(rules, board))
+    )
     saved = jnp.sum(jnp.where(discards[1], seen.hands[1], 0))
     return decide(rules, notes, seen, worth, urgent, saved, jnp.bool_(False), jnp.int32(0))
 
@@ -183,7 +187,10 @@ def decide(
     return odwyer_common.pick(
         ((seen.info > 0) & urgent, odwyer_common.hint_action(rules, 0, of_next)),
         (plays, odwyer_common.play_action(rules, slot)),
-        ((seen.info > 0) & (gain[partner] > 0), odwyer_common.hint_action(rules, partner, value[partner])),
+        (
+            (seen.info > 0) & (gain[partner] > 0),
+            odwyer_common.hint_action(rules, partner, value[partner]),
+        ),
         (guesses, odwyer_common.play_action(rules, guess)),
         (seen.info == rules.max_info_tokens, odwyer_common.reclaim_action(rules, seen)),
         (has_trash, trash),

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.search.seen import last_action, last_card, state_of
+from hanabi_rl.agents.search.state_from_view import last_action, last_card, state_of
 from hanabi_rl.agents.structured.features import update_memory
-from hanabi_rl.agents.structured.memory import Memory, init_memory, next_game, next_seat
+from hanabi_rl.agents.structured.hint_memory import Memory, init_memory, next_game, next_seat
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.sight import SeatObservation, from_observation
-from hanabi_rl.env.bits import pack_deck
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State, pack_counters, select_games
-from hanabi_rl.nn.structured import FeatureSet
+from hanabi_rl.agents.structured.seat_observation import SeatObservation, from_observation
+from hanabi_rl.games.hanabi.bits import pack_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State, pack_counters, select_games
+from hanabi_rl.nn.structured_network import FeatureSet
 
 
 class FeatureSpec(NamedTuple):
@@ -88,7 +88,9 @@ def init_history(rules: Rules, shown: FeatureSpec, window: int, games: int) -> S
     )
 
 
-def update_carry(rules: Rules, shown: FeatureSpec, history: SearchCarry, obs: jax.Array, reset: jax.Array) -> SearchCarry:
+def update_carry(
+    rules: Rules, shown: FeatureSpec, history: SearchCarry, obs: jax.Array, reset: jax.Array
+) -> SearchCarry:
     """The history after one more observation float32[N, O]; where `reset` bool[N], of a game that
     begins with it."""
     games = obs.shape[0]

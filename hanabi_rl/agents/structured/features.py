@@ -23,15 +23,15 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured import card_features, hint_features, hint_memory, profile
-from hanabi_rl.agents.structured.board import CardCounts, count_cards
-from hanabi_rl.agents.structured.columns import Columns, unpack_columns
-from hanabi_rl.agents.structured.memory import Memory
+from hanabi_rl.agents.structured.card_counts import CardCounts, count_cards
+from hanabi_rl.agents.structured.hint_memory import Memory
+from hanabi_rl.agents.structured.packed_features import Columns, unpack_columns
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.sight import SeatObservation
-from hanabi_rl.env.bits import bit
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.state import State
-from hanabi_rl.nn.structured import FeatureSet
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
+from hanabi_rl.games.hanabi.bits import bit
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State
+from hanabi_rl.nn.structured_network import FeatureSet
 
 
 class Features(NamedTuple):
@@ -48,7 +48,9 @@ class Features(NamedTuple):
     nothing."""
 
 
-def encode_step(rules: Rules, level: FeatureSet, before: Memory, sight: SeatObservation) -> tuple[Memory, Features]:
+def encode_step(
+    rules: Rules, level: FeatureSet, before: Memory, sight: SeatObservation
+) -> tuple[Memory, Features]:
     """Reads one move and the position after it.
 
     Args:
@@ -65,10 +67,14 @@ def encode_step(rules: Rules, level: FeatureSet, before: Memory, sight: SeatObse
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
-def update_memory(rules: Rules, level: FeatureSet, before: Memory, sight: SeatObservation) -> Memory:
+def update_memory(
+    rules: Rules, level: FeatureSet, before: Memory, sight: SeatObservation
+) -> Memory:
     """The first half of `encode_step`: the memory [N, ...] after the last move."""
     counts = count_cards(rules, sight)
-    after = hint_memory.pack(hint_memory.remember(rules, level, hint_memory.unpack(before), sight, counts))
+    after = hint_memory.pack(
+        hint_memory.remember(rules, level, hint_memory.unpack(before), sight, counts)
+    )
     if before.profile is None:
         return after
     return after._replace(profile=profile.remember(rules, before.profile, sight, counts))
@@ -97,7 +103,9 @@ def features_of(rules: Rules, level: FeatureSet, after: Memory, sight: SeatObser
     if level == "reading":
         from hanabi_rl.agents.structured import convention_features
 
-        more = convention_features.features(rules, sight, counts, hint_memory.to_common_knowledge(remembered, sight))
+        more = convention_features.features(
+            rules, sight, counts, hint_memory.to_common_knowledge(remembered, sight)
+        )
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     shown = _arrange(rules, parts)
     if after.profile is None:
@@ -153,7 +161,7 @@ def table_features(rules: Rules, sight: SeatObservation, counts: CardCounts) -> 
 def sizes(rules: Rules, level: FeatureSet, profile: bool = False) -> Features:
     """The features of one game as `jax.ShapeDtypeStruct`s. Traced once, which takes seconds,
     however many agents are read."""
-    from hanabi_rl.agents.structured.sight import from_observation
+    from hanabi_rl.agents.structured.seat_observation import from_observation
 
     def one(obs: jax.Array) -> Features:
         strangers = init_profile(rules, (1,)) if profile else None
@@ -165,7 +173,7 @@ def sizes(rules: Rules, level: FeatureSet, profile: bool = False) -> Features:
 
 def true_hand_features(rules: Rules, state: State) -> jax.Array:
     """What the mover holds in truth, for a critic only: float32[N, H, 4 + R]."""
-    from hanabi_rl.agents.structured.sight import from_state
+    from hanabi_rl.agents.structured.seat_observation import from_state
 
     counts = count_cards(rules, from_state(rules, state))
     here = bit(state.player)[:, None] & (1 << jnp.arange(rules.num_players, dtype=jnp.uint32)) != 0

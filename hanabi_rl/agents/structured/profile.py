@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured import hint_memory
-from hanabi_rl.agents.structured.board import CardCounts, first_true
-from hanabi_rl.agents.structured.columns import Columns, quantize
-from hanabi_rl.env.bits import union
-from hanabi_rl.env.game import Rules
+from hanabi_rl.agents.structured.card_counts import CardCounts, first_true
+from hanabi_rl.agents.structured.packed_features import Columns, quantize
+from hanabi_rl.games.hanabi.bits import union
+from hanabi_rl.games.hanabi.rules import Rules
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.sight import SeatObservation
+    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 COUNTS: dict[str, str | None] = {
     # of its moves
@@ -118,7 +118,9 @@ def init_profile(rules: Rules, batch: tuple[int, ...]) -> PlayerProfile:
     )
 
 
-def remember(rules: Rules, profile: PlayerProfile, sight: SeatObservation, counts: CardCounts) -> PlayerProfile:
+def remember(
+    rules: Rules, profile: PlayerProfile, sight: SeatObservation, counts: CardCounts
+) -> PlayerProfile:
     """The profile [N, ...] after the last move, from that before it. A move before the first look
     at a game (it began at a recorded position) counts for nobody."""
     bits = jnp.transpose(profile.cards, (3, 1, 2, 0))

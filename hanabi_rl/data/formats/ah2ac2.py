@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.data.games import GameDataError, Games, OnInvalid, raise_invalid
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.tensors import read_tensors, write_tensors
 
 DIMENSIONS = {

@@ -21,10 +21,10 @@ import numpy as np
 
 from hanabi_rl.data.endings import Ending, ending
 from hanabi_rl.data.games import rotated_orders
-from hanabi_rl.env.actions import Move, decode_action, encode_action
-from hanabi_rl.env.cards import exhausted_cards
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import PLAYER_NAMES, PythonGame, card_name
+from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
+from hanabi_rl.games.hanabi.cards import exhausted_cards
+from hanabi_rl.games.hanabi.python_game import PLAYER_NAMES, PythonGame, card_name
+from hanabi_rl.games.hanabi.rules import Rules
 
 LINK_PREFIX = "https://hanab.live/shared-replay-json/"
 ALPHABET = string.ascii_lowercase + string.digits + string.ascii_uppercase

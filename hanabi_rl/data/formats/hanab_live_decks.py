@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hanabi_rl.data.formats.hanab_live import MAX_SEED_LENGTH, VARIANT, VARIANT_ID
-from hanabi_rl.env.game import Rules
-from hanabi_rl.env.table import full_deck
+from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.games.hanabi.rules import Rules
 
 MAX_SEEDS = 100_000
 """Maximum number of deals that one list of names may hold."""

@@ -25,7 +25,7 @@ from hanabi_rl.data.formats.hanab_live import (
     game_to_json,
 )
 from hanabi_rl.data.games import GameDataError, Games, OnInvalid, pad_moves, raise_invalid
-from hanabi_rl.env.game import Rules
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import BYTE_ORDER_MARK, open_text, read_text, write_text
 
 # of a game; one of its cards or moves takes at least 21 characters

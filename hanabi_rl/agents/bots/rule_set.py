@@ -1,0 +1,289 @@
+"""Rules that say what to do in a position, and what a list of them does: the first that fires.
+
+A rule answers with a weight for each action, ``float32[A]``: how likely it takes it, unnormalised,
+and all 0 where it does not fire. "First" means the oldest card, partners from the next player on.
+The rules are those of Canaan et al. 2020 (rocanaan/hanabi-ad-hoc-learning), from a description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, with_left
+from hanabi_rl.games.hanabi.cards import with_successors
+from hanabi_rl.games.hanabi.rules import Rules
+
+
+class RuleInputs(NamedTuple):
+    """What the rules look at: ``P`` players, hands of ``H``, ``K`` cards."""
+
+    seen: DecodedObservation
+    plausible: jax.Array
+    """uint32[H]: what hints leave possible of the own cards, 0 for an empty slot."""
+    playable: jax.Array
+    """uint32[]: the next card of each firework."""
+    unreachable: jax.Array
+    """uint32[]: cards of which all copies are discarded, and those above them."""
+    passed: jax.Array
+    """uint32[]: cards of ranks that every firework has."""
+    complete: jax.Array
+    """uint32[]: cards of colours whose firework is complete."""
+    unseen: jax.Array
+    """int32[K]: copies neither in other hands nor discarded nor played."""
+
+
+Rule = Callable[[Rules, RuleInputs], jax.Array]
+
+
+def rule_inputs(rules: Rules, plausible: jax.Array, seen: DecodedObservation) -> RuleInputs:
+    """The facts for one observation; `plausible` is carried, uint32[H]."""
+    board = odwyer_common.board_now(seen)
+    piles = odwyer_common.piles(rules, board)
+    of_rank, of_color = (
+        jnp.array(cards, jnp.uint32) for cards in (rules.rank_cards, rules.color_cards)
+    )
+    passed = jnp.where(jnp.arange(rules.num_ranks) < jnp.min(piles), of_rank, 0)
+    complete = jnp.where(piles == rules.num_ranks, of_color, 0)
+    held = jnp.sum(members(rules, seen.hands), axis=(0, 1))
+    return RuleInputs(
+        seen=seen,
+        plausible=jnp.where(seen.knowledge[0] != 0, plausible, 0),
+        playable=odwyer_common.playable_cards(rules, board),
+        unreachable=with_successors(rules, with_left(rules, seen.discarded, 0)),
+        passed=jnp.sum(passed, dtype=jnp.uint32),
+        complete=jnp.sum(complete, dtype=jnp.uint32),
+        unseen=jnp.array(copies(rules)) - odwyer_common.gone(rules, board) - held,
+    )
+
+
+def first_matching_rule(
+    rules: Rules, rule_list: Sequence[Rule], facts: RuleInputs, legal: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The weights ``float32[A]`` of the first rule that fires and its place in the list, int32[];
+    if none does, those of all `legal` actions and the length of the list."""
+    weights, place = legal.astype(jnp.float32), jnp.int32(len(rule_list))
+    for index, rule in reversed(list(enumerate(rule_list))):
+        own = rule(rules, facts)
+        fires = jnp.any(own > 0)
+        weights, place = jnp.where(fires, own, weights), jnp.where(fires, index, place)
+    return weights, place
+
+
+# ---------------------------------------------------------------------------- weights from masks
+
+
+def action_weights(
+    rules: Rules,
+    *,
+    discard: jax.Array | None = None,
+    play: jax.Array | None = None,
+    by_color: jax.Array | None = None,
+    by_rank: jax.Array | None = None,
+    facts: RuleInputs | None = None,
+    when: jax.Array | bool = True,
+) -> jax.Array:
+    """Weights ``float32[A]`` from those of own slots ``[H]`` and of naming the colour or the rank
+    of partners' cards ``[P-1, H]``."""
+    slots = jnp.zeros(rules.hand_size)
+    colors = jnp.zeros((rules.num_players - 1, rules.num_colors))
+    ranks = jnp.zeros((rules.num_players - 1, rules.num_ranks))
+    if facts is not None and by_color is not None and by_rank is not None:
+        cards = facts.seen.hands[1:, :, None]
+        of_color = odwyer_common.in_set(cards, jnp.array(rules.color_cards, jnp.uint32))
+        of_rank = odwyer_common.in_set(cards, jnp.array(rules.rank_cards, jnp.uint32))
+        colors = jnp.sum(by_color[..., None] * of_color, axis=1)
+        ranks = jnp.sum(by_rank[..., None] * of_rank, axis=1)
+    parts = [
+        slots if discard is None else discard,
+        slots if play is None else play,
+        colors.reshape(-1),
+        ranks.reshape(-1),
+        jnp.zeros(1),
+    ]
+    return jnp.where(when, jnp.concatenate([part.astype(jnp.float32) for part in parts]), 0.0)
+
+
+def _first(mask: jax.Array) -> jax.Array:
+    """Only the first true entry, in the order of its elements."""
+    flat = mask.reshape(-1)
+    return (flat & (jnp.cumsum(flat) == 1)).reshape(mask.shape)
+
+
+def hint_weights(
+    rules: Rules,
+    facts: RuleInputs,
+    color: jax.Array,
+    rank: jax.Array,
+    *,
+    rank_first: bool,
+    least: int = 1,
+) -> jax.Array:
+    """Names the colour or the rank of the first card ``[P-1, H]`` of which either is to be named,
+    with `least` tokens or more."""
+    first = _first(color | rank)
+    color, rank = (color & ~rank, rank) if rank_first else (color, rank & ~color)
+    return action_weights(
+        rules,
+        by_color=first & color,
+        by_rank=first & rank,
+        facts=facts,
+        when=facts.seen.info >= least,
+    )
+
+
+def partner_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
+    """Which cards of partners are in a set, bool[P-1, H]."""
+    return odwyer_common.in_set(facts.seen.hands[1:], cards)
+
+
+def own_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
+    """Which own cards are in a set whatever they are, bool[H]."""
+    return (facts.plausible != 0) & odwyer_common.subset(facts.plausible, cards)
+
+
+def _chances(rules: Rules, facts: RuleInputs, cards: jax.Array) -> jax.Array:
+    """The chance of each own card to be in a set, by copies left: float32[H]; -1 of none."""
+    left = members(rules, facts.plausible) * facts.unseen
+    good = jnp.sum(left * members(rules, cards), axis=-1)
+    total = jnp.sum(left, axis=-1)
+    return jnp.where(facts.plausible != 0, good / jnp.maximum(total, 1), -1.0)
+
+
+def _likeliest(chances: jax.Array, least: float) -> jax.Array:
+    """The first of the likeliest, if it is as likely as `least`: bool[H]."""
+    return _first((chances == jnp.max(chances)) & (chances >= least))
+
+
+def may_discard(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Whether a token is missing, bool[]."""
+    return facts.seen.info < rules.max_info_tokens
+
+
+# ----------------------------------------------------------------------------------- the rules
+
+
+def safe(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Play the first card that is playable whatever its hints allow."""
+    return action_weights(rules, play=_first(own_cards_in(facts, facts.playable)))
+
+
+def certain(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Play the first playable card of which both colour and rank were named."""
+    named = facts.seen.color_named[0] & facts.seen.rank_named[0]
+    return action_weights(rules, play=_first(named & own_cards_in(facts, facts.playable)))
+
+
+def probable(least: float, spare: bool = False) -> Rule:
+    """Play the card most likely playable, if as likely as `least`; with `spare` only with 2 lives
+    or more."""
+
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
+        chosen = _likeliest(_chances(rules, facts, facts.playable), least)
+        return action_weights(rules, play=chosen, when=facts.seen.lives >= (2 if spare else 1))
+
+    return rule
+
+
+def hail_mary(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """With the deck empty and a life to spare, play the card most likely playable."""
+    return jnp.where(facts.seen.deck == 0, probable(0.0, spare=True)(rules, facts), 0.0)
+
+
+def osawa(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Discard the first card known to be useless by what was named; else the first that cannot be
+    played any more whatever its hints allow."""
+    color, rank = facts.seen.color_named[0], facts.seen.rank_named[0]
+    useless = own_cards_in(facts, facts.seen.played | facts.unreachable)
+    named = (
+        (color & own_cards_in(facts, facts.complete))
+        | (color & rank & useless)
+        | (rank & own_cards_in(facts, facts.passed))
+    )
+    never = own_cards_in(facts, facts.unreachable)
+    chosen = jnp.where(jnp.any(named), _first(named), _first(never))
+    return action_weights(rules, discard=chosen, when=may_discard(rules, facts))
+
+
+def useful(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Name the rank, else the colour, of the first playable card that was not told it."""
+    playable = partner_cards_in(facts, facts.playable)
+    color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
+    return hint_weights(rules, facts, playable & color, playable & rank, rank_first=True)
+
+
+def playable_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Name the rank or the colour, by a coin, of the first playable card."""
+    first = _first(partner_cards_in(facts, facts.playable))
+    return action_weights(
+        rules, by_color=first, by_rank=first, facts=facts, when=facts.seen.info > 0
+    )
+
+
+def unknown(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Name the colour, else the rank, of the next player's first card that was not told it."""
+    there = (facts.seen.hands[1:] != 0) & (jnp.arange(rules.num_players - 1) == 0)[:, None]
+    color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
+    return hint_weights(rules, facts, there & color, there & rank, rank_first=False)
+
+
+def dispensable(tokens: int) -> Rule:
+    """With fewer than `tokens`, name what shows the first card useless: the colour of a complete
+    firework, a rank that every firework has, what is missing of a card that was played."""
+
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
+        color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
+        by_color = color & partner_cards_in(facts, facts.complete)
+        by_rank = rank & partner_cards_in(facts, facts.passed)
+        missing = partner_cards_in(facts, facts.seen.played) & (color ^ rank) & ~by_color & ~by_rank
+        weights = hint_weights(
+            rules,
+            facts,
+            by_color | (missing & color),
+            by_rank | (missing & rank),
+            rank_first=False,
+        )
+        return jnp.where(facts.seen.info < tokens, weights, 0.0)
+
+    return rule
+
+
+def useless_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Name the colour, else the rank, of the first useless card that was not told it."""
+    useless = partner_cards_in(facts, facts.seen.played | facts.unreachable)
+    color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
+    return hint_weights(rules, facts, useless & color, useless & rank, rank_first=False, least=2)
+
+
+def any_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Name the rank or the colour, by a coin, of a random card of the next player."""
+    there = (facts.seen.hands[1:] != 0) & (jnp.arange(rules.num_players - 1) == 0)[:, None]
+    return action_weights(
+        rules, by_color=there, by_rank=there, facts=facts, when=facts.seen.info > 0
+    )
+
+
+def discard_oldest(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Discard the oldest card."""
+    first = _first(facts.plausible != 0)
+    return action_weights(rules, discard=first, when=may_discard(rules, facts))
+
+
+def discard_random(rules: Rules, facts: RuleInputs) -> jax.Array:
+    """Discard a random card."""
+    return action_weights(rules, discard=facts.plausible != 0, when=may_discard(rules, facts))
+
+
+def discard_useless(least: float) -> Rule:
+    """Discard the card most likely useless, if as likely as `least`."""
+
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
+        chances = _chances(rules, facts, facts.seen.played | facts.unreachable)
+        chosen = _likeliest(chances, least)
+        return action_weights(rules, discard=chosen, when=may_discard(rules, facts))
+
+    return rule

@@ -1,0 +1,265 @@
+"""A trained policy on disk: one file, which a run keeps, an export writes and the package ships.
+
+A `.safetensors` file of the actor's parameters whose header has the policy's description (what it
+plays and where it comes from), a model card and the SHA-256 of all of it. A run writes float32.
+What is handed on is in half precision, which changes a logit by less than one part in a thousand;
+the figures of its card are those of the rounded parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from hanabi_rl.agents.identity import agent_hash
+from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params, policy_spec
+from hanabi_rl.games.hanabi.observation import OBSERVATION_VERSION
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.storage import trees
+from hanabi_rl.storage.dataclass_io import from_dict
+from hanabi_rl.storage.files import to_json
+from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
+
+SUFFIX = ".safetensors"
+BUNDLED_DIR = Path(__file__).parent / "shipped"
+"""Agents that come with the package: `agent:NAME` is the file NAME in this folder."""
+FORMAT_VERSION = 2  # of a description; 1 had one `step`, in three units
+
+
+HALF_BITS = 11
+"""The significant binary digits of a float16."""
+
+
+def round_to_half(policy: NetworkPolicy, bits: int = HALF_BITS) -> NetworkPolicy:
+    """`policy` as it will be read from a file in half precision: its parameters rounded to float16,
+    and of that to `bits` significant binary digits, as float32. A file of fewer is as long, but
+    packs smaller.
+
+    Raises:
+        ValueError: naming a parameter that is no finite number in half precision.
+    """
+
+    def to_half(x: Any) -> np.ndarray:
+        half = np.asarray(x).astype(np.float16)
+        # one float16 is the next in its integer too: rounding that, ties to even, rounds the number
+        unit = 1 << (HALF_BITS - bits)
+        whole = np.rint(half.view(np.uint16).astype(np.float64) / unit) * unit
+        return whole.astype(np.uint16).view(np.float16).astype(np.float32)
+
+    with np.errstate(over="ignore"):  # told apart below
+        params = jax.tree.map(to_half, policy.params)
+    for name, leaf in trees.leaf_paths(params).items():
+        if not np.isfinite(leaf).all():
+            raise ValueError(f"expected parameters that half precision can hold, not {name}")
+    return policy.replace(params=params)
+
+
+def write_file(
+    path: Path, policy: NetworkPolicy, card: Mapping[str, Any] | None = None, *, half: bool = False
+) -> None:
+    """Writes `policy` to `path`, atomically.
+
+    Args:
+        path: ends with `.safetensors`.
+        policy: whose parameters, float32, to write.
+        card: what its reader should know (data, command, scores), JSON-ready.
+        half: write them as float16: what is read is `round_to_half(policy)`.
+
+    Raises:
+        ValueError: another suffix, parameters that are not the network's (`IncompatibleError`), or
+            as `round_to_half`.
+    """
+    if path.suffix != SUFFIX:
+        raise ValueError(f"expected a file named *{SUFFIX}, got {path}")
+    leaves = trees.leaf_paths((round_to_half(policy) if half else policy).params)
+    params = {name: plain(x) for name, x in leaves.items()}
+    _check_leaves(
+        params, params_template(policy.rules, policy.network), where="the policy to write"
+    )
+    if half:
+        params = {name: x.astype(np.float16) for name, x in params.items()}
+    header = {
+        "policy": json.dumps(policy_metadata(policy)),
+        "card": json.dumps(to_json(card or {})),
+    }
+    header["sha256"] = _digest(params, header)
+    write_tensors(path, params, header)
+
+
+def _check_leaves(leaves: Mapping[str, np.ndarray], template: trees.PyTree, where: str) -> None:
+    kinds = {name: {"dtype": str(x.dtype), "shape": x.shape} for name, x in leaves.items()}
+    trees.check_structure(kinds, template, where=where)
+
+
+def read_file(path: Path) -> NetworkPolicy:
+    """The policy in `path`, its parameters as float32. The file may be replaced at any moment: it
+    is opened once.
+
+    Raises:
+        ValueError: it is damaged, of another format, or no policy at all.
+    """
+    leaves, header = _read(path)
+    if header.get("sha256") != _digest(leaves, header):
+        raise trees.CorruptError(f"{path}: not what was written: the file is damaged or was edited")
+    rules, network, info = parse_metadata(_parse(header, "policy", path), where=path)
+    full = {
+        name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in leaves.items()
+    }
+    template = params_template(rules, network)
+    _check_leaves(full, template, where=str(path))
+    return NetworkPolicy(
+        params=trees.restore_structure(template, full), rules=rules, network=network, info=info
+    )
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """The model card in `path`, empty where a run wrote it; no parameter is read.
+
+    Raises:
+        ValueError: as `read_file`.
+    """
+    return _parse(_read(path, tensors=False)[1], "card", path)
+
+
+def read_rules(path: Path) -> Rules:
+    """The game of the policy in `path`; no parameter is read.
+
+    Raises:
+        ValueError: as `read_file`.
+    """
+    header = _read(path, tensors=False)[1]
+    return parse_metadata(_parse(header, "policy", path), where=path)[0]
+
+
+def is_policy(path: Path) -> bool:
+    """Whether `path` is a file that `write_file` wrote, damaged or not."""
+    try:
+        _read(path, tensors=False)
+    except ValueError:
+        return False
+    return True
+
+
+def bundled_files() -> dict[str, Path]:
+    """The agents that come with the package: name -> file."""
+    return {path.stem: path for path in sorted(BUNDLED_DIR.glob(f"*{SUFFIX}"))}
+
+
+def load_bundled(name: str) -> NetworkPolicy:
+    """The agent `agent:NAME`.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    return read_file(bundled_path(name))
+
+
+def bundled_path(name: str) -> Path:
+    """Where the agent `agent:NAME` is; raises ValueError as `load_bundled`."""
+    short = name.removeprefix("agent:")
+    files = bundled_files()
+    if short not in files:
+        raise ValueError(f"{name}: expected agent: and one of {', '.join(files)}")
+    return files[short]
+
+
+def _read(path: Path, tensors: bool = True) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The parameters (none unless `tensors`) and the header."""
+    try:
+        leaves, header = read_tensors(path) if tensors else ({}, read_metadata(path))
+    except ValueError as error:
+        raise trees.CorruptError(f"{path}: expected a policy's file, got: {error}") from error
+    if missing := {"policy", "card"} - set(header):
+        raise ValueError(
+            f"{path}: expected a file that a run or `hanabi-rl export` wrote, got one without "
+            f"{', '.join(sorted(missing))} in its header"
+        )
+    return leaves, header
+
+
+def _parse(header: Mapping[str, str], key: str, path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(header[key])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {key}: expected JSON, got: {error}") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"{path}: {key}: expected an object, got {type(record).__name__}")
+    return record
+
+
+def _digest(leaves: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
+    return agent_hash([header["policy"], header["card"]], dict(leaves))
+
+
+def policy_metadata(policy: NetworkPolicy) -> dict[str, Any]:
+    """What is stored of a policy beside its parameters."""
+    return to_json(
+        {"format_version": FORMAT_VERSION, **policy_spec(policy), **dataclasses.asdict(policy.info)}
+    )
+
+
+def parse_metadata(
+    description: Mapping[str, Any], *, where: Path
+) -> tuple[Rules, NetworkConfig | StructuredConfig, PolicyInfo]:
+    """What `policy_metadata` wrote.
+
+    Raises:
+        ValueError: naming `where`, the key, what was expected and got.
+    """
+
+    def expect(name: str, expected: Any, got: Any) -> None:
+        if got != expected:
+            raise ValueError(f"{where}: expected {name} {expected!r}, got {got!r}")
+
+    if not isinstance(description, Mapping):
+        raise ValueError(f"{where}: expected an object, got {type(description).__name__}")
+    if description.get("format_version") == 1:
+        description = _from_format_1(description)
+    expect("format_version", FORMAT_VERSION, description.get("format_version"))
+    try:
+        expect("observation_version", OBSERVATION_VERSION, description["observation_version"])
+        game, network = dict(description["game"]), dict(description["network"])
+        expect("game.name", "hanabi", game.pop("name"))
+        kind = network.pop("kind")
+        info = {field.name: description[field.name] for field in dataclasses.fields(PolicyInfo)}
+    except KeyError as error:
+        raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
+    except TypeError as error:
+        raise ValueError(f"{where}: expected a game and a network, got: {error}") from error
+    cls: type[NetworkConfig | StructuredConfig] = (
+        StructuredConfig if kind == "structured" else NetworkConfig
+    )
+    config = from_dict(cls, network, where=f"{where}: network")
+    expect("network.kind", config.kind, kind)
+    return (
+        from_dict(Rules, game, where=f"{where}: game"),
+        config,
+        from_dict(PolicyInfo, info, where=str(where)),
+    )
+
+
+def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description of format 1 as one of today: its `step` was minibatches of BC, else environment
+    steps."""
+    changed = dict(description)
+    steps = changed.pop("step", None)
+    if steps is not None:
+        unit: Unit = "minibatches" if changed.get("algorithm") == "bc" else "environment steps"
+        changed |= {"steps": steps, "unit": unit}
+    return changed | {"format_version": FORMAT_VERSION}
+
+
+@functools.lru_cache(maxsize=64)
+def params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
+    """The shapes and dtypes of the parameters of such a policy. Traced once, which takes half a
+    second, however many agents of one kind are read."""
+    return jax.eval_shape(lambda: init_params(rules, network, jax.random.key(0)))

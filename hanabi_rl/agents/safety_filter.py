@@ -1,0 +1,67 @@
+"""A safety filter: an agent that never plays a card unless it is likely enough to be playable.
+
+The chance is exact: of the copies that the agent cannot see and the card's hints allow, the share
+that can be played now. It counts cards and reads no convention. With partners that an agent did not
+learn with it is an insurance against the last life.
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots.hint_inference import card_facts, unseen_copies
+from hanabi_rl.agents.bots.obs_view import decode_observation, members
+from hanabi_rl.agents.identity import agent_hash
+from hanabi_rl.agents.policy import PyTree
+from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+
+
+class SafetyFilter(Wrapper):
+    """`policy`, without the plays whose chance of success is too small."""
+
+    min_prob_last_life: float = flax.struct.field(pytree_node=False, default=0.6)
+    """The least chance at which a card is played on the last life ..."""
+    min_prob: float = flax.struct.field(pytree_node=False, default=0.1)
+    """... and before that."""
+
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        settings = {"last_life": self.min_prob_last_life, "before": self.min_prob}
+        return agent_hash({"wrapper": "safe", "of": self.policy.identity(), **settings})
+
+    def step(
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
+    ) -> tuple[PyTree, jax.Array]:
+        """See `Policy.step`; where every legal move is too risky, nothing is filtered."""
+        chance, lives = jax.vmap(lambda seen: playable_probs(self.rules, seen))(obs)
+        least = jnp.where(lives == 1, self.min_prob_last_life, self.min_prob)[:, None]
+        hand = self.rules.hand_size
+        risky = jnp.zeros(legal.shape, bool).at[:, hand : 2 * hand].set(chance < least)
+        any_safe = jnp.any(legal & ~risky, axis=-1, keepdims=True)
+
+        def filtered(logits: jax.Array) -> jax.Array:
+            safe = legal & ~risky
+            # a policy that is sure of a risky play rules out every other move: all are then alike
+            none = jnp.all(jnp.where(safe, logits, ILLEGAL_LOGIT) <= ILLEGAL_LOGIT / 2, axis=-1)
+            other = jnp.where(none[:, None], 0.0, logits)
+            return jnp.where(any_safe, jnp.where(safe, other, ILLEGAL_LOGIT), logits)
+
+        return self.step_with_logits_fn(filtered, carry, obs, legal, reset, key)
+
+
+def playable_probs(rules: Rules, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of an observation float32[O]: the chance float32[H] that each of the observer's cards is
+    playable, 0 for an empty slot; and its lives int32[]."""
+    seen = decode_observation(rules, obs)
+    copies = members(rules, seen.knowledge[0]) * unseen_copies(rules, seen)
+    playable = members(rules, card_facts(rules, seen).playable)
+    return copies @ playable / jnp.maximum(jnp.sum(copies, axis=-1), 1), seen.lives

@@ -1,0 +1,152 @@
+"""The hands that a searching seat may hold: drawn or, at the end of the deck, all of them; put into
+games, weighed and drawn again."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.games.hanabi.belief import (
+    LOG_ZERO,
+    HandKnowledge,
+    hand_knowledge,
+    replace_hand,
+    sample_deck,
+    sample_hand,
+)
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State
+
+
+class HandSamples(NamedTuple):
+    """`K` hands that the seat may hold."""
+
+    cards: jax.Array
+    """int32[H, K]: ids, 0 in an empty slot."""
+    rest: jax.Array
+    """int32[kinds, K]: what is then in the deck."""
+    num_valid: jax.Array
+    """int32[]: how many of them count, the first ones."""
+    is_exhaustive: jax.Array
+    """bool[]: whether those are all that the seat may hold, by the rules alone as likely as each
+    other; else they were drawn."""
+
+    @property
+    def loglik(self) -> jax.Array:
+        """Before anything is read of what others did, float32[K]."""
+        return jnp.where(jnp.arange(self.cards.shape[1]) < self.num_valid, 0.0, LOG_ZERO)
+
+
+def sample_hands(rules: Rules, count: int, each: int, state: State, key: jax.Array) -> HandSamples:
+    """`count` hands of seat 0 in one game [1]: all of them, each `each` times in a row, where no
+    more than one card is left in the deck and they fit; else drawn from the grounded belief."""
+    unknown = hand_knowledge(rules, state, jnp.zeros(1, jnp.int32))
+    many = [jnp.broadcast_to(x, (*x.shape[:-1], count)) for x in unknown]
+    words = jax.random.bits(key, (rules.hand_size, count))
+    drawn = HandSamples(
+        *sample_hand(rules, HandKnowledge(*many), words),
+        num_valid=jnp.int32(count),
+        is_exhaustive=jnp.bool_(False),
+    )
+    every = _every_hand(rules, count, each, unknown, state.deck_left[0])
+    return jax.tree.map(lambda a, b: jnp.where(every.is_exhaustive, a, b), every, drawn)
+
+
+def _every_hand(
+    rules: Rules, count: int, each: int, unknown: HandKnowledge, deck_left: jax.Array
+) -> HandSamples:
+    """All hands, from the orders of the cards out of sight: the hand's, and the one in the deck.
+
+    Equal cards are told apart by their place in that list; of the orders that only exchange such
+    cards one is taken, so that every hand stands for as many ways to deal it.
+    """
+    size = rules.hand_size + 1
+    orders = np.array(list(itertools.permutations(range(size))), np.int32)
+    place = np.argsort(orders, axis=1)
+    unseen, kinds = unknown.unseen[:, 0], jnp.arange(rules.num_cards)
+    cards = jnp.repeat(kinds, unseen, total_repeat_length=size)
+    whole = jnp.sum(unseen) == rules.hand_size + deck_left  # no slot is empty
+    fits = jnp.full(len(orders), whole & (deck_left <= 1))
+    fits &= (deck_left == 1) | (orders[:, -1] == size - 1)  # without a deck the last is no card
+    for first in range(size - 1):
+        fits &= (cards[first] != cards[first + 1]) | (place[:, first] < place[:, first + 1])
+    dealt = cards[orders]  # [orders, size]
+    for slot in range(rules.hand_size):
+        fits &= (unknown.possible[slot] >> dealt[:, slot].astype(jnp.uint32)) & 1 != 0
+    found = jnp.sum(fits)
+    which = jnp.nonzero(fits, size=-(-count // each), fill_value=0)[0]
+    dealt = dealt[jnp.repeat(which, each)[:count]].T
+    rest = (kinds[:, None] == dealt[-1]) & (deck_left == 1)
+    return HandSamples(
+        cards=dealt[:-1],
+        rest=rest.astype(jnp.int32),
+        num_valid=found * each,
+        is_exhaustive=(found > 0) & (found * each <= count),
+    )
+
+
+def with_hands(rules: Rules, state: State, cards: jax.Array) -> State:
+    """The games [R] with the cards int32[H, R] in the hand of seat 0."""
+    nothing = jnp.zeros((1, cards.shape[1]), jnp.int32)
+    return replace_hand(rules, state, nothing[0], cards, nothing)
+
+
+def normalized_weights(loglik: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Hands' weights float32[K], which sum to 1, and their effective number
+    1 / sum of squares (Kong 1992), by their log-likelihoods."""
+    weight = jax.nn.softmax(loglik)
+    return weight, 1.0 / jnp.sum(weight**2)
+
+
+def systematic_resample(weight: jax.Array, shares: jax.Array) -> jax.Array:
+    """The hand int32[R] at each share of the weights float32[K], the hands laid end to end: evenly
+    spaced shares draw each hand as often as it weighs (systematic resampling, Kitagawa 1996)."""
+    which = jnp.sum(jnp.cumsum(weight)[:, None] <= shares, axis=0)
+    return jnp.minimum(which, len(weight) - 1)
+
+
+class Determinizations(NamedTuple):
+    """Who holds what in the games played on, [R]; every `num_tried` rows in a row are one deal."""
+
+    deal: jax.Array
+    """int32[R]: those left over at the end repeat the last."""
+    hand: jax.Array
+    """int32[R]: which of the K hands."""
+    weight: jax.Array
+    """float32[R]: of the deal; those of all deals sum to 1."""
+    exact: jax.Array
+    """bool[]: whether there is one for every hand that counts, which weighs what the hand does;
+    else hands were drawn again by their weight, and deals weigh the same."""
+
+
+def determinize(
+    rows: int, hands: HandSamples, loglik: jax.Array, num_tried: jax.Array, key: jax.Array
+) -> Determinizations:
+    """The hands of `rows` games, by the log-likelihoods float32[K] of hands."""
+    number = rows // num_tried
+    deal = jnp.minimum(jnp.arange(rows) // num_tried, number - 1)
+    weight = normalized_weights(loglik)[0]
+    again = systematic_resample(weight, (deal + jax.random.uniform(key)) / number)
+    exact = hands.is_exhaustive & (hands.num_valid <= number)
+    return Determinizations(
+        deal=deal,
+        hand=jnp.where(exact, deal, again),
+        weight=jnp.where(exact, weight[deal], 1.0 / number),
+        exact=exact,
+    )
+
+
+def apply_determinizations(
+    rules: Rules, state: State, hands: HandSamples, deals: Determinizations, key: jax.Array
+) -> State:
+    """The games [R] with the hands of the deals, and with an order of the deck for each."""
+    rows = deals.deal.shape[0]
+    most = rules.deck_size - rules.num_players * rules.hand_size
+    words = jax.random.bits(key, (most, rows))[:, deals.deal]
+    drawn = sample_deck(hands.rest[:, deals.hand], words)
+    seat = jnp.zeros(rows, jnp.int32)
+    return replace_hand(rules, state, seat, hands.cards[:, deals.hand], drawn)

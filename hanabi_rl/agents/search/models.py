@@ -1,0 +1,85 @@
+"""Who plays in a search, and what they are asked: the logits of many rows at once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.search.history import FeatureSpec
+from hanabi_rl.agents.structured.features import Features, sizes
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.nn.structured_network import FeatureSet
+
+
+class SearchModels(NamedTuple):
+    """Who plays in a search."""
+
+    blueprint: Any
+    """The policy of the searching seat, which reads features (`step_features`)."""
+    partner_models: tuple[Any, ...]
+    """What the others may play as, which of them is not known; none: as `own`."""
+
+    @property
+    def number(self) -> int:
+        """Models of the others."""
+        return max(len(self.partner_models), 1)
+
+
+def model_logits(
+    rules: Rules,
+    shown: FeatureSpec,
+    players: SearchModels,
+    mine: jax.Array,
+    model: jax.Array,
+    features: Features,
+    legal: jax.Array,
+) -> jax.Array:
+    """The logits [R, A] of the seat's policy where it is its turn, bool[], else of the model
+    int32[R] of the others. A model of no row is not asked."""
+
+    def of(policy: Any) -> jax.Array:
+        inputs = select_features(rules, shown, policy, features)
+        fresh = jnp.zeros(legal.shape[0], jnp.bool_)
+        answer: jax.Array = policy.step_features((), inputs, legal, fresh)[1]
+        return jnp.where(legal, answer, ILLEGAL_LOGIT)
+
+    def of_others() -> jax.Array:
+        logits = jnp.zeros_like(legal, jnp.float32)
+        for number, policy in enumerate(players.partner_models):
+            theirs = model == number
+            logits = jax.lax.cond(
+                jnp.any(theirs),
+                lambda old, policy=policy, rows=theirs: jnp.where(rows[:, None], of(policy), old),
+                lambda old: old,
+                logits,
+            )
+        return logits
+
+    if not players.partner_models:
+        return of(players.blueprint)
+    return jax.lax.cond(mine, lambda: of(players.blueprint), of_others)
+
+
+def required_features(policy: Any) -> FeatureSpec:
+    """What a policy reads of a structured view."""
+    reads: str = policy.feature_spec
+    level, _, told = reads.partition("+")
+    return FeatureSpec(cast(Level, level), told == "profile")
+
+
+def select_features(rules: Rules, shown: FeatureSpec, policy: Any, features: Features) -> Features:
+    """What the policy reads of features that show more: every level begins with those below it, and
+    the profile comes last."""
+    reads = required_features(policy)
+    if reads == shown:
+        return features
+    widths = sizes(rules, reads.level)
+    own = Features(*[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)])
+    if not reads.profile:
+        return own
+    told = sizes(rules, reads.level, True).table.shape[-1] - widths.table.shape[-1]
+    table = jnp.concatenate([own.table, features.table[..., -told:]], axis=-1)
+    return own._replace(table=table)

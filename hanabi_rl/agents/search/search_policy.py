@@ -1,0 +1,125 @@
+"""An agent that thinks before it moves: `AGENT?search=fast`.
+
+What it is shown of a game is the observation of its seat, and everything that a search computes is
+computed from that (`seen.py`): it cannot know more than the agent that it searches for. The same
+history gives the same choice, in greedy play and with a key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.identity import agent_hash
+from hanabi_rl.agents.policy import Policy, PyTree
+from hanabi_rl.agents.search.config import SearchConfig
+from hanabi_rl.agents.search.decision import Decision, decide
+from hanabi_rl.agents.search.history import (
+    FeatureSpec,
+    MoveHistory,
+    Position,
+    SearchCarry,
+    init_history,
+    next_game_carry,
+    update_carry,
+)
+from hanabi_rl.agents.search.models import SearchModels, required_features
+from hanabi_rl.agents.structured.hint_memory import LEVELS
+from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+
+VERSION = 2
+"""Of the search: games kept of another are not its own."""
+
+
+class SearchPolicy(Wrapper):
+    """`policy` with a search at every turn of its own; the others are taken to play as one of
+    `models` does, whichever fits their last moves, or as `policy` where there is none."""
+
+    models: tuple[Any, ...] = ()  # Policies
+    settings: SearchConfig = flax.struct.field(pytree_node=False, default=SearchConfig())
+    thinks: ClassVar[bool] = True
+
+    def identity(self) -> str:
+        """See `Policy.identity`."""
+        models = [model.identity() for model in self.models]
+        own = {"wrapper": "searched", "of": self.policy.identity(), "models": models}
+        settings = dataclasses.asdict(self.settings)
+        return agent_hash({**own, "settings": settings, "version": VERSION})
+
+    @property
+    def shown(self) -> FeatureSpec:
+        """The most that the policy or a model reads."""
+        each = [required_features(policy) for policy in (self.policy, *self.models)]
+        level = max((reads.level for reads in each), key=LEVELS.index)
+        return FeatureSpec(level, any(reads.profile for reads in each))
+
+    def init_carry(self, batch: int) -> SearchCarry:
+        """See `Policy.init_carry`."""
+        return init_history(self.rules, self.shown, self.settings.window, batch)
+
+    def next_game(self, carry: SearchCarry, met: jax.Array) -> SearchCarry:
+        """See `agents/policy.py`."""
+        return select_games(met, next_game_carry(self.rules, self.shown, carry), carry)
+
+    def step(
+        self,
+        carry: PyTree,
+        obs: jax.Array,
+        legal: jax.Array,
+        reset: jax.Array,
+        key: jax.Array | None = None,
+    ) -> tuple[SearchCarry, jax.Array]:
+        """See `Policy.step`; the key is not read."""
+        del key
+        carry = update_carry(self.rules, self.shown, carry, obs, reset)
+        my_turn = ~legal[:, self.rules.noop]
+
+        def one(game: tuple[SearchCarry, jax.Array]) -> jax.Array:
+            history, mine = game
+            idle = jnp.zeros(self.rules.num_moves)
+            return jax.lax.cond(mine, lambda: self._decide(history).logits, lambda: idle)
+
+        # one game after the other: each row's answer is its own, to the bit, and the rows of one
+        # search fill the machine
+        logits = jax.lax.map(one, (carry, my_turn))
+        return carry, jnp.where(legal, logits, ILLEGAL_LOGIT)
+
+    def decide(self, carry: SearchCarry) -> Decision:
+        """Everything that the searches after `step` found, leaves [N, ...], turn or not."""
+        return jax.lax.map(self._decide, carry)
+
+    def _decide(self, history: SearchCarry) -> Decision:
+        """Of one game, leaves without the axis of games."""
+        now: Position = jax.tree.map(lambda x: x[None], history.now)
+        past: MoveHistory = history.past
+        key = jax.random.wrap_key_data(history.chance)
+        players = SearchModels(self.policy, self.models)
+        return decide(
+            self.rules, self.shown, self.settings, players, now, past, history.length, key
+        )
+
+
+def with_search(policy: Policy, models: Sequence[Policy], settings: SearchConfig) -> SearchPolicy:
+    """`policy` with a search, the others taken to play as one of `models`.
+
+    Raises:
+        ValueError: a policy, or a model, that reads observations: what it remembers of a game is
+            its own, and would have to be run again for every hand that the seat may hold.
+    """
+    fewer = dataclasses.replace(settings, moves=min(settings.moves, policy.rules.num_moves))
+    found = SearchPolicy(policy, models=tuple(models), settings=fewer)
+    for what, each in (("", policy), *(("partner: ", model) for model in models)):
+        if getattr(each, "reads", None) is None:
+            raise ValueError(
+                f"{what}expected an agent with a structured network, whose memory is public, got "
+                "one that reads observations (a bot, an LSTM or feed-forward network, or a wrapper "
+                "of its own like ?safe=, which may come after ?search=)"
+            )
+    return found

@@ -1,0 +1,114 @@
+"""The state of a game as one seat sees it, read back from its observation.
+
+The observer is seat 0 and the others follow around the table. Its own cards are not there (its hand
+words are empty until a hand is put into them, `env/belief.with_cards`), nor is the deck, so that
+whatever is computed from such a state can know no more than the observer does.
+
+Of what the hints on a card allow, an observation shows what is not used up. The sets of colours and
+ranks read back are the least that have these cards: every card of theirs that is not shown is used
+up, so that observations, legal moves and beliefs stay what they are.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots.obs_view import LastMove
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
+from hanabi_rl.games.hanabi.actions import Moves, encode
+from hanabi_rl.games.hanabi.bits import pack_deck, union
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import State, pack_counters, pack_last
+
+
+def state_of(rules: Rules, sight: SeatObservation, turn: jax.Array, last_round: jax.Array) -> State:
+    """The games that are seen, the observer to move.
+
+    Args:
+        sight: `N` views.
+        turn: int32[N], moves made.
+        last_round: int32[N], moves since the deck ran out, which no observation shows.
+    """
+    seen, last = sight.seen, sight.seen.last
+    games = turn.shape[0]
+
+    def word(sets: jax.Array, groups: tuple[int, ...], named: jax.Array | None) -> jax.Array:
+        """Sets uint32[P, H, N] -> hand words uint32[N, P]."""
+        bits = [(sets & jnp.uint32(group)) != 0 for group in groups]
+        bits += [] if named is None else [named]
+        places = [
+            jnp.where(held[:, s], jnp.uint32(1 << (g * rules.hand_size + s)), 0)
+            for g, held in enumerate(bits)
+            for s in range(rules.hand_size)
+        ]
+        return union(places).T
+
+    return State(
+        rules=rules,
+        deck=pack_deck(jnp.zeros((games, rules.deck_size), jnp.uint8)),
+        colors=word(seen.hands, rules.color_cards, None),
+        ranks=word(seen.hands, rules.rank_cards, None),
+        possible_colors=word(seen.knowledge, rules.color_cards, seen.color_named),
+        possible_ranks=word(seen.knowledge, rules.rank_cards, seen.rank_named),
+        fireworks=seen.played,
+        discards=sight.discards.T,
+        counters=pack_counters(
+            deck_left=seen.deck,
+            info_tokens=seen.info,
+            life_tokens=seen.lives,
+            player=jnp.zeros(games, jnp.uint32),
+            last_round=last_round,
+        ),
+        last=pack_last(
+            turn=turn,
+            action=last_action(rules, last),
+            card=last_card(last),
+            touched=_slots(last.touched),
+            scored=last.scored,
+            gained_token=last.gained_token,
+        ),
+    )
+
+
+def last_action(rules: Rules, last: LastMove) -> jax.Array:
+    """The action id int32[N] of the last move, as who made it counts; the no-op before the first
+    one."""
+    players = rules.num_players
+    row = jnp.arange(players)[:, None]
+    actor = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
+    target = jnp.sum(jnp.where(last.target, row, 0), axis=0)
+    takes = jnp.any(last.slot, axis=0)
+
+    def group(groups: tuple[int, ...]) -> jax.Array:
+        return sum(
+            (jnp.where(last.hinted == jnp.uint32(cards), g, 0) for g, cards in enumerate(groups)),
+            start=jnp.zeros_like(actor),
+        )
+
+    color, rank = group(rules.color_cards), group(rules.rank_cards)
+    by_rank = last.is_rank_hint
+    found: jax.Array = encode(
+        rules,
+        Moves(
+            is_discard=takes & ~last.is_play,
+            is_play=takes & last.is_play,
+            is_color_hint=last.is_hint & ~by_rank,
+            is_rank_hint=by_rank,
+            slot=jnp.argmax(last.slot, axis=0).astype(jnp.uint32),
+            offset=((target - actor) % players).astype(jnp.uint32),
+            value=jnp.where(by_rank, rank, color).astype(jnp.uint32),
+        ),
+    )
+    return found
+
+
+def last_card(last: LastMove) -> jax.Array:
+    """The id int32[N] of the card played or discarded; 0 where the last move was another."""
+    below = last.card - jnp.minimum(last.card, 1)
+    return jax.lax.population_count(below).astype(jnp.int32)
+
+
+def _slots(mask: jax.Array) -> jax.Array:
+    """bool[H, N] -> the word uint32[N] whose bits they are."""
+    return union([jnp.where(held, jnp.uint32(1 << s), 0) for s, held in enumerate(mask)])

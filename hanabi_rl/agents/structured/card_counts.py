@@ -1,0 +1,112 @@
+"""Exact facts about cards, as sets: which can be played, which are lost, and how many copies of
+each nobody has seen.
+
+A number of copies of every card is kept in unary, as planes of sets: plane j holds the cards of
+which there are at least j + 1. The copies in any set are then a few population counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.games.hanabi.bits import materialize
+from hanabi_rl.games.hanabi.cards import next_cards, useless_cards
+from hanabi_rl.games.hanabi.rules import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.seat_observation import SeatObservation
+
+Planes = Sequence[jax.Array]
+"""For each j, the set uint32[N] of cards of which there are at least j + 1 copies."""
+
+
+class CardCounts(NamedTuple):
+    """What anyone can count; sets are uint32[N]."""
+
+    playable: jax.Array
+    useless: jax.Array
+    """Played already, or above a card whose copies are all gone."""
+    critical: jax.Array
+    """Useful, and the last copy of its kind."""
+    left: list[jax.Array]
+    """Planes of the copies neither played nor discarded."""
+    unseen: list[jax.Array]
+    """Planes of those the observer cannot see: in the deck or in its own hand."""
+    repeated: jax.Array
+    """Cards seen twice in others' hands."""
+
+
+def count_cards(rules: Rules, sight: SeatObservation) -> CardCounts:
+    """Counts the cards."""
+    seen = sight.seen
+    planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]
+    for gone in sight.discards:
+        planes = _take(planes, gone)
+    kept = planes  # on the table, the fireworks included
+    useless = materialize(useless_cards(rules, seen.played, ~kept[0] & rules.all_cards))
+    left = [materialize(plane) for plane in _take(planes, seen.played)]
+    unseen, once, repeated = left, jnp.zeros_like(useless), jnp.zeros_like(useless)
+    for hand in seen.hands[1:]:
+        for card in hand:
+            unseen = _take(unseen, card)
+            repeated |= once & card
+            once |= card
+    single = kept[0] & ~kept[1] if len(kept) > 1 else kept[0]
+    return CardCounts(
+        playable=materialize(next_cards(rules, seen.played) & ~useless),
+        useless=useless,
+        critical=materialize(single & ~useless),
+        left=left,
+        unseen=[materialize(plane) for plane in unseen],
+        repeated=materialize(repeated),
+    )
+
+
+def _take(planes: Planes, cards: jax.Array) -> list[jax.Array]:
+    """One copy fewer of each card in the set."""
+    fewer = []
+    for plane in reversed(planes):
+        taken = plane & cards
+        fewer.append(plane & ~taken)
+        cards = cards & ~taken
+    return fewer[::-1]
+
+
+def copies(sets: jax.Array, planes: Planes) -> jax.Array:
+    """How many copies there are of the cards of each set: uint32[..., N] -> uint32[..., N]."""
+    counted = jax.lax.population_count(sets & planes[0])
+    for plane in planes[1:]:
+        counted += jax.lax.population_count(sets & plane)
+    return counted
+
+
+def one_group(cards: jax.Array, groups: Sequence[int]) -> jax.Array:
+    """Whether each set lies within one of the groups (colours or ranks)."""
+    within = jnp.zeros(cards.shape, jnp.bool_)
+    for group in groups:
+        within |= (cards & ~jnp.uint32(group)) == 0
+    return within
+
+
+def older(mask: jax.Array) -> jax.Array:
+    """How many true entries come before each along the second last axis: bool[..., H, N] ->
+    int32."""
+    counts, so_far = [], jnp.zeros_like(mask[..., 0, :], jnp.int32)
+    for slot in range(mask.shape[-2]):
+        counts.append(so_far)
+        so_far += mask[..., slot, :]
+    return jnp.stack(counts, axis=-2)
+
+
+def first_true(mask: jax.Array) -> jax.Array:
+    """Only the first true entry along the second last axis of bool[..., H, N]."""
+    return mask & (older(mask) == 0)
+
+
+def last_true(mask: jax.Array) -> jax.Array:
+    """Only the last true entry along the second last axis of bool[..., H, N]."""
+    return mask & jnp.flip(older(jnp.flip(mask, -2)) == 0, -2)

@@ -1,0 +1,240 @@
+"""Features of the cards in hands: lists of columns, `[H, N]` for the observer's own cards and
+`[P - 1, H, N]` for those it sees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.structured.card_counts import (
+    CardCounts,
+    copies,
+    older,
+    one_group,
+)
+from hanabi_rl.agents.structured.packed_features import QUANTIZED_ONE, Columns, quantize
+from hanabi_rl.games.hanabi.bits import materialize, union
+from hanabi_rl.games.hanabi.cards import is_single, successors
+from hanabi_rl.games.hanabi.rules import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.hint_memory import HintSnapshot
+    from hanabi_rl.agents.structured.seat_observation import SeatObservation
+
+
+class HandFacts(NamedTuple):
+    """What several features share."""
+
+    held: jax.Array
+    """bool[P, H, N]."""
+    unhinted: jax.Array
+    """bool[P, H, N]: cards without a hint."""
+    older_unhinted: jax.Array
+    """uint32[P, H, N], a `quantize`: how many cards without a hint are older."""
+    hinted_elsewhere: jax.Array
+    """uint32[N]: the cards seen with a hint in others' hands."""
+
+
+def hand_facts(rules: Rules, sight: SeatObservation, counts: CardCounts) -> HandFacts:
+    """Facts of positions and hints."""
+    held = sight.seen.knowledge != 0
+    unhinted = held & ~sight.seen.hinted
+    hinted = jnp.where(sight.seen.hinted, sight.seen.hands, 0)
+    return HandFacts(
+        held=held,
+        unhinted=unhinted,
+        older_unhinted=quantize(older(unhinted) / rules.hand_size),
+        hinted_elsewhere=materialize(union([card for hand in hinted for card in hand])),
+    )
+
+
+class Chance(NamedTuple):
+    """The cards that a card can be, by their numbers of copies."""
+
+    sets: jax.Array
+    planes: list[jax.Array]
+
+    def of(self, *cards: jax.Array) -> list[jax.Array]:
+        """The chances that the card is in each of the sets uint32[N], as `quantize`s; 0 where there
+        are no cards. Together, because one operation on a longer array compiles faster."""
+        asked = jnp.stack([jnp.broadcast_to(c, self.planes[0].shape) for c in cards])
+        asked = asked.reshape(len(cards), *(1,) * (self.sets.ndim - 1), -1)
+        total = jnp.maximum(copies(self.sets, self.planes), 1)
+        return list(quantize(copies(self.sets & asked, self.planes) / total))
+
+
+def own(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
+    """Facts about the observer's cards."""
+    seen, last = sight.seen, sight.seen.last
+    mine = materialize(seen.knowledge[0] & counts.unseen[0])
+    playable, useless, critical, *rest = Chance(mine, counts.unseen).of(
+        counts.playable,
+        counts.useless,
+        counts.critical,
+        hands.hinted_elsewhere,
+        counts.repeated,
+        *map(jnp.uint32, rules.rank_cards),
+    )
+    told = last.touched & last.target[0]
+    return [
+        hands.held[0],
+        seen.hinted[0],
+        hands.older_unhinted[0],
+        playable,
+        useless,
+        critical,
+        playable == jnp.max(playable, axis=0),
+        useless == jnp.max(useless, axis=0),
+        quantize(playable / jnp.maximum(QUANTIZED_ONE - useless, QUANTIZED_ONE // 20)),
+        *rest,
+        copies(mine, counts.unseen) / rules.deck_size,
+        one_group(mine, rules.color_cards),
+        one_group(mine, rules.rank_cards),
+        is_single(mine),
+        told,
+        told & last.is_rank_hint,
+        *[_is_slot(rules, s) for s in range(rules.hand_size)],
+    ]
+
+
+def _is_slot(rules: Rules, slot: int) -> jax.Array:
+    return jnp.asarray(np.arange(rules.hand_size) == slot)[:, None]
+
+
+def others(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
+    """Facts about the cards that the observer sees, and what their owners can tell."""
+    seen, last = sight.seen, sight.seen.last
+    cards = seen.hands[1:]
+    knowledge = seen.knowledge[1:]
+    chance = Chance(knowledge, counts.left)
+    playable, useless, critical = chance.of(counts.playable, counts.useless, counts.critical)
+    told = last.touched & last.target[1:, None]
+    mine = jnp.where(seen.hinted[0], seen.knowledge[0] & counts.unseen[0], 0)
+    return [
+        hands.held[1:],
+        *card_value_features(rules, counts, cards),
+        (cards & counts.repeated) != 0,
+        (cards & union(list(mine))) != 0,
+        seen.hinted[1:],
+        hands.older_unhinted[1:],
+        playable,
+        quantize(playable / jnp.maximum(QUANTIZED_ONE - useless, QUANTIZED_ONE // 20)),
+        useless,
+        critical,
+        one_group(knowledge, rules.color_cards) & hands.held[1:],
+        one_group(knowledge, rules.rank_cards) & hands.held[1:],
+        is_single(knowledge),
+        told,
+        told & last.is_rank_hint,
+    ]
+
+
+def card_value_features(rules: Rules, counts: CardCounts, cards: jax.Array) -> Columns:
+    """What a card that is seen is worth, uint32[..., N]."""
+    reach, steps = counts.playable, []
+    for _ in range(1, min(rules.num_ranks, 4)):
+        reach = materialize(successors(rules, reach))
+        steps.append((cards & reach) != 0)
+    return [
+        *[(cards & jnp.uint32(r)) != 0 for r in rules.rank_cards],
+        (cards & counts.playable) != 0,
+        (cards & counts.useless) != 0,
+        (cards & counts.critical) != 0,
+        *steps,
+    ]
+
+
+def own_hint_history(
+    rules: Rules, sight: SeatObservation, counts: CardCounts, kept: HintSnapshot, ages: jax.Array
+) -> Columns:
+    """How things stood when the observer's cards were hinted."""
+    mine = materialize(sight.seen.knowledge[0] & counts.unseen[0])
+    mine_kept = jax.tree.map(lambda field: field[:, 0], kept)
+    recent, ever = awaited_cards(rules, sight, counts, kept)
+    return [
+        *_remembered(rules, counts, mine_kept, ages[0], Chance(mine, counts.unseen)),
+        *Chance(mine, counts.unseen).of(recent, ever),
+    ]
+
+
+def others_hint_history(
+    rules: Rules, sight: SeatObservation, counts: CardCounts, kept: HintSnapshot, ages: jax.Array
+) -> Columns:
+    """How things stood when the cards that the observer sees were hinted."""
+    chance = Chance(sight.seen.knowledge[1:], counts.left)
+    theirs = jax.tree.map(lambda field: field[:, 1:], kept)
+    recent, ever = awaited_cards(rules, sight, counts, kept)
+    cards = sight.seen.hands[1:]
+    return [
+        *_remembered(rules, counts, theirs, ages[1:], chance),
+        (cards & recent) != 0,
+        (cards & ever) != 0,
+    ]
+
+
+def _remembered(
+    rules: Rules, counts: CardCounts, kept: HintSnapshot, ages: jax.Array, chance: Chance
+) -> Columns:
+    """The two records of each card, and what the card can be in their light."""
+    facts = [
+        kept.by_rank,
+        kept.was_new,
+        kept.was_oldest,
+        kept.was_newest_new,
+        kept.was_newest,
+        *[kept.hinted & (kept.giver == k) for k in range(1, rules.num_players)],
+        kept.hinted & (kept.age < rules.num_players),
+        quantize(kept.touched / rules.hand_size),
+        quantize(kept.new / rules.hand_size),
+        quantize(jnp.where(kept.hinted, 1.0 / (1.0 + kept.age), 0.0)),
+        *_in_their_light(rules, counts, kept, chance),
+    ]
+    columns: Columns = [jnp.sqrt(ages.astype(jnp.float32)) / 8]
+    return columns + [fact[i] for i in range(2) for fact in facts]
+
+
+def _in_their_light(
+    rules: Rules, counts: CardCounts, kept: HintSnapshot, chance: Chance
+) -> list[jax.Array]:
+    """The chances [2, ...] that a card is one of those playable or critical then; and if it was
+    playable then (for the last: then or one later), that it is now."""
+    then = chance.sets & kept.playable
+    soon = chance.sets & (kept.playable | successors(rules, kept.playable))
+    counted = [
+        jnp.broadcast_to(chance.sets, then.shape),
+        then,
+        chance.sets & kept.critical,
+        then & counts.playable,
+        then & counts.useless,
+        soon,
+        soon & counts.playable,
+    ]
+    every, in_then, critical, now, gone, in_soon, soon_now = materialize(
+        copies(jnp.stack(counted), chance.planes)
+    )
+    parts, wholes = [in_then, critical, now, gone, soon_now], [every, every, in_then, in_then]
+    return list(quantize(jnp.stack(parts) / jnp.maximum(jnp.stack([*wholes, in_soon]), 1)))
+
+
+def awaited_cards(
+    rules: Rules, sight: SeatObservation, counts: CardCounts, kept: HintSnapshot
+) -> tuple[jax.Array, jax.Array]:
+    """The playable cards that a hinted card of another hand waits for and that are in no hand the
+    observer sees: of hints since its last turn, and of all hints; each uint32[N]."""
+    seen = sight.seen
+    visible = union([card for hand in seen.hands[1:] for card in hand])
+
+    def missing(hinted: jax.Array) -> jax.Array:
+        waiting = union([card for hand in jnp.where(hinted, seen.hands, 0) for card in hand])
+        needed = jnp.zeros_like(waiting)
+        for _ in range(rules.num_ranks - 1):
+            below = (waiting & ~jnp.uint32(rules.rank_cards[0])) >> 1
+            waiting = below & ~seen.played
+            needed |= waiting
+        return materialize(needed & counts.playable & ~visible)
+
+    recently = kept.hinted[0] & (kept.age[0] < rules.num_players)
+    return missing(recently), missing(seen.hinted)

@@ -1,0 +1,90 @@
+"""Features of the hints that can be given: columns `[P - 1, C + R, N]`, colours before ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
+from hanabi_rl.agents.structured.card_features import Chance, HandFacts, card_value_features
+from hanabi_rl.agents.structured.packed_features import Columns
+from hanabi_rl.games.hanabi.bits import materialize
+from hanabi_rl.games.hanabi.cards import is_single
+from hanabi_rl.games.hanabi.rules import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.seat_observation import SeatObservation
+
+
+def hints(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
+    """Facts: what a hint touches and what its receiver can then tell by the counts."""
+    seen = sight.seen
+    touched = _touched(rules, sight)
+    new = touched & hands.unhinted[1:, None]
+    named, by_rank = _named(rules), _by_rank(rules)
+    held = seen.hands[1:]
+    knowledge = seen.knowledge[1:, None]
+    after = Chance(materialize(jnp.where(touched, knowledge & named, 0)), counts.left)
+    before = Chance(seen.knowledge[1:], counts.left)
+    facts: Columns = card_value_features(rules, counts, held)[rules.num_ranks :]
+    facts += [(held & counts.repeated) != 0, (held & hands.hinted_elsewhere) != 0]
+    of_slots: Columns = [touched, new]
+    of_slots += [touched & fact[:, None] for fact in facts]
+    of_slots += [
+        jnp.where(new, hands.older_unhinted[1:, None], 0),
+        jnp.where(touched, before.of(counts.playable)[0][:, None], 0),
+        *after.of(counts.playable, counts.useless),
+        is_single(after.sets) & ~is_single(knowledge),
+    ]
+    some = jnp.any(touched, axis=2)
+    targets = jnp.arange(rules.num_players - 1)[:, None, None]
+    ranks = [some & (jnp.asarray(_is_rank(rules, r))[:, None]) for r in range(rules.num_ranks)]
+    sums = [
+        sum(column[:, :, s].astype(jnp.uint32) for s in range(rules.hand_size))
+        for column in (touched, new, new & ((held & counts.useless) != 0)[:, None])
+    ]
+    return [
+        some,
+        some & (by_rank[:, 0] != 0),
+        *ranks,
+        *[some & (targets == k) for k in range(rules.num_players - 1)],
+        *[total / rules.hand_size for total in sums],
+        *by_slot(rules, of_slots),
+    ]
+
+
+def hint_history(rules: Rules, sight: SeatObservation, counts: CardCounts) -> Columns:
+    """What a receiver would remember of each card touched."""
+    unhinted = ((sight.seen.knowledge != 0) & ~sight.seen.hinted)[1:, None]
+    touched = _touched(rules, sight)
+    new = touched & unhinted
+    oldest, newest_new = new & first_true(unhinted), last_true(new)
+    knowledge = sight.seen.knowledge[1:, None] & _named(rules)
+    after = Chance(jnp.where(touched, knowledge, 0), counts.left)
+    return by_slot(rules, [oldest, newest_new, last_true(touched), *after.of(counts.critical)])
+
+
+def by_slot(rules: Rules, columns: Columns) -> Columns:
+    """Columns [P - 1, C + R, H, N], slot after slot."""
+    return [column[:, :, s] for s in range(rules.hand_size) for column in columns]
+
+
+def _touched(rules: Rules, sight: SeatObservation) -> jax.Array:
+    """bool[P - 1, C + R, H, N]."""
+    return (sight.seen.hands[1:, None] & _named(rules)) != 0
+
+
+def _named(rules: Rules) -> jax.Array:
+    """All cards of each colour and each rank, uint32[C + R, 1, 1]."""
+    return jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32)[:, None, None]
+
+
+def _by_rank(rules: Rules) -> np.ndarray:
+    return (np.arange(rules.num_colors + rules.num_ranks) >= rules.num_colors)[:, None, None]
+
+
+def _is_rank(rules: Rules, rank: int) -> np.ndarray:
+    return np.arange(rules.num_colors + rules.num_ranks) == rules.num_colors + rank

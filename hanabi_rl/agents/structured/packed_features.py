@@ -1,0 +1,68 @@
+"""Features as fields of bits: what is computed once per game is packed into a few words, and spread
+out into numbers where the network reads them.
+
+XLA's CPU backend repeats in every column of a concatenation what leads there. A word is computed
+once (`bits.materialize`), is cheap to move, and spreads into a block of numbers in one operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.games.hanabi.bits import WORD_BITS, materialize, union
+
+SHARE_BITS = 10
+QUANTIZED_ONE = (1 << SHARE_BITS) - 1
+"""The share of 1."""
+
+Columns = list[jax.Array]
+"""Features, games last: flags (bool), numbers in [0, 1] (float32), or such numbers already in fixed
+point (uint32, see `quantize`). They broadcast against each other."""
+
+
+def quantize(value: jax.Array) -> jax.Array:
+    """A number in [0, 1] in fixed point, computed once however many columns read it."""
+    return materialize((jnp.clip(value, 0.0, 1.0) * QUANTIZED_ONE + 0.5).astype(jnp.uint32))
+
+
+class _Field(NamedTuple):
+    bits: jax.Array
+    width: int
+
+
+def _field(column: jax.Array) -> _Field:
+    if column.dtype == jnp.bool_:
+        return _Field(column.astype(jnp.uint32), 1)
+    return _Field(column if column.dtype == jnp.uint32 else quantize(column), SHARE_BITS)
+
+
+def unpack_columns(columns: Columns, axes: Sequence[int]) -> jax.Array:
+    """The columns [..., N], broadcast, as float32 with axes `axes` of theirs first and the features
+    last."""
+    shape = jnp.broadcast_shapes(*(column.shape for column in columns))
+    blocks: list[jax.Array] = []
+    fields: list[_Field] = []
+    used = 0
+    for field in (*map(_field, columns), None):
+        if field is None or used + field.width > WORD_BITS:
+            blocks.append(_block(fields, shape, axes))
+            fields, used = [], 0
+        if field is not None:
+            fields.append(field)
+            used += field.width
+    return jnp.concatenate(blocks, axis=-1)
+
+
+def _block(fields: list[_Field], shape: tuple[int, ...], axes: Sequence[int]) -> jax.Array:
+    widths = np.array([field.width for field in fields])
+    places = np.cumsum(widths) - widths
+    word = union([field.bits << int(place) for field, place in zip(fields, places, strict=True)])
+    word = jnp.transpose(materialize(jnp.broadcast_to(word, shape)), axes)
+    masks = ((1 << widths) - 1).astype(np.uint32)
+    values = (word[..., None] >> places.astype(np.uint32)) & masks
+    return values.astype(jnp.float32) * (1.0 / masks).astype(np.float32)

@@ -1,0 +1,153 @@
+"""A structured network as a player: its memory, one step of it, and its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.bots.active_rows import compute_active_rows
+from hanabi_rl.agents.structured import hint_memory
+from hanabi_rl.agents.structured.features import Features, features_of, sizes, update_memory
+from hanabi_rl.agents.structured.hint_memory import Memory, init_memory, reset_memory
+from hanabi_rl.agents.structured.profile import init_profile
+from hanabi_rl.agents.structured.seat_observation import from_observation
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.nn.precision import Precision
+from hanabi_rl.nn.structured_network import StructuredConfig
+
+PyTree = Any
+
+
+def initial_carry(rules: Rules, network: StructuredConfig, batch: int) -> Memory:
+    """The memory of `batch` seats before the first timestep of their games."""
+    strangers = init_profile(rules, (batch,)) if network.profile else None
+    return init_memory(rules, network.level, (batch,), strangers)
+
+
+def step(
+    rules: Rules,
+    network: StructuredConfig,
+    params: PyTree,
+    carry: Memory,
+    obs: jax.Array,
+    legal: jax.Array,
+    reset: jax.Array,
+) -> tuple[Memory, jax.Array]:
+    """See `Policy.step`."""
+    known = reset_memory(rules, network.level, carry, reset)
+    if network.level != "facts" or network.profile:  # else nothing is remembered
+        known = update_memory(rules, network.level, known, from_observation(rules, obs))
+
+    def think(rows: tuple[Memory, jax.Array, jax.Array]) -> jax.Array:
+        known, obs, legal = rows
+        view = features_of(rules, network.level, known, from_observation(rules, obs))
+        return logits(network, params, view, legal)
+
+    my_turn = ~legal[:, rules.noop]
+    answer = compute_active_rows(rules, my_turn, think, (known, obs, legal))
+    return known, jnp.where(legal, answer, ILLEGAL_LOGIT)
+
+
+def next_game(rules: Rules, network: StructuredConfig, carry: Memory) -> Memory:
+    """See `Policy.next_game`."""
+    return hint_memory.next_game(rules, network.level, carry)
+
+
+def own_inputs(rules: Rules, network: StructuredConfig, view: Features) -> Features:
+    """What this network reads of features that have a profile: all, or all but the profile."""
+    width = sizes(rules, network.level, network.profile).table.shape[-1]
+    return view._replace(table=view.table[..., :width])
+
+
+def logits(
+    network: StructuredConfig,
+    params: PyTree,
+    view: PyTree,
+    legal: jax.Array,
+    precision: Precision = "float32",
+    **options: Any,
+) -> jax.Array:
+    """The network alone: features `view` of any float type, legal bool[B, A] -> logits [B, A].
+    Options: `dropped` (see `StructuredActor`) and flax's `rngs`."""
+    out: Any = network.actor(precision).apply({"params": params}, view, legal, **options)
+    return out
+
+
+def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTree:
+    """Freshly initialised parameters of the actor."""
+    blank = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.level, network.profile)
+    )
+    legal = jnp.ones((1, rules.num_moves), jnp.bool_)
+    return network.actor().init(key, blank, legal)["params"]
+
+
+def widen_params(
+    rules: Rules, network: StructuredConfig, params: PyTree, to: StructuredConfig
+) -> PyTree:
+    """The actor's parameters for a network of the same widths that is shown more and answers the
+    same: what `to` is shown beside what `network` is counts nothing yet.
+
+    Raises:
+        ValueError: `to` shows less, or has other widths.
+    """
+    narrow, wide = (sizes(rules, shown.level, shown.profile) for shown in (network, to))
+    width = {name: getattr(wide, name).shape[-1] for name in ("own", "others", "hints")}
+    shows_less = width["own"] < narrow.own.shape[-1] or (network.profile and not to.profile)
+    if shows_less or (network.trunk, network.head, network.card) != (to.trunk, to.head, to.card):
+        raise ValueError(
+            f"expected a network of the same widths that is shown at least as much as {network}, "
+            f"which the parameters are of, got {to}"
+        )
+    game = sizes(rules, network.level).table.shape[-1]  # of the table, without a profile
+    more_of_game = sizes(rules, to.level).table.shape[-1] - game
+    of_profile = wide.table.shape[-1] - narrow.table.shape[-1] - more_of_game
+
+    def padded(rows: jax.Array, name: str) -> jax.Array:
+        """Rows of a kernel [..., F, width] that read one card or hint, with those it lacks."""
+        return _with_zeros(rows, width[name] - rows.shape[-2])
+
+    def table(rows: jax.Array) -> jax.Array:
+        """The same of those that read the table, whose last are the profile's."""
+        shown, told = jnp.split(rows, [game])
+        return jnp.concatenate([_with_zeros(shown, more_of_game), _with_zeros(told, of_profile)])
+
+    def own(rows: jax.Array) -> jax.Array:
+        """The same of those that read an own card, and then how it was encoded."""
+        shown, encoded = jnp.split(rows, [narrow.own.shape[-1]], axis=-2)
+        return jnp.concatenate([padded(shown, "own"), encoded], axis=-2)
+
+    def card(rows: jax.Array) -> jax.Array:
+        """The same of those that read an own card, and then the table."""
+        shown, rest = jnp.split(rows, [narrow.own.shape[-1]])
+        return jnp.concatenate([padded(shown, "own"), table(rest)])
+
+    def trunk(kernel: jax.Array) -> jax.Array:
+        encoded = network.card[-1] if network.card else 0
+        others, hand, out = narrow.others.shape[1], rules.hand_size, kernel.shape[-1]
+        of_table = narrow.table.shape[-1]
+        of_cards = hand * (narrow.own.shape[-1] + encoded)
+        ends = [of_table, of_table + of_cards, len(kernel) - 2 * network.head]
+        game_rows, cards, theirs, hints = jnp.split(kernel, ends)
+        cards = own(cards.reshape(hand, -1, out)).reshape(-1, out)
+        theirs = padded(theirs.reshape(others, hand, -1, out), "others").reshape(-1, out)
+        return jnp.concatenate([table(game_rows), cards, theirs, hints])
+
+    change = {
+        "trunk_0": trunk,
+        "own": own,
+        "card_0": card,
+        "hint": lambda rows: padded(rows, "hints"),
+    }
+    return {
+        name: {**layer, "kernel": change[name](layer["kernel"])} if name in change else layer
+        for name, layer in params.items()
+    }
+
+
+def _with_zeros(rows: jax.Array, number: int) -> jax.Array:
+    """[..., F, width] -> [..., F + number, width]"""
+    return jnp.pad(rows, [*[(0, 0)] * (rows.ndim - 2), (0, number), (0, 0)])

@@ -1,0 +1,46 @@
+"""`--start-from`: the agent whose parameters a training begins with."""
+
+import dataclasses
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree
+from hanabi_rl.agents.structured.policy_step import widen_params
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning import parallel
+from hanabi_rl.nn.config import AnyNetworkConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
+
+
+def load_initial_params(name: str, network: AnyNetworkConfig, rules: Rules) -> PyTree:
+    """The parameters with which the network that is to be trained plays as the agent `name` does.
+    A structured one may be shown more than the agent's; dropout and critic, which belong to
+    training, may differ.
+
+    Raises:
+        ValueError: there is no such agent, it plays another game, or its network is another one.
+    """
+
+    def load() -> PyTree:
+        try:
+            return _params_for(network, load_policy(name, rules))
+        except ValueError as error:
+            raise ValueError(
+                f"start-from {name}: {error} (start-from None begins with random parameters)"
+            ) from error
+
+    return parallel.on_main_host(load)
+
+
+def _params_for(network: AnyNetworkConfig, policy: Policy) -> PyTree:
+    if not isinstance(policy, NetworkPolicy):
+        raise ValueError(f"expected a trained network, got {type(policy).__name__}")
+    if isinstance(policy.network, StructuredConfig) and isinstance(network, StructuredConfig):
+        return widen_params(policy.rules, policy.network, policy.params, network)
+    if _shape(policy.network) != _shape(network):
+        raise ValueError(f"expected the network that is trained, {network}, got {policy.network}")
+    return policy.params
+
+
+def _shape(network: AnyNetworkConfig) -> AnyNetworkConfig:
+    """What of a network its parameters and its play depend on."""
+    return dataclasses.replace(network, dropout=0.0, critic=())

@@ -1,0 +1,1 @@
+"""Evaluation: measures, reporting of results, published results."""

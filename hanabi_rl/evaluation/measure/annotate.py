@@ -1,0 +1,300 @@
+"""What each move of a game is by the common conventions of hanab.live's H-Group (AH2AC2, appendix
+A.5, reads one game so by hand), in plain Python: `annotate`.
+
+Read are the first levels: chop and focus (of several 1s of the starting hand the oldest), play and
+save hints, good touch, fix and stall hints, prompts, finesses and bluffs of one card. The last
+three count only where they are certain: the card that is missing lies where the convention looks
+for it, or for a bluff another one that fits. What a hint promises (the cards that its focus may be)
+is taken from what its receiver sees, the giver's hand too; whether that is true, from what the
+giver sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.convention_state import ConventionState, HintMemory
+from hanabi_rl.games.hanabi.actions import Move, decode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame
+
+if TYPE_CHECKING:
+    from hanabi_rl.games.hanabi.rules import Rules
+
+Kind = Literal[
+    "play hint",
+    "save hint",
+    "fix hint",
+    "prompt",
+    "finesse",
+    "bluff",
+    "stall hint",
+    "other hint",
+    "known play",
+    "play by hint",
+    "play by finesse",
+    "other play",
+    "known trash",
+    "chop",
+    "other discard",
+]
+"""What a move is: hints, plays (`by hint`: what a hint or a prompt promised), discards."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+Violation = Literal[
+    "focus",
+    "good touch",
+    "misleads",
+    "not promised",
+    "blind play",
+    "touched discard",
+    "off chop",
+    "play left",
+    "save left",
+]
+"""How a move departs from the conventions:
+
+- `focus`: a hint that is none of the kinds above;
+- `good touch`: a hint touches a useless card, or a second copy, and its owner cannot tell;
+- `misleads`: a hint's receiver takes the focus for what it is not, or will play a card that does
+  not fit;
+- `not promised`: a hinted card is played that need not fit; `blind play`: one without a hint;
+- `touched discard`: a hinted card not known to be useless; `off chop`: one without a hint that is
+  not the oldest;
+- `play left`: a discard, or a hint that stalls, though a card is known or promised to fit;
+- `save left`: the next player discards from its chop a card that a hint would have saved.
+"""
+VIOLATIONS: tuple[Violation, ...] = get_args(Violation)
+
+
+class MoveAnnotation(NamedTuple):
+    """One move."""
+
+    kind: Kind
+    breaks: tuple[Violation, ...] = ()
+    focus: int | None = None
+    """The order (index in the deck) of the card that a hint is about."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}, but {', '.join(self.breaks)}" if self.breaks else self.kind
+
+
+def annotate(
+    rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]
+) -> list[MoveAnnotation]:
+    """A note for every move of a game (a no-op ends it). deck: card ids, top first.
+
+    Raises:
+        ValueError: an illegal move, with its turn and reason.
+    """
+    now, then, told = PythonGame(rules, deck), PythonGame(rules, deck), HintMemory()
+    notes: list[MoveAnnotation] = []
+    endangered: int | None = None  # on the next player's chop, and a hint would save it
+    for action in map(int, actions):
+        if action == rules.noop:
+            break
+        then.apply(action)
+        move, before = decode_action(rules, action), ConventionState(now, told)
+        if move.kind in ("color", "rank"):
+            note, told = _hint(before, move, then)
+        else:
+            order = now.hands[now.player][move.slot]
+            note = (_play if move.kind == "play" else _discard)(before, order)
+            told = told.without(order, chop=note.kind == "chop")
+            if note.kind == "chop" and order == endangered:
+                notes[-1] = notes[-1]._replace(breaks=(*notes[-1].breaks, "save left"))
+        endangered = _endangered(before)
+        notes.append(note)
+        now.apply(action)
+    return notes
+
+
+def _hint(
+    before: ConventionState, move: Move, then: PythonGame
+) -> tuple[MoveAnnotation, HintMemory]:
+    """What a hint was, and what is told after it. then: the table after it."""
+    rules, giver = before.rules, before.player
+    seat = (giver + move.offset) % rules.num_players
+    hand, by_rank = before.hands[seat], move.kind == "rank"
+    named = (rules.rank_cards if by_rank else rules.color_cards)[move.value]
+    touched = [order for order in hand if before.card(order) & named]
+    new = [order for order in touched if order not in before.hinted]
+    chop = before.chop(seat)
+    on_chop = chop in new
+    focus = chop if chop is not None and on_chop else _focus_off_chop(rules, move, new, touched)
+    told, relied = before.told, _relied_on(before, seat, focus, touched)
+    if new:
+        told = told.and_promised(
+            focus, _promise(ConventionState(then, told), focus, by_rank, on_chop)
+        )
+    after = ConventionState(then, told)
+
+    def fits(order: int) -> bool:
+        return bool(before.card(order) & before.playable)
+
+    def is_fixed(order: int) -> bool:
+        """It would have been played wrongly, or kept for nothing."""
+        stopped = before.is_owed(order) and not after.is_owed(order) and not fits(order)
+        return stopped or (after.is_known_useless(order) and not before.is_known_useless(order))
+
+    newly_due = [order for order in hand if after.is_owed(order) and not before.is_owed(order)]
+    breaks: list[Violation] = []
+    kind: Kind
+    if new and before.card(focus) & ConventionState(then, before.told).soon_playable(giver):
+        kind = "play hint"
+    elif on_chop and before.needs_saving(focus, by_rank):
+        kind = "save hint"
+    elif relied is not None and new:
+        kind = relied[0]
+    elif any(map(fits, newly_due)):
+        kind = "play hint"
+    elif any(is_fixed(order) for order in touched if order not in new):
+        kind = "fix hint"
+    elif relied is not None:
+        kind = relied[0]
+    elif _stalls(before, move, bool(new), on_chop):
+        kind = "stall hint"
+    else:
+        kind, breaks = "other hint", ["focus"]
+    if relied is not None and kind == relied[0]:
+        told = told.and_promised(relied[1], before.card(relied[1]))
+        promise = _promise(ConventionState(then, told), focus, by_rank, on_chop)
+        told = told.and_promised(focus, promise | before.card(focus))  # it waits
+        newly_due = [order for order in newly_due if order != focus]
+    useful = [
+        order for order in new if not after.is_known_useless(order)
+    ]  # as far as its owner can tell
+    if any(_is_bad_touch(before, order, useful) for order in useful):
+        breaks.append("good touch")
+    is_lie = bool(new) and not told.promised[focus] & before.card(focus)
+    if is_lie or not all(fits(o) for o in newly_due if o == focus or o not in new):
+        breaks.append("misleads")
+    if kind in ("stall hint", "other hint") and before.has_play(giver):
+        breaks.append("play left")
+    return MoveAnnotation(kind, tuple(breaks), focus), told
+
+
+def _focus_off_chop(rules: Rules, move: Move, new: Sequence[int], touched: Sequence[int]) -> int:
+    """Focus of a hint that does not touch the chop: the newest new card, else the newest card.
+
+    Of new 1s that were all dealt it is the oldest, because 1s of the starting hand are played from
+    the oldest on; a 1 drawn since is played before them.
+    """
+    ones = move.kind == "rank" and move.value == 0
+    if new and ones and max(new) < rules.hand_size * rules.num_players:
+        return min(new)
+    return max(new or touched)
+
+
+def _promise(after: ConventionState, focus: int, by_rank: bool, on_chop: bool) -> int:
+    """What the receiver takes the focus of a hint for: a card that fits, now or after others that
+    are coming, or on the chop one to save."""
+    rules, last = after.rules, after.rules.rank_cards[-1]
+    could = after.soon_playable(after.holder[focus], possibly=True)
+    if on_chop:
+        could |= after.critical & ~last
+    if on_chop and by_rank:
+        twos = rules.rank_cards[1] if rules.num_ranks > 1 else 0
+        could |= (last | twos) & ~after.dead
+    return after.known[focus] & could or after.known[focus]
+
+
+def _relied_on(
+    scene: ConventionState, seat: int, focus: int, touched: list[int]
+) -> tuple[Kind, int] | None:
+    """Where the focus fits after one card that no hint has promised, nor this one touches: what was
+    relied on, and the card that its holder will take for the missing one. It is the newest hinted
+    card that can be it (a prompt), else the newest card without a hint (a finesse), of the first
+    player after the giver who has such a one; the receiver, who does not see its own, comes last.
+    Where nobody does, and the newest card of the very next player fits, that one is played in its
+    place (a bluff)."""
+    rank = scene.deck[focus] % scene.rules.num_ranks
+    needed = scene.card(focus) >> 1
+    if (
+        rank == 0
+        or scene.card(focus) & scene.dead
+        or not needed & scene.soon_playable(scene.player)
+    ):
+        return None
+    players = scene.rules.num_players
+    after = [(scene.player + step) % players for step in range(1, players)]
+    bluff: tuple[Kind, int] | None = None
+    for other in sorted(after, key=lambda other: other == seat):
+        hand = [order for order in scene.hands[other] if order not in touched]
+        fitting = [order for order in hand if order in scene.hinted and scene.meant[order] & needed]
+        fresh = [o for o in hand if o not in scene.hinted and o not in scene.told.promised]
+        expected = (fitting or fresh)[-1:]
+        if expected and scene.card(expected[0]) == needed:
+            return ("prompt" if fitting else "finesse"), expected[0]
+        if fitting:
+            return None  # the wrong card would be played
+        if other == after[0] != seat and expected and scene.card(expected[0]) & scene.playable:
+            bluff = ("bluff", expected[0])
+    return bluff
+
+
+def _stalls(before: ConventionState, move: Move, new: bool, on_chop: bool) -> bool:
+    """A hint that must be given or is allowed to say little: no discard is possible, or none is
+    safe; in the early game one that touches nothing new or 5s off the chop; and when there is
+    nothing left to draw."""
+    hand, rules = before.hands[before.player], before.rules
+    locked = before.chop(before.player) is None and not any(map(before.is_known_useless, hand))
+    fives = move.kind == "rank" and move.value == rules.num_ranks - 1 and not on_chop
+    return (
+        before.tokens == rules.max_info_tokens
+        or locked
+        or (not before.told.chopped and (fives or not new))
+        or before.drawn == rules.deck_size
+    )
+
+
+def _is_bad_touch(before: ConventionState, order: int, new: list[int]) -> bool:
+    """The card is useless, or the giver sees that another copy has a hint or gets one now, or
+    knows that it holds one."""
+    card = before.card(order)
+    seen = [o for o in {*before.hinted, *new} - {order} if before.holder[o] != before.player]
+    own = [o for o in before.hands[before.player] if o in before.hinted]
+    return (
+        bool(card & before.dead)
+        or any(before.card(o) == card for o in seen)
+        or any(before.meant[o] == card for o in own)
+    )
+
+
+def _play(before: ConventionState, order: int) -> MoveAnnotation:
+    if before.known[order] & ~before.playable == 0:
+        return MoveAnnotation("known play")
+    if before.is_owed(order):
+        return MoveAnnotation("play by hint" if order in before.hinted else "play by finesse")
+    if before.drawn == before.rules.deck_size:
+        return MoveAnnotation("other play")  # nothing to lose
+    return MoveAnnotation(
+        "other play", ("not promised" if order in before.hinted else "blind play",)
+    )
+
+
+def _discard(before: ConventionState, order: int) -> MoveAnnotation:
+    breaks: list[Violation] = []
+    kind: Kind = "other discard"
+    if before.is_known_useless(order):
+        kind = "known trash"
+    elif order == before.chop(before.player):
+        kind = "chop"
+    else:
+        breaks.append("touched discard" if order in before.hinted else "off chop")
+    if before.has_play(before.player):
+        breaks.append("play left")
+    return MoveAnnotation(kind, tuple(breaks))
+
+
+def _endangered(scene: ConventionState) -> int | None:
+    """The card on the next player's chop where a hint can save it, which that player, who has
+    nothing to play and no useless card, else may discard."""
+    seat = (scene.player + 1) % scene.rules.num_players
+    chop = scene.chop(seat)
+    busy = scene.has_play(seat) or any(map(scene.is_known_useless, scene.hands[seat]))
+    if chop is None or busy or not scene.tokens or not scene.needs_saving(chop):
+        return None
+    return chop

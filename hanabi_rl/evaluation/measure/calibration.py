@@ -1,0 +1,33 @@
+"""How sure of itself a policy should be: the temperature at which it is nearest to another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.prediction import kl_at_temperatures
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+
+TEMPERATURES = np.linspace(0.8, 3.0, 45)
+
+
+def calibrate_temperature(
+    reference: Policy, policy: Policy, num_games: int = 128, seed: int = 0
+) -> float:
+    """The one of `TEMPERATURES` at which KL(reference || policy) is least, along games that
+    `policy` samples on selection decks (temperature scaling, Guo et al. 2017, with the reference's
+    distribution in the place of labels).
+
+    Reinforcement learning sharpens a policy far beyond how sure people are of their moves. Divided
+    by this, its logits play the same greedily and predict people better; no game of theirs is read.
+    """
+    decks = evaluation_decks(policy.rules, num_games, seed, "selection")
+    team = (policy,) * policy.rules.num_players
+    played = play_games(team, policy.rules, decks, seed, sample=True)
+    kl = kl_at_temperatures(reference, policy, played.decks, played.actions, TEMPERATURES)
+    return float(TEMPERATURES[np.argmin(kl)])

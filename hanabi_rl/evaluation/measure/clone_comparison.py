@@ -1,0 +1,76 @@
+"""A policy and the clone that it began from or learnt beside, measured beside each other."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from hanabi_rl.evaluation.measure.crossplay import CrossPlayResult, evaluate_pair
+from hanabi_rl.evaluation.measure.prediction import Divergence, Prediction, kl_between, predict
+from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult, evaluate_selfplay
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.data.games import Games
+
+MIN_GAMES = 1000  # what a figure with `*_ci95` in a summary promises
+KL_GAMES = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class CloneComparison:
+    """An HDR-IPPO policy measured against the clone it was regularised towards, on decks never used
+    for selection."""
+
+    bc: SelfPlayResult
+    policy: SelfPlayResult
+    crossplay: CrossPlayResult  # one HDR-IPPO agent among clones, every seat
+    kl: Divergence
+
+
+def compare_with_clone(
+    bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0
+) -> CloneComparison:
+    """Plays every game behind an `CloneComparison`: greedy self-play of both and their cross-play on the
+    same `num_games` decks, and KL(bc || policy) on sampled games of `policy`.
+
+    Raises ValueError for fewer than 1,000 games.
+    """
+    if num_games < MIN_GAMES:
+        raise ValueError(
+            f"expected at least {MIN_GAMES} games behind a reported score, got "
+            f"num_games={num_games}"
+        )
+    return CloneComparison(
+        bc=evaluate_selfplay(bc, num_games, seed),
+        policy=evaluate_selfplay(policy, num_games, seed),
+        crossplay=evaluate_pair(policy, bc, num_games, seed),
+        kl=kl_between(bc, policy, KL_GAMES, seed),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictionComparison:
+    """How a policy and its clone predict the same recorded games (AH2AC2's Tables 3, 5, 6 and
+    13)."""
+
+    policy: Prediction
+    clone: Prediction
+    games: int
+    """How many; the predictions are sums for each deck."""
+
+    def accuracy_difference(self) -> Ratio:
+        """The policy's accuracy less the clone's."""
+        gained = self.policy.correct - self.clone.correct
+        return Ratio(gained, self.policy.decisions, least=-1.0, most=1.0)
+
+    def loss_difference(self) -> Ratio:
+        """The policy's nats per seat and timestep less the clone's."""
+        more = self.policy.nll - self.clone.nll
+        return Ratio(more, self.policy.seat_timesteps, least=-float("inf"))
+
+
+def compare_predictions(policy: Policy, clone: Policy, games: Games) -> PredictionComparison:
+    """Both read the games. Raises ValueError for games of other rules."""
+    return PredictionComparison(predict(policy, games), predict(clone, games), len(games))

@@ -1,0 +1,77 @@
+"""How closely players follow common conventions (`annotate.py`): shares of their moves."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.evaluation.measure.annotate import KINDS, VIOLATIONS, Kind, Violation, annotate
+from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
+from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
+from hanabi_rl.runs.progress import SOON_S, Progress
+
+if TYPE_CHECKING:
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Conventions:
+    """The moves of N games, of counted seats alone (`counted_turn_mask`); [N, T]. Its shares are of
+    each game."""
+
+    counted: np.ndarray  # bool
+    kind: np.ndarray  # int8, place in KINDS
+    breaks: np.ndarray  # uint16, bit i: BREAKS[i]
+    decks: np.ndarray  # int64[N], see `Games.deck_ids`
+
+    def adherence(self) -> Ratio:
+        """The share of moves that break nothing."""
+        return self._share(self.breaks == 0)
+
+    def of_kind(self, kind: Kind) -> Ratio:
+        """The share of moves that are of a kind."""
+        return self._share(self.kind == KINDS.index(kind))
+
+    def breaking(self, name: Violation) -> Ratio:
+        """The share of moves that break something."""
+        return self._share(self.breaks >> VIOLATIONS.index(name) & 1 != 0)
+
+    def _share(self, which: np.ndarray) -> Ratio:
+        return Ratio.masked_mean(which, self.counted, share=True)
+
+
+def adherence(record: GameAnalysis) -> Ratio:
+    """The share of moves that break no convention."""
+    return record.conventions.adherence()
+
+
+def read_conventions(games: Games) -> Conventions:
+    """Annotates every game; 10 ms each."""
+    shape = games.actions.shape
+    kind, breaks = np.zeros(shape, np.int8), np.zeros(shape, np.uint16)
+    with Progress("annotation", total=len(games), unit="games", quiet_s=SOON_S) as progress:
+        for game, deck in enumerate(games.decks):
+            for turn, note in enumerate(annotate(games.rules, deck, games.actions[game].tolist())):
+                kind[game, turn] = KINDS.index(note.kind)
+                breaks[game, turn] = sum(1 << VIOLATIONS.index(name) for name in note.breaks)
+            progress.update(game + 1)
+    return Conventions(counted_turn_mask(games), kind, breaks, games.deck_ids)
+
+
+def convention_figures(found: Conventions) -> dict[str, Any]:
+    """Adherence and the share of moves of every kind and break, JSON-ready, each with its 95%
+    interval (`_ci95`) and None where nothing was counted."""
+    ratios = {"adherence": found.adherence()}
+    ratios |= {f"kind/{kind}": found.of_kind(kind) for kind in KINDS}
+    ratios |= {f"break/{name}": found.breaking(name) for name in VIOLATIONS}
+    ratios = {name: ratio.group_by(found.decks) for name, ratio in ratios.items()}
+    figures: dict[str, Any] = {"games": len(found.kind), "moves": int(found.counted.sum())}
+    for (name, ratio), interval in zip(
+        ratios.items(), intervals_of([*ratios.values()]), strict=True
+    ):
+        figures[name] = ratio.mean if ratio.defined else None
+        figures[f"{name}_ci95"] = None if interval is None else interval.bounds
+    return figures

@@ -1,0 +1,53 @@
+"""How often the moves of recorded games are each of the fourteen events (`games/hanabi/events.py`)."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.evaluation.measure.chunks import chunk_size, flatten_states, in_chunks, join_chunks
+from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
+from hanabi_rl.games.hanabi.events import detect_events
+from hanabi_rl.games.hanabi.rules import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.data.games import Games
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+
+
+def event_rate(record: GameAnalysis, place: int) -> Ratio:
+    """The share of the counted seats' turns on which the move is `EVENTS[place]`."""
+    turns = counted_turn_mask(record.games).sum(axis=1)
+    return Ratio(record.events[:, place], turns, is_proportion=True)
+
+
+def counted_events(games: Games) -> np.ndarray:
+    """int32[N, E]: `event_counts`, of counted seats alone."""
+    counts = event_counts(games)
+    if games.human_seats is None:
+        return counts.sum(axis=1)
+    return np.where(games.human_seats[:, :, None], counts, 0).sum(axis=1)
+
+
+def event_counts(games: Games) -> np.ndarray:
+    """int32[N, P, E]: how often in recorded games a move of each seat was each of the `EVENTS`
+    (`games/hanabi/events.py`); every seat counts, people or not."""
+    chunks = in_chunks(chunk_size(len(games)), games.decks, games.actions, fill=True)
+    (counts,) = join_chunks([(_read_chunk(games.rules, *chunk),) for chunk in chunks], len(games))
+    return counts
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> jax.Array:
+    """`event_counts` of n games."""
+    states = flatten_states(rules, decks, actions)
+    found = detect_events(rules, states, jnp.asarray(actions, jnp.int32).T.reshape(-1))
+    by_turn = found.reshape(actions.shape[1], actions.shape[0], -1)  # [T, n, E]
+    players = rules.num_players
+    seats = [by_turn[seat::players].sum(axis=0, dtype=jnp.int32) for seat in range(players)]
+    return jnp.stack(seats, axis=1)

@@ -1,0 +1,107 @@
+"""A cross-play matrix by algorithm: self-play, cross-play between seeds of one algorithm, and
+between algorithms."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.intervals import Interval, jackknife_interval, mean_interval
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupSummary:
+    """How one group of agents does; None where there is nothing to average.
+
+    The intervals say how much other training seeds could change the mean, not how many games were
+    played: agents are
+    drawn, not games. Pairs share agents, so those of `intra` and `inter` are jackknifed over
+    agents, those of the other groups included; one agent against others is taken as it is. Two
+    agents have one pair: its interval is infinite.
+    """
+
+    name: str
+    agents: tuple[str, ...]
+    selfplay: Interval  # cells (i, i)
+    intra: Interval | None  # pairs of different agents of the group
+    inter: Interval | None  # pairs of one agent of the group and one of another group
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedMatrix:
+    """The groups, in the order in which they first come, and their matrix."""
+
+    groups: tuple[GroupSummary, ...]
+    means: np.ndarray
+    """float64[G, G]: mean over the cells of a row agent of one group and a column agent of the
+    other. The diagonal is over different agents of one group, NaN where it has only one."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready figures; every `*_ci95` is `[low, high]`."""
+        rows = []
+        for group in self.groups:
+            row: dict[str, Any] = {"group": group.name, "agents": group.agents}
+            for name in ("selfplay", "intra", "inter"):
+                value: Interval | None = getattr(group, name)
+                row[f"{name}_mean"] = None if value is None else value.mean
+                row[f"{name}_ci95"] = None if value is None else value.bounds
+            rows.append(row)
+        return {"groups": rows, "group_means": self.means}
+
+
+def group_matrix(
+    means: np.ndarray,
+    labels: tuple[str, ...],
+    groups: tuple[str, ...],
+    max_score: float = np.inf,
+) -> GroupedMatrix:
+    """Groups the matrix `means` float[A, A], whose agents have `labels` and belong to `groups`, [A]
+    each. Intervals are within 0 and `max_score`."""
+    names = tuple(dict.fromkeys(groups))
+    members = {name: [i for i, group in enumerate(groups) if group == name] for name in names}
+    summaries = []
+    for name in names:
+        inside = members[name]
+        outside = [i for i in range(len(groups)) if i not in inside]
+        summaries.append(
+            GroupSummary(
+                name=name,
+                agents=tuple(labels[i] for i in inside),
+                selfplay=mean_interval(means[inside, inside], least=0, most=max_score),
+                intra=_over_pairs(means, [inside], max_score),
+                inter=_over_pairs(means, [inside, outside], max_score),
+            )
+        )
+    between = np.array(
+        [[_mean_cell(means, members[row], members[column]) for column in names] for row in names]
+    )
+    return GroupedMatrix(groups=tuple(summaries), means=between)
+
+
+def _over_pairs(means: np.ndarray, samples: list[list[int]], max_score: float) -> Interval | None:
+    """The mean over the pairs within one sample of agents, or between two; None where there is no
+    pair."""
+
+    def mean_without(agent: int | None) -> float:
+        rows, columns = (
+            [member for member in sample if member != agent] for sample in (samples[0], samples[-1])
+        )
+        return (_mean_cell(means, rows, columns) + _mean_cell(means, columns, rows)) / 2
+
+    estimate = mean_without(None)
+    if np.isnan(estimate):
+        return None
+    enough = 3 if len(samples) == 1 else 2  # to leave a pair when one is left out
+    left_out = [
+        np.array([mean_without(agent) for agent in sample])
+        for sample in samples
+        if len(sample) >= enough
+    ]
+    return jackknife_interval(estimate, left_out).within(0, max_score)
+
+
+def _mean_cell(means: np.ndarray, rows: list[int], columns: list[int]) -> float:
+    cells = [means[i, j] for i in rows for j in columns if i != j]
+    return float(np.mean(cells)) if cells else float("nan")

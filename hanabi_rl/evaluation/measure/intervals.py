@@ -1,0 +1,418 @@
+"""Confidence intervals over games (or over decks, or over training seeds). NumPy on the host.
+
+Percentiles of resamples are too narrow where there are few games: over five, 87% of the "95%"
+intervals cover what they are of, over three 80%. Below `MIN_BOOTSTRAP_GAMES` the interval is a jackknife's with
+Student's t, which for a mean is the classical one; of one game it has no bounds.
+`benchmarks/coverage.py` prints how often each covers.
+
+An interval of Student's t is symmetric and does not know the range of the figure. Where the range
+is known (`Interval.within`) the interval is cut to it, which leaves its coverage as it is: no value
+that is cut off is possible.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+MIN_BOOTSTRAP_GAMES = 30
+"""Games with which a bootstrap begins; `--games 5` is no mistake, so fewer have a way of their
+own."""
+_RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of one count per game
+
+
+NO_BOUNDS = "n/a"
+"""Printed where an interval has no bounds; `explained` gives the reason."""
+_REASON = f"{NO_BOUNDS}: no interval: too few independent games, or an infinite figure"
+
+
+class Interval(NamedTuple):
+    """An estimate with its two-sided confidence interval; `f"{interval:.3f}"` reads `0.412 [0.398,
+    0.426]`, or `0.412 n/a` without bounds."""
+
+    mean: float
+    low: float
+    high: float
+    std_error: float
+
+    @property
+    def bounds(self) -> list[float]:
+        """`[low, high]`, the form every `*_ci95` key of a JSON file has."""
+        return [self.low, self.high]
+
+    def within(self, least: float = -np.inf, most: float = np.inf) -> Interval:
+        """The interval without the values below `least` and above `most`, which the figure cannot
+        have. The estimate stays inside; an interval without bounds stays as it is."""
+        if not np.isfinite([self.low, self.high]).all():
+            return self
+        low, high = max(self.low, min(least, self.mean)), min(self.high, max(most, self.mean))
+        return self._replace(low=float(low), high=float(high))
+
+    def __format__(self, spec: str) -> str:
+        spec = spec or ".2f"
+        return f"{self.mean:{spec}} {bounds_text(self.bounds, spec)}"
+
+
+def bounds_text(bounds: Sequence[float | None], spec: str = ".2f") -> str:
+    """`[0.398, 0.426]` for `[low, high]`, or `n/a` where one of them is infinite, NaN or None (as
+    JSON has them)."""
+    known = [bound for bound in bounds if bound is not None and np.isfinite(bound)]
+    if len(known) < 2:
+        return NO_BOUNDS
+    return f"[{known[0]:{spec}}, {known[1]:{spec}}]"
+
+
+def explained(text: str) -> str:
+    """`text`, which prints intervals, with one more line on what `n/a` means where it has one."""
+    return f"{text}\n{_REASON}" if re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text) else text
+
+
+def mean_interval(
+    values: np.ndarray, level: float = 0.95, least: float = -np.inf, most: float = np.inf
+) -> Interval:
+    """Student's t interval for the mean of independent `values` float[N], cut to `least` and
+    `most`, the range that the values can have.
+
+    A single value has an infinite interval. Raises ValueError for no values.
+    """
+    values = _games(values, "values")
+    count = len(values)
+    mean = float(values.mean())
+    if count == 1:
+        return _unbounded(mean)
+    error = float(values.std(ddof=1) / np.sqrt(count))
+    return t_interval(mean, error, count - 1, level).within(least, most)
+
+
+def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0.95) -> Interval:
+    """The interval of an estimate with a standard error of `freedom` >= 1 degrees of freedom."""
+    from scipy.special import stdtrit  # here: the web's workers show standings without SciPy
+
+    reach = float(stdtrit(freedom, _upper_tail(level))) * std_error
+    return Interval(estimate, estimate - reach, estimate + reach, std_error)
+
+
+def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) -> Interval:
+    """The exact interval of a share of `count` >= 1 independent ones (Clopper and Pearson 1934),
+    whose bounds are quantiles of beta distributions; it has no standard error."""
+    from scipy.special import betaincinv
+
+    upper, failures = _upper_tail(level), count - successes
+    low = float(betaincinv(successes, failures + 1, 1 - upper)) if successes else 0.0
+    high = float(betaincinv(successes + 1, failures, upper)) if failures else 1.0
+    return Interval(successes / count, low, high, np.nan)
+
+
+def jackknife_interval(
+    estimate: float, left_out: Sequence[np.ndarray], level: float = 0.95
+) -> Interval:
+    """Jackknife interval for a statistic of one or more independent samples (Arvesen 1969, for
+    U-statistics such as the mean over all pairs).
+
+    Args:
+        estimate: the statistic of all members.
+        left_out: for each sample of n >= 2 members float[n], the statistic without each of them in
+            turn. With no such sample the interval is infinite.
+        level: of a Student's t with the smallest n - 1 degrees of freedom.
+    """
+    if not left_out:
+        return _unbounded(estimate)
+    samples = [_games(values, "left_out") for values in left_out]
+    std_error = float(np.sqrt(sum((len(values) - 1) * values.var() for values in samples)))
+    freedom = min(len(values) for values in samples) - 1
+    return t_interval(estimate, std_error, freedom, level)
+
+
+def bootstrap_median(
+    values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Percentile bootstrap interval for the median of `values` float[N]; `mean` is the median
+    itself. Of fewer than `MIN_BOOTSTRAP_GAMES` games it is the one between two order statistics, which covers as
+    often as it says whatever the values are; of fewer than six it has no bounds at 95%."""
+    values = _games(values, "values")
+    if len(values) < MIN_BOOTSTRAP_GAMES:
+        return _between_order_statistics(values, level)
+
+    def medians(rng: np.random.Generator, size: int) -> np.ndarray:
+        return np.median(values[rng.integers(len(values), size=(size, len(values)))], axis=1)
+
+    return _percentile_interval(float(np.median(values)), medians, level, num_resamples, seed)
+
+
+def bootstrap_ratio(
+    numerators: np.ndarray,
+    denominators: np.ndarray,
+    level: float = 0.95,
+    num_resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`, whole games
+    resampled together; a jackknife where in fewer than `MIN_BOOTSTRAP_GAMES` games there was something to count.
+
+    For figures per decision: the decisions of one game are not independent, the games are.
+    `numerators` and
+    `denominators` are float[N], one entry a game. Raises ValueError when lengths differ or the
+    denominators sum to 0.
+    """
+    return bootstrap_ratios([(numerators, denominators)], level, num_resamples, seed)[0]
+
+
+def bootstrap_ratios(
+    ratios: Sequence[tuple[np.ndarray, np.ndarray]],
+    level: float = 0.95,
+    num_resamples: int = 2000,
+    seed: int = 0,
+) -> list[Interval]:
+    """`bootstrap_ratio` of each (numerators, denominators) of the same N games. They share their
+    resamples, which take most of the time; each interval is what it would be alone, and has no
+    bounds where a numerator is infinite. Raises ValueError as it does, and for ratios of different
+    games."""
+    games = [_checked_ratio(*ratio) for ratio in ratios]
+    if len({len(numerators) for numerators, _ in games}) > 1:
+        raise ValueError("expected ratios of the same games, got different numbers of games")
+    many = [ratio for ratio in games if _resampled(*ratio)]
+    resampled: list[list[np.ndarray]] = [[] for _ in many]
+    for times_drawn in _resamples(len(many[0][0]), num_resamples, seed) if many else ():
+        for (numerators, denominators), found in zip(many, resampled, strict=True):
+            drawn = times_drawn @ denominators
+            found.append((times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0])
+    bootstrapped = iter(resampled)
+    intervals = []
+    for numerators, denominators in games:
+        estimate = float(numerators.sum() / denominators.sum())
+        if not np.isfinite(estimate):
+            intervals.append(_unbounded(estimate))
+        elif _resampled(numerators, denominators):
+            intervals.append(_interval(estimate, np.concatenate(next(bootstrapped)), level))
+        else:
+            intervals.append(_jackknife_ratio(estimate, numerators, denominators, level))
+    return intervals
+
+
+def _resampled(numerators: np.ndarray, denominators: np.ndarray) -> bool:
+    return (denominators > 0).sum() >= MIN_BOOTSTRAP_GAMES and bool(np.isfinite(numerators).all())
+
+
+def _jackknife_ratio(
+    estimate: float, numerators: np.ndarray, denominators: np.ndarray, level: float
+) -> Interval:
+    """Over the games in which there was something to count: the others say nothing of a ratio."""
+    counts = denominators > 0
+    if counts.sum() < 2:
+        return _unbounded(estimate)
+    left_out = (numerators.sum() - numerators[counts]) / (denominators.sum() - denominators[counts])
+    return jackknife_interval(estimate, [left_out], level)
+
+
+def _checked_ratio(
+    numerators: np.ndarray, denominators: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    numerators, denominators = (
+        _games(numerators, "numerators"),
+        _games(denominators, "denominators"),
+    )
+    if len(numerators) != len(denominators):
+        raise ValueError(
+            f"expected one denominator a game, got {len(numerators)} numerators and "
+            f"{len(denominators)}"
+        )
+    if not denominators.sum() > 0:
+        raise ValueError("expected denominators with a positive sum, got no decision in any game")
+    return numerators, denominators
+
+
+def _resamples(count: int, num_resamples: int, seed: int) -> Iterable[np.ndarray]:
+    """float64[at most _RESAMPLES_AT_ONCE, count]: how often each of `count` games is in each
+    resample, in parts."""
+    # Kept where they are some megabytes: one report has many figures of as many games.
+    if count * num_resamples <= 2**22:
+        return (part.astype(np.float64) for part in _kept_resamples(count, num_resamples, seed))
+    return (_draw(rng, size, count) for rng, size in _blocks(num_resamples, seed))
+
+
+@functools.lru_cache(maxsize=8)
+def _kept_resamples(count: int, num_resamples: int, seed: int) -> list[np.ndarray]:
+    blocks = _blocks(num_resamples, seed)
+    return [_draw(rng, size, count).astype(np.uint16) for rng, size in blocks]
+
+
+def _draw(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
+    """float64[size, count]: how often each of `count` games is in each of `size` resamples."""
+    return rng.multinomial(count, np.full(count, 1 / count), size=size).astype(np.float64)
+
+
+def bootstrap_correlation(
+    first: np.ndarray,
+    second: np.ndarray,
+    level: float = 0.95,
+    num_resamples: int = 2000,
+    seed: int = 0,
+    groups: np.ndarray | None = None,
+) -> Interval:
+    """Percentile bootstrap interval for Pearson's r of `first` and `second`, float[N], one of each
+    a game.
+
+    Resamples in which one of them does not vary are left out. Of fewer than `MIN_BOOTSTRAP_GAMES` games it is a
+    jackknife of Fisher's z; without bounds where r is not defined without one of them, or is 1.
+    `groups` int[N] says which games are resampled together. Raises ValueError when
+    lengths differ or one does not vary at all.
+    """
+    first, second = _games(first, "first"), _games(second, "second")
+    if len(first) != len(second) or not first.std() * second.std() > 0:
+        raise ValueError(
+            "expected two numbers a game that vary over games, got standard deviations "
+            f"{first.std():.3g} of {len(first)} and {second.std():.3g} of {len(second)}"
+        )
+    first, second = first - first.mean(), second - second.mean()
+    one = np.ones(len(first))
+    products = np.stack([first, second, first**2, second**2, first * second, one], axis=1)
+    if groups is not None:
+        products = group_sums(products, groups)
+
+    def correlations(means: np.ndarray) -> np.ndarray:
+        x, y, xx, yy, xy = means.T[:-1] / means.T[-1]
+        spread = np.sqrt(np.maximum(xx - x**2, 0) * np.maximum(yy - y**2, 0))
+        varied = spread > 1e-12 * first.std() * second.std()
+        return (xy - x * y)[varied] / spread[varied]
+
+    if len(products) >= MIN_BOOTSTRAP_GAMES:
+        return bootstrap_decks(products, correlations, level, num_resamples, seed)
+    estimate = float(correlations(products.mean(axis=0)[None])[0])
+    left_out = correlations(_leave_one_out(products)) if len(products) > 2 else np.empty(0)
+    if len(left_out) < max(len(products), 3) or np.abs([estimate, *left_out]).max() > 1 - 1e-9:
+        return _unbounded(estimate)
+    z = jackknife_interval(float(np.arctanh(estimate)), [np.arctanh(left_out)], level)
+    low, high = np.tanh(z.bounds)
+    slope = 1 - estimate**2  # dr / dz
+    return Interval(estimate, float(low), float(high), slope * z.std_error)
+
+
+def group_sums(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """[G, ...]: the sums of `values` [N, ...] over the members of each of the G groups that
+    `groups` int[N] names, in the order of their numbers."""
+    which = np.unique(groups, return_inverse=True)[1]
+    sums = np.zeros((int(which.max()) + 1, *values.shape[1:]), values.dtype)
+    np.add.at(sums, which, values)
+    return sums
+
+
+def bootstrap_decks(
+    values: np.ndarray,
+    statistic: Callable[[np.ndarray], np.ndarray],
+    level: float = 0.95,
+    num_resamples: int = 10_000,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap interval for a statistic of column means; rows resampled whole. Of fewer
+    than `MIN_BOOTSTRAP_GAMES` rows it is a jackknife; without bounds where the statistic has none for some.
+
+    Args:
+        values: float[N, C], the same N decks (or games) in each of C columns.
+        statistic: of column means float[B, C], a number each: float[B]; fewer, where some have
+            none.
+    """
+    decks = len(values)
+    estimate = float(statistic(values.mean(axis=0)[None])[0])
+    if decks < MIN_BOOTSTRAP_GAMES:
+        left_out = statistic(_leave_one_out(values)) if decks > 1 else np.empty(0)
+        return jackknife_interval(estimate, [left_out] if len(left_out) == decks else [], level)
+
+    resampled = [
+        statistic(drawn @ values / decks) for drawn in _resamples(decks, num_resamples, seed)
+    ]
+    return _interval(estimate, np.concatenate(resampled), level)
+
+
+def bootstrap_runs(
+    values: np.ndarray,
+    statistic: Callable[[np.ndarray], np.ndarray],
+    level: float = 0.95,
+    num_resamples: int = 50_000,
+    seed: int = 0,
+) -> Interval:
+    """Stratified percentile bootstrap interval (Agarwal et al. 2021, rliable): in every column the
+    runs are resampled by themselves.
+
+    Args:
+        values: float[R, C], R training runs on each of C tasks.
+        statistic: of all R * C values of a resample, float[B, R * C] -> float[B].
+    """
+    runs, columns = values.shape
+
+    def resample(rng: np.random.Generator, size: int) -> np.ndarray:
+        drawn = rng.integers(runs, size=(size, runs, columns))
+        return statistic(values[drawn, np.arange(columns)].reshape(size, -1))
+
+    estimate = float(statistic(values.reshape(1, -1))[0])
+    return _percentile_interval(estimate, resample, level, num_resamples, seed)
+
+
+def _leave_one_out(values: np.ndarray) -> np.ndarray:
+    """float[N, C]: the column means of `values` [N, C] without each row in turn, N >= 2."""
+    return (values.sum(axis=0) - values) / (len(values) - 1)
+
+
+def _between_order_statistics(values: np.ndarray, level: float) -> Interval:
+    """The narrowest interval between the k-th smallest and the k-th greatest of `values` float[N]
+    in which their median is with probability `level` at least: the number of values below it is
+    binomial. There is no standard error."""
+    from scipy.special import bdtr
+
+    median, count = float(np.median(values)), len(values)
+    tails = bdtr(np.arange(count, dtype=np.float64), count, 0.5)  # P(at most 0, 1, ... below)
+    outside = int((tails <= 1 - _upper_tail(level)).sum())
+    if not outside:
+        return _unbounded(median)
+    ordered = np.sort(values)
+    return Interval(median, float(ordered[outside - 1]), float(ordered[-outside]), np.nan)
+
+
+def _unbounded(estimate: float) -> Interval:
+    return Interval(mean=estimate, low=-np.inf, high=np.inf, std_error=np.inf)
+
+
+def _percentile_interval(
+    estimate: float,
+    resample: Callable[[np.random.Generator, int], np.ndarray],
+    level: float,
+    num_resamples: int,
+    seed: int,
+) -> Interval:
+    """The percentile bootstrap around an estimate; `resample(rng, size)` gives it for up to `size`
+    resamples."""
+    blocks = [resample(rng, size) for rng, size in _blocks(num_resamples, seed)]
+    return _interval(estimate, np.concatenate(blocks), level)
+
+
+def _blocks(num_resamples: int, seed: int) -> Iterator[tuple[np.random.Generator, int]]:
+    """The resamples in parts, as (generator, how many)."""
+    rng = np.random.default_rng(seed)
+    for first in range(0, num_resamples, _RESAMPLES_AT_ONCE):
+        yield rng, min(_RESAMPLES_AT_ONCE, num_resamples - first)
+
+
+def _interval(estimate: float, resampled: np.ndarray, level: float) -> Interval:
+    tail = 1 - _upper_tail(level)
+    low, high = np.quantile(resampled, [tail, 1 - tail])
+    return Interval(
+        mean=estimate, low=float(low), high=float(high), std_error=float(resampled.std(ddof=1))
+    )
+
+
+def _games(values: np.ndarray, name: str) -> np.ndarray:
+    values = np.asarray(values, np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(
+            f"expected {name} float[N] with at least one game, got shape {values.shape}"
+        )
+    return values
+
+
+def _upper_tail(level: float) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"expected a confidence level between 0 and 1, got {level}")
+    return (1 + level) / 2

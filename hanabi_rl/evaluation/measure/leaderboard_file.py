@@ -1,0 +1,189 @@
+"""A leaderboard as a file that others extend: which proxies, which decks, and a row a candidate.
+
+`docs/leaderboard/*.json` are such files. Everybody's candidate plays the same games, because the
+file says which; a row names an agent that anybody can load.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+from hanabi_rl.agents.hub import parse_hub_name
+from hanabi_rl.agents.loading import BOT, HUB, LOADERS, SHIPPED, parse_name
+from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
+from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.files import read_json, write_json
+
+FORMAT_VERSION = 1
+_HASH = re.compile(r"[0-9a-f]{64}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaderboardAgent:
+    """An agent that anybody can load."""
+
+    agent: str = ""
+    """Its name: `bot:`, `agent:`, `ah2ac2:`, `obl:`, or `hf:` at a commit."""
+    hash: str = ""
+    """Its identity, a SHA-256."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaderboardRow(LeaderboardAgent):
+    """A candidate: its games with the proxies, a deck each, in every mixed line-up."""
+
+    by: str = ""
+    """Who adds it."""
+    version: str = ""
+    """Of hanabi_rl, that played the games."""
+    mean: float = 0.0
+    ci95: tuple[float, ...] = ()
+    """[low, high]."""
+    median: float = 0.0
+    zero_share: float = 0.0
+    perfect_share: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaderboardFile:
+    """What all rows share, and the rows, best first."""
+
+    format_version: int = 0
+    about: str = ""
+    players: int = 0
+    games: int = 0
+    """Of each candidate."""
+    seed: int = 0
+    """Of their decks."""
+    proxies: tuple[LeaderboardAgent, ...] = ()
+    rows: tuple[LeaderboardRow, ...] = ()
+
+
+def read_board(path: Path) -> LeaderboardFile:
+    """The board in `path`, every field and row checked; nothing is played and no agent loaded.
+
+    Raises:
+        ValueError: naming the file, the row, what was expected and got.
+    """
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: expected an object, got {type(data).__name__}")
+    data = {
+        **data,
+        "proxies": tuple(
+            _record(LeaderboardAgent, p, f"{path}: proxies") for p in data.get("proxies", ())
+        ),
+        "rows": tuple(
+            _record(LeaderboardRow, row, f"{path}: rows") for row in data.get("rows", ())
+        ),
+    }
+    if missing := {field.name for field in dataclasses.fields(LeaderboardFile)} - set(data):
+        raise ValueError(f"{path}: expected a field {min(missing)}, got none")
+    players = {"proxies": data.pop("proxies"), "rows": data.pop("rows")}
+    board = dataclasses.replace(from_dict(LeaderboardFile, data, where=str(path)), **players)
+    _check(board, str(path))
+    return board
+
+
+def write_board(path: Path, board: LeaderboardFile) -> None:
+    """Writes `board` to `path`, atomically; raises ValueError as `read_board` would."""
+    _check(board, str(path))
+    record = to_dict(board)
+    record["proxies"] = [to_dict(proxy) for proxy in board.proxies]
+    record["rows"] = [to_dict(row) for row in board.rows]
+    write_json(path, record)
+
+
+def with_row(board: LeaderboardFile, row: LeaderboardRow) -> LeaderboardFile:
+    """`board` with a row in its place; of the same agent (by what it is), the new one stays."""
+    others = [other for other in board.rows if other.hash != row.hash]
+    rows = tuple(sorted([*others, row], key=lambda row: (-row.mean, row.agent)))
+    return dataclasses.replace(board, rows=rows)
+
+
+def row_of(
+    entry: LeaderboardEntry, agent: str, identity: str, by: str, version: str
+) -> LeaderboardRow:
+    """A candidate's games as a row of a board."""
+    summary = entry.summary
+    return LeaderboardRow(
+        agent=agent,
+        hash=identity,
+        by=by,
+        version=version,
+        mean=round(summary.mean.mean, 3),
+        ci95=tuple(round(float(bound), 3) for bound in summary.mean.bounds),
+        median=float(summary.median),
+        zero_share=round(summary.zero_share, 4),
+        perfect_share=round(summary.perfect_share, 4),
+    )
+
+
+def _record(cls: type[Any], data: Any, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise ValueError(f"{where}: expected objects, got {type(data).__name__}")
+    where = f"{where}: {data.get('agent', 'one without an agent')}"
+    if missing := {field.name for field in dataclasses.fields(cls)} - set(data):
+        raise ValueError(f"{where}: expected a field {min(missing)}, got none")
+    return from_dict(cls, data, where=where)
+
+
+def _check(board: LeaderboardFile, where: str) -> None:
+    def expect(holds: bool, expected: str, got: Any) -> None:
+        if not holds:
+            raise ValueError(f"{where}: expected {expected}, got {got}")
+
+    version = board.format_version
+    expect(version == FORMAT_VERSION, f"format_version {FORMAT_VERSION}", version)
+    expect(2 <= board.players <= 5, "2 to 5 players", board.players)
+    expect(board.games >= 1000, "at least 1,000 games a row", board.games)
+    expect(len(board.proxies) >= 1, "at least one proxy", 0)
+    for player in (*board.proxies, *board.rows):
+        check_public(player.agent, where)
+        expect(
+            _HASH.fullmatch(player.hash) is not None,
+            f"the SHA-256 of {player.agent}",
+            repr(player.hash),
+        )
+    for row in board.rows:
+        at = f"of {row.agent}"
+        expect(len(row.ci95) == 2, f"ci95 {at} to be [low, high]", row.ci95)
+        low, high = row.ci95
+        expect(
+            0 <= low <= row.mean <= high <= 25, f"a mean {at} in its interval", (row.mean, row.ci95)
+        )
+        shares = (row.zero_share, row.perfect_share)
+        expect(min(shares) >= 0 and sum(shares) <= 1, f"shares {at} from 0 to 1", shares)
+        expect(0 <= row.median <= 25, f"a median {at} from 0 to 25", row.median)
+        expect(bool(row.by.strip()), f"who adds {row.agent} (by)", repr(row.by))
+        expect(bool(row.version), f"the version that played {row.agent}", repr(row.version))
+    hashes = [player.hash for player in (*board.proxies, *board.rows)]
+    twice = next((one for one in hashes if hashes.count(one) > 1), None)
+    expect(twice is None, "every agent once, and no proxy among the rows", f"{twice} twice")
+    means = [row.mean for row in board.rows]
+    expect(means == sorted(means, reverse=True), "the rows best first", means)
+
+
+def check_public(name: str, where: str) -> None:
+    """Raises ValueError, beginning with `where`, for an agent that others could not load, or not
+    the same one tomorrow: a path, or `hf:` without a commit."""
+    parsed = parse_name(name)
+    local = parsed.scheme not in (BOT, *LOADERS) or (
+        parsed.scheme not in (BOT, SHIPPED, HUB) and Path(parsed.path).exists()
+    )
+    if local:
+        raise ValueError(
+            f"{where}: expected an agent that anybody can load (bot:, agent:, ah2ac2:, obl: or "
+            f"hf:OWNER/NAME@COMMIT), got {name}"
+        )
+    if parsed.scheme == HUB:
+        revision = parse_hub_name(parsed.without_options).revision
+        if revision is None or not _COMMIT.fullmatch(revision):
+            raise ValueError(
+                f"{where}: expected a commit of 40 hexadecimal digits behind {name.split('@')[0]}@,"
+                f" so that it stays what it is, got {revision}"
+            )

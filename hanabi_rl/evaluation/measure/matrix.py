@@ -1,0 +1,247 @@
+"""The cross-play matrix: every agent with every other, from a cache where its games were played
+before."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from hanabi_rl.agents.identity import check_distinct
+from hanabi_rl.data.games import FinalStates, Games
+from hanabi_rl.evaluation.measure.cells import Cell, CellCache, CellKey
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, summarise
+from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.play.decks import evaluation_decks, seed_decks
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+
+_MAPS = Path("/proc/self/maps")
+_MOST_MAPS = 30_000
+
+
+class MatrixAgent(NamedTuple):
+    """One row and column of a matrix."""
+
+    label: str
+    """Short and unlike the others'."""
+    group: str
+    """What it is compared as: its algorithm, or the bot's name."""
+    policy: Policy
+    hash: str
+    """See `Policy.identity`."""
+
+
+class EvalSetting(NamedTuple):
+    """How every cell is played: `games` decks, each with every distinct seating."""
+
+    games: int = 5000
+    seed: int = 0
+    """Seed of the decks, unless `seed_names` names them, and of sampled actions."""
+    sample: bool = False
+    seed_names: tuple[str, ...] = ()
+    """Seeds of hanab.live, see `seed_decks`: as many deals as `games`. Empty: decks of `seed`."""
+
+    def named_decks(self, rules: Rules) -> np.ndarray | None:
+        """Return the decks that `seed_names` names, uint8[N, deck_size]; None without names."""
+        if not self.seed_names:
+            return None
+        decks = seed_decks(rules, self.seed_names)
+        if len(decks) != self.games:
+            raise ValueError(f"expected games={len(decks)}, one a deal, got {self.games}")
+        return decks
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossPlayMatrix:
+    """Row i is the single agent, column j fills the other seats; with two players cell (i, j) is
+    cell (j, i)."""
+
+    agents: tuple[MatrixAgent, ...]
+    setting: EvalSetting
+    cells: tuple[tuple[ScoreSummary, ...], ...]  # [A][A]
+
+    @property
+    def rules(self) -> Rules:
+        """The game that all of them play."""
+        return self.agents[0].policy.rules
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """float64[A, A]: the mean score of every cell."""
+        return np.array([[cell.mean.mean for cell in row] for row in self.cells])
+
+
+def make_agents(
+    policies: Sequence[Policy], labels: Sequence[str], groups: Sequence[str]
+) -> tuple[MatrixAgent, ...]:
+    """The agents of a matrix.
+
+    Raises:
+        ValueError: for no agent, agents of different games, a label given twice, or one policy
+            under two labels.
+    """
+    if not policies:
+        raise ValueError("expected at least one agent, got none")
+    agents = tuple(
+        MatrixAgent(label=label, group=group, policy=policy, hash=identity)
+        for policy, label, group, identity in zip(
+            policies, labels, groups, check_distinct(policies, labels), strict=True
+        )
+    )
+    for index, agent in enumerate(agents):
+        rules, mine = agents[0].policy.rules, agent.policy.rules
+        if mine != rules:
+            raise ValueError(
+                f"expected agents of one game, got {agents[0].label} for {rules.difference_from(mine)} "
+                f"and {agent.label} for {mine.difference_from(rules)}"
+            )
+        if agent.label in labels[:index]:
+            raise ValueError(f"expected labels that differ, got {agent.label!r} twice")
+    return agents
+
+
+def play_matrix(
+    agents: tuple[MatrixAgent, ...],
+    setting: EvalSetting,
+    *,
+    cache: CellCache | None = None,
+    on_cell: Callable[[int, int, bool], None] = lambda done, total, played: None,
+) -> CrossPlayMatrix:
+    """Plays the cells that `cache` does not have, saves each as it is finished, and summarises all
+    of them.
+
+    After every cell `on_cell(cells done, cells in all, whether it was played)` is called.
+    Interrupted and called again, it goes on where it was and gives the same numbers.
+    """
+    rules = agents[0].policy.rules
+    pairs = cell_pairs(agents)
+    summaries: dict[tuple[int, int], ScoreSummary] = {}
+    for done, (i, j) in enumerate(pairs, start=1):
+        cell, played = get_or_play_cell(agents[i], agents[j], setting, cache)
+        summaries[i, j] = summarise(cell.scores, cell.points, rules.max_score)
+        if rules.num_players == 2:
+            summaries[j, i] = summaries[i, j]
+        on_cell(done, len(pairs), played)
+    size = range(len(agents))
+    return CrossPlayMatrix(
+        agents, setting, tuple(tuple(summaries[i, j] for j in size) for i in size)
+    )
+
+
+def cell_pairs(agents: tuple[MatrixAgent, ...]) -> list[tuple[int, int]]:
+    """The (row, column) of every cell to play: of two players only one of (i, j) and (j, i).
+
+    Of these it is the one whose policies come in the order of their kinds, so that each pair of
+    kinds compiles once.
+    """
+    kinds: list[Any] = []
+    kind_of = []
+    for agent in agents:
+        kind = _structure(agent.policy)
+        if kind not in kinds:
+            kinds.append(kind)
+        kind_of.append(kinds.index(kind))
+    pairs = [(i, j) for i in range(len(agents)) for j in range(len(agents))]
+    if agents[0].policy.rules.num_players > 2:
+        return pairs
+    return [(i, j) for i, j in pairs if (kind_of[i], i) <= (kind_of[j], j)]
+
+
+def cell_key(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> CellKey:
+    """What the games of a cell depend on."""
+    rules = single.policy.rules
+    named = setting.named_decks(rules)
+    return CellKey(
+        rules,
+        single.hash,
+        others.hash,
+        setting.games,
+        setting.seed,
+        setting.sample,
+        decks=None if named is None else hashlib.sha256(named.tobytes()).hexdigest(),
+    )
+
+
+def get_or_play_cell(
+    single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, cache: CellCache | None = None
+) -> tuple[Cell, bool]:
+    """The games of one cell, and whether they were played: where `cache` does not have them they
+    are, and saved there."""
+    key = cell_key(single, others, setting)
+    cell = None if cache is None else cache.load(key)
+    if cell is not None:
+        return cell, False
+    _make_room()
+    cell = play_cell(single, others, setting)
+    if cache is not None:
+        cache.save(key, cell)
+    return cell, True
+
+
+def _make_room() -> None:
+    """Forgets what was compiled before there is no room for more: every line-up of other kinds
+    compiles to a few hundred mappings of memory, and Linux allows a process 65,530. (A matrix of 17
+    kinds died in its 93rd cell: `LLVM ERROR: Unable to allocate section memory!`.)"""
+    if _MAPS.exists() and len(_MAPS.read_bytes().splitlines()) > _MOST_MAPS:
+        jax.clear_caches()
+
+
+def play_cell(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> Cell:
+    """The games of one cell, as `evaluate_pair` plays them."""
+    result = evaluate_pair(
+        single.policy,
+        others.policy,
+        setting.games,
+        setting.seed,
+        sample=setting.sample,
+        decks=setting.named_decks(single.policy.rules),
+    )
+    records, is_first = result.records, cell_key(single, others, setting).policies[0] == single.hash
+    return Cell(
+        scores=np.stack([record.scores for record in records]).astype(np.int16),
+        points=np.stack([record.points for record in records]).astype(np.int16),
+        lives=np.stack([record.lives for record in records]).astype(np.int8),
+        actions=np.stack([record.actions for record in records]).astype(np.uint8),
+        seats=np.array([seats[0 if is_first else 1] for seats in result.seatings], np.int8),
+    )
+
+
+def cell_games(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, cell: Cell) -> Games:
+    """The games of a cell, S times N of them, with the seat of `single` the one that measures count
+    (every seat where both are one policy)."""
+    rules, seatings = single.policy.rules, len(cell.seats)
+    first = cell_key(single, others, setting).policies[0] == single.hash
+    seats = np.repeat(cell.seats if first else 1 - cell.seats, setting.games)  # else of two players
+    actions = cell.actions.reshape(-1, rules.max_turns).astype(np.int32)
+    decks = setting.named_decks(rules)
+    if decks is None:
+        decks = evaluation_decks(rules, setting.games, setting.seed)
+    games = Games(
+        rules=rules,
+        decks=np.tile(decks, (seatings, 1)),
+        actions=actions,
+        num_actions=(actions != rules.noop).sum(axis=1, dtype=np.int32),
+        scores=cell.scores.reshape(-1).astype(np.int32),
+        game_ids=np.arange(len(actions), dtype=np.int32),
+        unfinished=np.zeros(len(actions), bool),
+        ends=FinalStates(cell.points.reshape(-1).astype(np.int32), cell.lives.reshape(-1)),
+    )
+    if single.hash == others.hash:
+        return games
+    return with_counted_seats(games, seats[:, None] == np.arange(rules.num_players))
+
+
+def _structure(policy: Policy) -> Any:
+    """What jit compiles for: the same for policies that differ in their parameters only."""
+    leaves, structure = jax.tree.flatten(policy)
+    return structure, [(np.shape(leaf), jax.dtypes.result_type(leaf)) for leaf in leaves]

@@ -1,0 +1,327 @@
+"""Sets of partners with their best responses: `partners.json`, and the games that it is made from.
+
+A partner's best response is an agent; what it gets with the partner is what any other agent's
+return with that partner is judged by (`br_prox.py`), and how it behaves there is what partners are
+chosen by (`diversity.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.diversity import Selection, diversity, normalise, select
+from hanabi_rl.evaluation.measure.events import event_counts
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.files import read_json, write_json
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.evaluation.measure.matrix import EvalSetting
+    from hanabi_rl.play.decks import Purpose
+
+By = Literal["br-div", "p-div"]
+FORMAT_VERSION = 1
+MIN_SCORE_FRACTION = 0.05  # of the greatest score: pairs that do not do better cannot do the task
+
+Means = tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalPartner:
+    """One partner. Names are as every command takes them; by seat means by the seat of the best
+    response."""
+
+    agent: str = ""
+    best_response: str = ""
+    """"" where it is not at hand; then `score` must be."""
+    score: Means | None = None
+    """J_BR: the mean score of the best response with the partner, by seat."""
+    points: Means | None = None
+    """The same of points, whether or not the lives were lost."""
+    response_events: tuple[Means, ...] | None = None
+    """Mean counts of `EVENTS` in a game: the best response's, by seat."""
+    partner_events: tuple[Means, ...] | None = None
+    """The same of the partner's own moves, by seat of the best response."""
+    event_weights: Means | None = None
+    """w, what each of `EVENTS` was worth to the partner in training."""
+    score_weight: float | None = None
+    """u, the same of the game's reward."""
+    mid_skill: str = ""
+    """An earlier checkpoint of the partner, with about half of its return; "" for none."""
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class PartnerSet:
+    """A `partners.json`: partners, how they were measured and how they were chosen."""
+
+    format_version: int = FORMAT_VERSION
+    players: int | None = None
+    """Of the game; None leaves it to the agents."""
+    games: int | None = None
+    """Decks a seat that `score` and the events are means over; None: not known."""
+    seed: int | None = None
+    purpose: str = ""
+    """Of those decks (`play/decks.py`): `selection` where something was chosen by them; "" not
+    known."""
+    sampled: bool | None = None
+    selected_by: str = ""
+    """`br-div` or `p-div`: by whose events; "" for a set that was not selected."""
+    search: str = ""
+    br_div: float | None = None
+    """The determinant of the chosen by the events of their best responses."""
+    p_div: float | None = None
+    """The same by their own events."""
+    candidates: int | None = None
+    """How many they were chosen from."""
+    partners: tuple[EvalPartner, ...] = ()
+
+
+def write_partners(path: Path, partners: PartnerSet) -> None:
+    """Writes a set of partners as JSON, atomically."""
+    record = to_dict(dataclasses.replace(partners, partners=()))
+    write_json(path, record | {"partners": [to_dict(partner) for partner in partners.partners]})
+
+
+def read_partners(path: Path) -> PartnerSet:
+    """Reads what `write_partners` wrote, or a person: only the partners' names are needed.
+
+    Raises:
+        ValueError: no such file, another format, an unknown field, or a partner without a name,
+            with neither a best response nor a score, or with one that is no number; the place is
+            named.
+    """
+    if not path.is_file():
+        raise ValueError(f"expected a file of partners, got {path}, which does not exist")
+    record = read_json(path)
+    if not isinstance(record, dict) or not isinstance(record.get("partners"), list):
+        raise ValueError(f'{path}: expected {{"partners": [...]}}')
+    listed = record.pop("partners")
+    if not listed:
+        raise ValueError(f"{path}: expected at least one partner, got none")
+    partners = [_read_partner(item, f"{path}: partners[{i}]") for i, item in enumerate(listed)]
+    found = from_dict(PartnerSet, record, where=str(path))
+    if found.format_version != FORMAT_VERSION:
+        raise ValueError(
+            f"{path}: expected format_version {FORMAT_VERSION}, got {found.format_version}"
+        )
+    return dataclasses.replace(found, partners=tuple(partners))
+
+
+def _read_partner(record: Any, where: str) -> EvalPartner:
+    if not isinstance(record, dict):
+        raise ValueError(f"{where}: expected an object, got {record!r}")
+    partner = from_dict(EvalPartner, record, where=where)
+    if not partner.agent or not (partner.best_response or partner.score):
+        raise ValueError(f"{where}: expected an agent and its best_response (or its score)")
+    for name in ("score", "points"):
+        if not np.isfinite(means := getattr(partner, name) or ()).all():
+            raise ValueError(f"{where}: {name}: expected finite numbers, got {list(means)}")
+    return partner
+
+
+class PairGames(NamedTuple):
+    """One agent with copies of a partner, at each of S = P seats, on the same N decks."""
+
+    scores: np.ndarray  # int32[S, N]
+    points: np.ndarray  # int32[S, N]
+    agent_events: np.ndarray  # float64[S, E], mean counts in a game; [0, E] where not asked for
+    partner_events: np.ndarray  # float64[S, E], of one partner where there are more
+
+
+def play_pair(
+    agent: Policy,
+    partner: Policy,
+    setting: EvalSetting,
+    *,
+    with_events: bool = False,
+    purpose: Purpose = "report",
+) -> PairGames:
+    """Plays every deck of a purpose with `agent` at every seat and copies of `partner` at the
+    others. Raises ValueError where they play different games."""
+    result = evaluate_pair(
+        agent,
+        partner,
+        setting.games,
+        setting.seed,
+        sample=setting.sample,
+        purpose=purpose,
+        decks=setting.named_decks(agent.rules),
+    )
+    place = {seating[0]: index for index, seating in enumerate(result.seatings)}
+    seats = range(agent.rules.num_players)
+    # an agent that is its own partner has one seating, the same at every seat
+    records = [result.records[place.get(seat, 0)] for seat in seats]
+    own, others = [], []
+    for seat, games in enumerate(records) if with_events else ():
+        counts = event_counts(games).mean(axis=0)  # [P, E]
+        own.append(counts[seat])
+        others.append(np.delete(counts, seat, axis=0).mean(axis=0))
+    return PairGames(
+        scores=np.stack([games.scores for games in records]),
+        points=np.stack([games.points for games in records]),
+        agent_events=np.array(own),
+        partner_events=np.array(others),
+    )
+
+
+def measured(partner: EvalPartner, pairing: PairGames) -> EvalPartner:
+    """The partner with what its best response (the pairing's agent) got and did with it."""
+    events: dict[str, Any] = {}
+    if len(pairing.agent_events):
+        events["response_events"] = _rows(pairing.agent_events)
+        events["partner_events"] = _rows(pairing.partner_events)
+    return dataclasses.replace(
+        partner,
+        score=tuple(pairing.scores.mean(axis=1).tolist()),
+        points=tuple(pairing.points.mean(axis=1).tolist()),
+        **events,
+    )
+
+
+def _rows(values: np.ndarray) -> tuple[Means, ...]:
+    return tuple(tuple(row) for row in values.tolist())
+
+
+def measure_pairs(
+    partners: Sequence[EvalPartner],
+    policies: Mapping[str, Policy],
+    setting: EvalSetting,
+    purpose: Purpose,
+    on_pair: Callable[[int], None] = lambda done: None,
+) -> list[EvalPartner]:
+    """The partners with what their best responses get and do with them on the decks of a purpose;
+    after each pair `on_pair(pairs done)` is called.
+
+    `purpose="selection"` where something is chosen by it, `"report"` for what is believed of a best
+    response afterwards.
+    """
+    found = []
+    for done, partner in enumerate(partners, start=1):
+        response, policy = policies[partner.best_response], policies[partner.agent]
+        pairing = play_pair(response, policy, setting, with_events=True, purpose=purpose)
+        found.append(measured(partner, pairing))
+        on_pair(done)
+    return found
+
+
+def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]:
+    """Those of the measured partners that score more with their best responses than `MIN_SCORE_FRACTION`
+    of `max_score`."""
+    return [p for p in partners if np.mean(p.score or 0.0) > MIN_SCORE_FRACTION * max_score]
+
+
+def behaviour_features(partners: Sequence[EvalPartner], by: By) -> np.ndarray:
+    """float64[n, S * (E + 1)]: normalised events of the best responses (`br-div`) or of the
+    partners (`p-div`), and the scores, seat by seat. Raises ValueError for partners that were not
+    measured."""
+    rows = []
+    for partner in partners:
+        events = partner.response_events if by == "br-div" else partner.partner_events
+        if events is None or partner.score is None:
+            raise ValueError(f"expected events and a score of {partner.agent}, got none")
+        rows.append(np.column_stack([np.array(events), partner.score]).reshape(-1))
+    return normalise(np.array(rows))
+
+
+def select_partners(
+    partners: Sequence[EvalPartner], size: int, by: By, samples: int | None, seed: int
+) -> tuple[Selection, dict[By, float]]:
+    """`diversity.select` among measured partners, and the determinant of the chosen by each of
+    `By`."""
+    features: dict[By, np.ndarray] = {
+        kind: behaviour_features(partners, kind) for kind in ("br-div", "p-div")
+    }
+    chosen = select(features[by], size, samples=samples, seed=seed)
+    return chosen, {kind: diversity(of, chosen.members) for kind, of in features.items()}
+
+
+def selected_set(
+    measured_ones: Sequence[EvalPartner],
+    size: int,
+    by: By,
+    setting: EvalSetting,
+    rules: Rules,
+    samples: int | None = None,
+) -> PartnerSet:
+    """The `size` of the able among candidates, measured on selection decks, that differ most
+    (`select_partners`), with how they were measured. Raises ValueError where none is able, or as
+    `diversity.select` does."""
+    kept = viable(measured_ones, rules.max_score)
+    if not kept:
+        raise ValueError(f"expected pairs that score, got none of {len(measured_ones)}")
+    chosen, determinants = select_partners(kept, size, by, samples, setting.seed)
+    return PartnerSet(
+        players=rules.num_players,
+        games=setting.games,
+        seed=setting.seed,
+        purpose="selection",
+        sampled=setting.sample,
+        selected_by=by,
+        search=chosen.search,
+        br_div=determinants["br-div"],
+        p_div=determinants["p-div"],
+        candidates=len(kept),
+        partners=tuple(kept[member] for member in chosen.members),
+    )
+
+
+class SelfPlayReturns(NamedTuple):
+    """M partners, each with copies of itself, on N decks."""
+
+    scores: np.ndarray  # int32[M, N]
+    points: np.ndarray  # int32[M, N]
+
+
+def play_partner_self_play(partners: Sequence[Policy], setting: EvalSetting) -> SelfPlayReturns:
+    """Every partner's self-play on the decks that agents meet it on: how strong it is by itself."""
+    played = [
+        evaluate_selfplay(
+            policy,
+            setting.games,
+            setting.seed,
+            sample=setting.sample,
+            decks=setting.named_decks(policy.rules),
+        ).records
+        for policy in partners
+    ]
+    return SelfPlayReturns(
+        np.stack([games.scores for games in played]), np.stack([games.points for games in played])
+    )
+
+
+class PartnerReturns(NamedTuple):
+    """R agents with M partners at S seats on N decks."""
+
+    scores: np.ndarray  # int32[R, M, S, N]
+    points: np.ndarray  # int32[R, M, S, N]
+
+
+def play_partners(
+    agents: Sequence[Policy],
+    partners: Sequence[Policy],
+    setting: EvalSetting,
+    on_pair: Callable[[int], None] = lambda done: None,
+) -> PartnerReturns:
+    """Every agent with copies of every partner, on the same decks; after each pair
+    `on_pair(pairs done)` is called."""
+    played: list[PairGames] = []
+    for agent, partner in itertools.product(agents, partners):
+        played.append(play_pair(agent, partner, setting))
+        on_pair(len(played))
+    shape = (len(agents), len(partners))
+    scores, points = (
+        np.stack([getattr(pairing, name) for pairing in played]) for name in ("scores", "points")
+    )
+    return PartnerReturns(
+        scores.reshape(*shape, *scores.shape[1:]), points.reshape(*shape, *points.shape[1:])
+    )

@@ -1,0 +1,196 @@
+"""Players of the unit tests that show what can be passed, in plain Python on a `PythonGame`.
+
+Both play what is certain, save what would be lost, tell what can be played and discard what is
+dead. What depends on partners they take from what these have shown: `memoryless_reference` in the last move
+alone, which every observation shows, `memory_reference` in the whole game. They show that the tests can
+be passed, and which of them take a memory: they score little.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure import scripted_players
+from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame
+
+
+class PartnerStyle(NamedTuple):
+    """What the others have shown of how they play."""
+
+    newest_first: bool = False
+    """They discard their newest card without a hint, else their oldest."""
+    points_at_playable: bool = True
+    """No hint for the mover touched only cards that could not be played then."""
+    plays: bool | None = None
+    """They played the last card that they were told of, else they threw it; None: neither. Where
+    the memory does not reach back to the hint, any card may be one."""
+
+
+def memoryless_reference(table: PythonGame, rng: np.random.Generator) -> int:
+    """Reads the last move alone."""
+    del rng
+    return _choose(table, infer_partner_style(table, table.turn - 1))
+
+
+def memory_reference(table: PythonGame, rng: np.random.Generator) -> int:
+    """Reads every move."""
+    del rng
+    return _choose(table, infer_partner_style(table, 0))
+
+
+def infer_partner_style(table: PythonGame, since: int) -> PartnerStyle:
+    """What the others' moves have shown from turn `since`."""
+    found, past = PartnerStyle(), PythonGame(table.rules, table.deck)
+    for action in table.actions:
+        if past.turn >= since and past.player != table.player:
+            found = _learn(found, table, past, decode_action(table.rules, action), since)
+        past.apply(action)
+    return found
+
+
+def _learn(
+    found: PartnerStyle, now: PythonGame, past: PythonGame, move: Move, since: int
+) -> PartnerStyle:
+    """... with the move that was made on the table `past`."""
+    if move.kind in ("play", "discard"):
+        if since > 0 or scripted_players.is_hinted(past, past.player, move.slot):
+            found = found._replace(plays=move.kind == "play")
+        newest = move.slot == len(past.hands[past.player]) - 1
+        return found._replace(newest_first=newest) if move.kind == "discard" else found
+    if _target(past, move) != now.player:
+        return found
+    touched = [past.hands[now.player][slot] for slot in past.touched(move)]
+    could_be = any(
+        scripted_players.is_playable(past, card) for order in touched for card in _cards(now, order)
+    )
+    return found._replace(points_at_playable=found.points_at_playable and could_be)
+
+
+def _cards(now: PythonGame, order: int) -> set[int]:
+    """What a card of the mover can be, or was."""
+    hand = now.hands[now.player]
+    if order in hand:
+        return scripted_players.possible_cards(now, now.player, hand.index(order))
+    return {now.deck[order]}
+
+
+def _choose(table: PythonGame, others: PartnerStyle) -> int:
+    certain = scripted_players.certain_slots(table, table.player)
+    slot = certain[0] if certain else _pointed_at(table) if others.points_at_playable else None
+    if slot is not None:
+        return encode_action(table.rules, Move("play", slot=slot))
+    hint = _saving_hint(table, others)
+    hint = _telling_hint(table, others) if hint is None else hint
+    if hint is not None:
+        return hint
+    if table.info_tokens < table.rules.max_info_tokens:
+        return encode_action(table.rules, Move("discard", slot=_discard(table)))
+    harmless = [hint for hint in scripted_players.legal_hints(table) if not _playable(table, hint)]
+    new = [hint for hint in harmless if _tells_something(table, hint)]
+    return (new or harmless or scripted_players.legal_actions(table))[0]
+
+
+def _pointed_at(table: PythonGame) -> int | None:
+    """The only card that the last move, a hint, touched, where it may be playable and not the whole
+    game is at stake."""
+    before, me = PythonGame(table.rules, table.deck), table.player
+    for action in table.actions[:-1]:
+        before.apply(action)
+    move = decode_action(table.rules, table.actions[-1]) if table.actions else Move("noop")
+    if move.kind not in ("color", "rank") or _target(before, move) != me or table.life_tokens == 1:
+        return None
+    touched = before.touched(move)
+    if len(touched) > 1 or touched[0] in scripted_players.impossible_slots(table, me):
+        return None
+    return touched[0]
+
+
+def _saving_hint(table: PythonGame, others: PartnerStyle) -> int | None:
+    """The hint that touches the card which the next player would discard, where that is a last copy
+    (which it would not throw because it is told of it)."""
+    seat = (table.player + 1) % table.rules.num_players
+    free = [
+        s for s in range(len(table.hands[seat])) if not scripted_players.is_hinted(table, seat, s)
+    ]
+    place = free[-1] if free and others.newest_first else scripted_players.chop(table, seat)
+    card = table.deck[table.hands[seat][place]]
+    if scripted_players.certain_slots(table, seat) or not scripted_players.is_critical(table, card):
+        return None
+    if others.plays is False and scripted_players.is_playable(table, card):
+        return None
+    hints = [
+        hint for hint in scripted_players.legal_hints(table) if place in _touched(table, hint, seat)
+    ]
+    return hints[0] if hints else None
+
+
+def _telling_hint(table: PythonGame, others: PartnerStyle) -> int | None:
+    """The hint that says most of what can be played: to those who throw what they are told of,
+    none; to those who play it, one that touches nothing else."""
+    hints = scripted_players.legal_hints(table)
+    if others.plays is False or not hints:
+        return None
+    worth = [len(_newly_certain(table, hint)) for hint in hints]
+    if max(worth) > 0:
+        return hints[int(np.argmax(worth))]
+    seat = (table.player + 1) % table.rules.num_players
+    plain = [
+        hint
+        for hint in hints
+        if set(_touched(table, hint, seat)) == set(_playable(table, hint)) != set()
+    ]
+    return plain[0] if plain and others.plays else None
+
+
+def _newly_certain(table: PythonGame, hint: int) -> set[int]:
+    """Playable cards of its target that the hint makes certain."""
+    seat = _target(table, decode_action(table.rules, hint))
+    after = copy.deepcopy(table)
+    after.apply(hint)
+    return set(scripted_players.certain_slots(after, seat)) - set(
+        scripted_players.certain_slots(table, seat)
+    )
+
+
+def _playable(table: PythonGame, hint: int) -> list[int]:
+    """The slots that it touches whose card can be played."""
+    move = decode_action(table.rules, hint)
+    hand = table.hands[_target(table, move)]
+    return [
+        slot
+        for slot in table.touched(move)
+        if scripted_players.is_playable(table, table.deck[hand[slot]])
+    ]
+
+
+def _discard(table: PythonGame) -> int:
+    me = table.player
+    dead, kept = (
+        scripted_players.useless_slots(table, me),
+        scripted_players.critical_slots(table, me),
+    )
+    if dead:
+        return dead[0]
+    order = [scripted_players.chop(table, me), *range(len(table.hands[me]))]
+    return next((slot for slot in order if slot not in kept), order[0])
+
+
+def _tells_something(table: PythonGame, hint: int) -> bool:
+    """The hint touches a card that no hint has touched."""
+    move = decode_action(table.rules, hint)
+    seat = _target(table, move)
+    return any(not scripted_players.is_hinted(table, seat, slot) for slot in table.touched(move))
+
+
+def _touched(table: PythonGame, hint: int, seat: int) -> list[int]:
+    """The slots of the seat that the hint touches: none where it is for another."""
+    move = decode_action(table.rules, hint)
+    return table.touched(move) if _target(table, move) == seat else []
+
+
+def _target(table: PythonGame, move: Move) -> int:
+    return (table.player + move.offset) % table.rules.num_players

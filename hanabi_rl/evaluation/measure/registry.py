@@ -1,0 +1,469 @@
+"""Every measure by name, with what a reader needs to know of it. To add one, write a function
+`Record -> Ratio` beside its like and a line here: tables, JSON and the command line follow."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from hanabi_rl.evaluation.measure import (
+    action_information,
+    behaviour,
+    context_independence,
+    conventions,
+    dominance,
+    efficiency,
+    events,
+    interdependence,
+    prediction,
+    selfplay,
+)
+from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
+from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
+from hanabi_rl.evaluation.papers import ah2ac2, siu2025
+from hanabi_rl.games.hanabi.events import EVENTS
+
+if TYPE_CHECKING:
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+
+Group = Literal[
+    "behaviour",
+    "prediction",
+    "scores",
+    "interdependence",
+    "team",
+    "objective",
+    "objective detail",
+    "conventions",
+    "events",
+]
+CANAAN = "Canaan et al. (arXiv 2004.13710), as in AH2AC2's Table 10"
+AH2AC2 = "AH2AC2 (arXiv 2506.21490)"
+BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links of Hanabi; no figures of it'
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """One measure of recorded games."""
+
+    name: str  # its key in JSON
+    group: Group  # which of them are shown together
+    label: str  # its line in a table; indented where it refines the line above
+    unit: str
+    of: Callable[[GameAnalysis], Ratio]
+    source: str = "ours"
+    published: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    """players -> who -> the figure, in the standard game."""
+
+
+def _table_10(field: str) -> dict[int, dict[str, float]]:
+    return {
+        players: {who: getattr(row, field) for who, row in rows.items()}
+        for players, rows in ah2ac2.BEHAVIOUR.items()
+    }
+
+
+def _table_3(field: str) -> dict[int, dict[str, float]]:
+    """Of Siu et al.: each agent with partners of 20 kinds."""
+    return {2: {who: getattr(row, field).mean for who, row in siu2025.TABLE_3.items()}}
+
+
+_TAKES = {
+    "G1": ("discards", "playable"),
+    "G2": ("plays", "unplayable"),
+    "G3": ("plays", "playable"),
+}
+_SHOWN = {("G1", "hints"), ("G2", "hints"), ("G2", "named"), ("G3", "hints")}
+
+
+def _dominance(kind: dominance.Kind, level: dominance.KnowledgeLevel) -> Measure:
+    """G1, G2 or G3 at one level of knowledge."""
+    shown, (takes, known) = (kind, level) in _SHOWN, _TAKES[kind]
+    return Measure(
+        f"{kind.lower()}_{level}",
+        "objective" if shown else "objective detail",
+        f"{kind}: {takes} a card known {known}, by {level}",
+        "share of own turns, a game",
+        functools.partial(dominance.frequency, kind=kind, level=level),
+        siu2025.SOURCE if shown else "ours",
+        _table_3(kind.lower()) if shown else {},
+    )
+
+
+def _pooled(kind: dominance.Kind) -> Measure:
+    return Measure(
+        f"{kind.lower()}_pooled",
+        "objective detail",
+        f"{kind} by hints, all turns together",
+        "share of own turns",
+        functools.partial(dominance.pooled_frequency, kind=kind),
+    )
+
+
+def _event(place: int, name: str) -> Measure:
+    return Measure(
+        name,
+        "events",
+        name.replace("_", " "),
+        "share of turns",
+        functools.partial(events.event_rate, place=place),
+        "the events of ZSC-Eval (arXiv 2310.05208); Hanabi's are ours",
+    )
+
+
+_ALL = (
+    Measure(
+        "information_per_play",
+        "behaviour",
+        "information per play, by what hints named",
+        "share of colour and rank known, a card played",
+        behaviour.information_per_play,
+        CANAAN,
+        _table_10("information_per_play"),
+    ),
+    Measure(
+        "deduced_information_per_play",
+        "behaviour",
+        "  and by what hints left as the only one",
+        "share of colour and rank known, a card played",
+        behaviour.deduced_information_per_play,
+    ),
+    Measure(
+        "communicativeness",
+        "behaviour",
+        "communicativeness: hints per turn with a token",
+        "hints a turn with an information token",
+        behaviour.communicativeness,
+        CANAAN,
+        _table_10("communicativeness"),
+    ),
+    Measure(
+        "hint_share",
+        "behaviour",
+        "  hints per turn of any kind",
+        "hints a turn",
+        behaviour.hint_share,
+    ),
+    Measure(
+        "efficiency",
+        "behaviour",
+        "efficiency: cards gotten per clue",
+        "cards per clue, a game",
+        efficiency.efficiency,
+        "hanab.live",
+    ),
+    Measure("length", "behaviour", "turns of a finished game", "turns a game", behaviour.length),
+    Measure("accuracy", "prediction", "accuracy", "share of decisions", prediction.accuracy),
+    Measure(
+        "cross_entropy", "prediction", "cross-entropy", "nats a decision", prediction.cross_entropy
+    ),
+    Measure(
+        "accuracy_per_timestep",
+        "prediction",
+        "accuracy per timestep",
+        "share of seat-timesteps",
+        prediction.accuracy_per_timestep,
+        AH2AC2,
+    ),
+    Measure(
+        "cross_entropy_per_timestep",
+        "prediction",
+        "cross-entropy per timestep",
+        "nats a seat-timestep",
+        prediction.cross_entropy_per_timestep,
+        AH2AC2,
+    ),
+    Measure("score", "scores", "mean score", "points a game", selfplay.score, AH2AC2),
+    Measure(
+        "points", "scores", "points before the last life was lost", "points a game", selfplay.points
+    ),
+    Measure("zero_share", "scores", "games of score 0", "share of games", selfplay.zero_share),
+    Measure("perfect_share", "scores", "perfect games", "share of games", selfplay.perfect_share),
+    Measure(
+        "constructive",
+        "interdependence",
+        "constructive links: a hinted card scored",
+        "links a game",
+        interdependence.constructive,
+        BISWAS,
+    ),
+    Measure(
+        "constructive_kept",
+        "interdependence",
+        "  of games that kept a life",
+        "links a game",
+        interdependence.constructive_kept,
+    ),
+    Measure(
+        "constructive_per_point",
+        "interdependence",
+        "  for each point of the receivers",
+        "links a point",
+        interdependence.constructive_per_point,
+    ),
+    Measure(
+        "nonconstructive",
+        "interdependence",
+        "non-constructive links: the four below",
+        "links a game",
+        interdependence.nonconstructive,
+        BISWAS,
+    ),
+    Measure(
+        "misplays",
+        "interdependence",
+        "  hinted card misplayed",
+        "links a game",
+        interdependence.misplays,
+        BISWAS,
+    ),
+    Measure(
+        "useful_discards",
+        "interdependence",
+        "  hinted card discarded, still useful",
+        "links a game",
+        interdependence.useful_discards,
+        BISWAS,
+    ),
+    Measure(
+        "useless_discards",
+        "interdependence",
+        "  hinted card discarded, useless (tidying up)",
+        "links a game",
+        interdependence.useless_discards,
+        BISWAS,
+    ),
+    Measure(
+        "loops",
+        "interdependence",
+        "  hinted card scored, the hint told nothing new",
+        "links a game",
+        interdependence.loops,
+        BISWAS,
+    ),
+    Measure(
+        "firework_links",
+        "interdependence",
+        "card that scored on another seat's",
+        "links a game",
+        interdependence.firework,
+        BISWAS,
+    ),
+    Measure(
+        "token_links",
+        "interdependence",
+        "hint with a token another seat gained",
+        "links a game",
+        interdependence.token,
+        BISWAS,
+    ),
+    Measure(
+        "triggers",
+        "interdependence",
+        "hints per turn of the giver",
+        "hints a turn",
+        interdependence.triggers,
+        BISWAS,
+    ),
+    Measure(
+        "triggers_with_token",
+        "interdependence",
+        "  with a token to spend",
+        "hints a turn with an information token",
+        interdependence.triggers_with_token,
+    ),
+    Measure(
+        "not_accepted",
+        "interdependence",
+        "hints of which no card is used (A0)",
+        "share of hints",
+        interdependence.not_accepted,
+        BISWAS,
+    ),
+    Measure(
+        "not_prompt",
+        "interdependence",
+        "  none on the very next turn (A1)",
+        "share of hints",
+        interdependence.not_prompt,
+    ),
+    Measure(
+        "not_helpful",
+        "interdependence",
+        "hints that lead to nothing constructive (A2)",
+        "share of hints",
+        interdependence.not_helpful,
+    ),
+    Measure(
+        "hinted_points",
+        "interdependence",
+        "points from hinted cards",
+        "share of points",
+        interdependence.hinted_points,
+    ),
+    Measure(
+        "crossing",
+        "interdependence",
+        "cards on another seat's, of all on a card",
+        "share of cards that scored",
+        interdependence.crossing,
+    ),
+    Measure(
+        "linked_turns",
+        "team",
+        "turns in any link",
+        "share of turns",
+        interdependence.linked_turns,
+        BISWAS,
+    ),
+    Measure(
+        "reciprocal",
+        "team",
+        "games with help in both directions",
+        "share of games",
+        interdependence.reciprocal,
+        BISWAS,
+    ),
+    Measure(
+        "context_independence",
+        "objective",
+        "CI: context independence",
+        "probability squared",
+        context_independence.context_independence,
+        siu2025.SOURCE,
+        _table_3("context_independence"),
+    ),
+    Measure(
+        "coordination",
+        "objective",
+        "IC: instantaneous coordination",
+        "nats",
+        action_information.instantaneous_coordination,
+        siu2025.SOURCE,
+        _table_3("coordination"),
+    ),
+    Measure(
+        "action_entropy",
+        "objective",
+        "AD-entropy: of actions",
+        "nats",
+        action_information.action_entropy,
+        siu2025.SOURCE,
+        _table_3("action_entropy"),
+    ),
+    Measure(
+        "response_entropy",
+        "objective",
+        "ARD-entropy: of (previous action, own)",
+        "nats",
+        action_information.response_entropy,
+        siu2025.SOURCE,
+        _table_3("response_entropy"),
+    ),
+    *(_dominance(kind, level) for kind in dominance.KINDS for level in dominance.KNOWLEDGE_LEVELS),
+    *(_pooled(kind) for kind in dominance.KINDS),
+    Measure(
+        "context_independence_bogin",
+        "objective detail",
+        "CI with the message by p(c | m)",
+        "probability squared",
+        functools.partial(context_independence.context_independence, bogin=True),
+        "Bogin et al. 2018",
+    ),
+    Measure(
+        "coordination_plugin",
+        "objective detail",
+        "IC, not corrected",
+        "nats",
+        action_information.coordination_plugin,
+    ),
+    Measure(
+        "coordination_of_partner",
+        "objective detail",
+        "IC of the partner's answers",
+        "nats",
+        action_information.coordination_of_partner,
+    ),
+    Measure(
+        "action_entropy_corrected",
+        "objective detail",
+        "AD-entropy, corrected",
+        "nats",
+        action_information.action_entropy_corrected,
+        "Miller and Madow",
+    ),
+    Measure(
+        "adherence",
+        "conventions",
+        "moves that break no convention",
+        "share of moves",
+        conventions.adherence,
+    ),
+    *(_event(place, name) for place, name in enumerate(EVENTS)),
+)
+MEASURES: dict[str, Measure] = {measure.name: measure for measure in _ALL}
+
+
+def measures_of(group: Group) -> tuple[Measure, ...]:
+    """The measures of a group, in the order in which they are shown."""
+    return tuple(measure for measure in MEASURES.values() if measure.group == group)
+
+
+def measure_figures(record: GameAnalysis, measures: Iterable[Measure]) -> dict[str, Any]:
+    """JSON-ready figures: `name` and `name_ci95` (over decks) of each measure, None where nothing
+    was counted."""
+    measures = tuple(measures)
+    decks = record.games.deck_ids
+    intervals = intervals_of([measure.of(record).group_by(decks) for measure in measures])
+    figures: dict[str, Any] = {}
+    for measure, interval in zip(measures, intervals, strict=True):
+        figures[measure.name] = None if interval is None else interval.mean
+        figures[f"{measure.name}_ci95"] = None if interval is None else interval.bounds
+    return figures
+
+
+def behaviour_figures(record: GameAnalysis) -> dict[str, Any]:
+    """JSON-ready: what was counted, and every measure of behaviour."""
+    turns = record.turns
+    return {
+        "games": len(record.games),
+        "turns": int(turns.counted.sum()),
+        "token_turns": int(turns.could_hint.sum()),
+        "plays": int(turns.plays.sum()),
+        "hints": int(turns.hints.sum()),
+        **measure_figures(record, measures_of("behaviour")),
+        "required_efficiency": efficiency.required_efficiency(record.games.rules),
+    }
+
+
+def efficiency_figures(record: GameAnalysis) -> dict[str, Any]:
+    """JSON-ready: `efficiency` with its interval, and `required_efficiency` of a perfect game."""
+    required = efficiency.required_efficiency(record.games.rules)
+    return {**measure_figures(record, [MEASURES["efficiency"]]), "required_efficiency": required}
+
+
+def objective_figures(record: GameAnalysis) -> dict[str, Any]:
+    """JSON-ready: what was counted, points and score (of the games that were not left before their
+    end), the objective metrics and their other readings, and the spreads of points over games and
+    of CI over its pools of formulas.
+
+    Raises ValueError where no seat that is measured had a turn.
+    """
+    turns = int(counted_turn_mask(record.games).sum())
+    if not turns:
+        raise ValueError("expected games with a turn of the seats that are measured, got none")
+    shown = [MEASURES["points"], MEASURES["score"]]
+    finished = record.games.points[~record.games.unfinished]
+    return {
+        "games": len(record.games),
+        "unfinished": int(record.games.unfinished.sum()),
+        "turns": turns,
+        "pairs": int(action_information.responses(record.games).counted.sum()),
+        "points_sd": float(finished.std()) if len(finished) else None,
+        "context_independence_pool_sd": context_independence.pool_spread(record),
+        **measure_figures(
+            record, [*shown, *measures_of("objective"), *measures_of("objective detail")]
+        ),
+    }

@@ -1,0 +1,170 @@
+"""How well a policy plays with copies of itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hanabi_rl.data.formats.hanab_live import replay_link
+from hanabi_rl.data.games import Games
+from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval
+from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.play.decks import Purpose, evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreSummary:
+    """What is reported of a set of games. `mean` and `points` are over decks, the seatings of a
+    deck averaged first."""
+
+    mean: Interval
+    # cards played before the last life was lost: still moves when every game is bombed
+    points: Interval
+    median: float
+    zero_share: float
+    perfect_share: float
+    minimum: int
+    num_games: int
+
+
+def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSummary:
+    """Summary of `scores` and `points`, int[S, N]: S seatings of the same N decks."""
+    return ScoreSummary(
+        mean=mean_interval(scores.mean(axis=0), least=0, most=max_score),
+        points=mean_interval(points.mean(axis=0), least=0, most=max_score),
+        median=float(np.median(scores)),
+        zero_share=float((scores == 0).mean()),
+        perfect_share=float((scores == max_score).mean()),
+        minimum=int(scores.min()),
+        num_games=int(scores.size),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfPlayResult:
+    """Games of a policy with itself and their summary."""
+
+    summary: ScoreSummary
+    records: Games
+    rules: Rules
+
+    def best_median_worst(self) -> dict[str, int]:
+        """Indices of three games, ordered by score, then points; of equal games the first on the
+        deck list."""
+        order = np.lexsort(
+            (np.arange(len(self.records.scores)), self.records.points, self.records.scores)
+        )
+        ranked = self.records.scores[order], self.records.points[order]
+
+        def first_like(position: int) -> int:
+            same = (ranked[0] == ranked[0][position]) & (ranked[1] == ranked[1][position])
+            return int(order[same].min())
+
+        return {
+            "best": first_like(-1),
+            "median": first_like((len(order) - 1) // 2),
+            "worst": first_like(0),
+        }
+
+    def links(self) -> dict[str, str]:
+        """hanab.live links of the best, the median and the worst game; none for a game the site
+        does not have."""
+        if not self.rules.is_standard:
+            return {}
+        return {
+            name: game_link(self.rules, self.records, i)
+            for name, i in self.best_median_worst().items()
+        }
+
+    def histogram(self) -> list[int]:
+        """Games of each score, 0 to the maximum."""
+        return [
+            int(count)
+            for count in np.bincount(self.records.scores, minlength=self.rules.max_score + 1)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready figures; every `*_ci95` is `[low, high]`."""
+        return {**summary_dict(self.summary), "links": self.links()}
+
+
+def score(record: GameAnalysis) -> Ratio:
+    """Points a game, 0 where every life was lost."""
+    return _a_game(record, record.games.scores)
+
+
+def points(record: GameAnalysis) -> Ratio:
+    """Cards on the fireworks a game, whether or not the lives were lost."""
+    return _a_game(record, record.games.points)
+
+
+def zero_share(record: GameAnalysis) -> Ratio:
+    """Games of score 0."""
+    return _a_game(record, record.games.scores == 0, share=True)
+
+
+def perfect_share(record: GameAnalysis) -> Ratio:
+    """Games of the highest score."""
+    perfect = record.games.scores == record.games.rules.max_score
+    return _a_game(record, perfect, share=True)
+
+
+def _a_game(record: GameAnalysis, values: np.ndarray, share: bool = False) -> Ratio:
+    """`values` [N] of the games that were not left before their end, which have no score."""
+    finished = ~record.games.unfinished
+    counted = np.where(finished, values, 0).astype(np.float64)
+    most = record.games.rules.max_score
+    return Ratio(counted, finished.astype(np.float64), share, most=most)
+
+
+def evaluate_selfplay(
+    policy: Policy,
+    num_games: int = 5000,
+    seed: int = 0,
+    *,
+    sample: bool = False,
+    purpose: Purpose = "report",
+    decks: np.ndarray | None = None,
+) -> SelfPlayResult:
+    """Plays `num_games` games of `policy` with itself: greedy, or with `sample` drawn from its
+    distribution.
+
+    `purpose="selection"` for choosing a model, `"report"` for a figure that is shown: their decks
+    never coincide. `decks`, uint8[N, deck_size], are played in place of `num_games` of the purpose.
+    """
+    rules = policy.rules
+    if decks is None:
+        decks = evaluation_decks(rules, num_games, seed, purpose)
+    team = (policy,) * rules.num_players
+    records = play_games(team, rules, decks, seed, sample=sample)
+    summary = summarise(records.scores[None], records.points[None], rules.max_score)
+    return SelfPlayResult(summary=summary, records=records, rules=rules)
+
+
+def game_link(rules: Rules, records: Games, index: int) -> str:
+    """hanab.live replay link of one recorded game."""
+    return replay_link(rules, records.decks[index], records.moves(index))
+
+
+def summary_dict(summary: ScoreSummary) -> dict[str, Any]:
+    """JSON-ready figures of a summary."""
+    return {
+        "mean": summary.mean.mean,
+        "ci95": summary.mean.bounds,
+        "std_error": summary.mean.std_error,
+        "median": summary.median,
+        "zero_share": summary.zero_share,
+        "perfect_share": summary.perfect_share,
+        "min": summary.minimum,
+        "points_mean": summary.points.mean,
+        "points_ci95": summary.points.bounds,
+        "games": summary.num_games,
+    }

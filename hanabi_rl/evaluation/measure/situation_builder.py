@@ -1,0 +1,247 @@
+"""Situations of the unit tests: a deck and moves that every seat is made to take, from the first
+turn, so that whoever remembers has really seen them.
+
+Crafted ones (`SituationBuilder`) fix some cards and leave the rest to chance; mined ones are positions of
+recorded games. Colours are renamed and slots vary from instance to instance. The standard game of
+two or three players. After Knott et al. 2021 (arXiv 2101.05507), section 4; the situations are
+ours. Ranks count from 0, slots from the oldest, 0. *Plain* is a 2, 3 or 4.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.scripted_players import chop, legal_hints
+from hanabi_rl.games.hanabi.actions import Kind, Move, decode, decode_action, encode, encode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.data.games import Games
+
+PLAYERS = (2, 3)
+HAND, COLORS, RANKS = Rules().hand_size, Rules().num_colors, Rules().num_ranks
+PLAIN = (1, 2, 3)
+_TRIES = 1000
+
+
+class Situation(NamedTuple):
+    """A position that was played out."""
+
+    rules: Rules
+    deck: tuple[int, ...]
+    """Card ids, top first."""
+    prefix: tuple[int, ...]
+    """Actions of the seats in turn, from the first; the tested seat moves next."""
+    seat: int
+    """Of the tested agent."""
+    target_card: int = -1
+    """The place in the deck of the card that the test is about; -1: of none."""
+
+    def table(self) -> PythonGame:
+        """The position."""
+        table = PythonGame(self.rules, self.deck)
+        for action in self.prefix:
+            table.apply(action)
+        return table
+
+
+Build = Callable[[np.random.Generator, int, Rules], tuple[Situation, ...]]
+"""(chance, the number of the instance, the game) -> one situation, or a pair. Raises `Rejected` where
+chance was against it."""
+
+
+class Rejected(Exception):  # noqa: N818 - no error: another draw is tried
+    """What was drawn does not make the situation."""
+
+
+def instances(
+    purpose: str, build: Build, count: int, seed: int, rules: Rules
+) -> list[tuple[Situation, ...]]:
+    """`count` of them, each on a deck of its own: a function of the purpose, the seed and its
+    number."""
+    return [_drawn(purpose, build, seed, number, rules) for number in range(count)]
+
+
+def purpose_rng(purpose: str, *numbers: int) -> np.random.Generator:
+    """Chance for one purpose alone: no two purposes share their numbers."""
+    return np.random.default_rng([zlib.crc32(purpose.encode()), len(numbers), *numbers])
+
+
+def mine(
+    games: Games, fits: Callable[[PythonGame], bool], count: int, seed: int
+) -> list[tuple[Situation]]:
+    """Positions of recorded games that fit the mover, one a game at most, with the colours renamed.
+    Fewer than `count` where the games have no more."""
+    found: list[tuple[Situation]] = []
+    for game in range(len(games)):
+        rng = purpose_rng("mined", seed, game)
+        position = _position(games, game, fits)
+        if position is not None:
+            found.append((renamed(position, rng.permutation(games.rules.num_colors)),))
+        if len(found) == count:
+            break
+    return found
+
+
+def renamed(situation: Situation, colors: np.ndarray) -> Situation:
+    """The same with colour c called `colors[c]`."""
+    rules = situation.rules
+    color, rank = np.divmod(np.array(situation.deck), rules.num_ranks)
+    moves = decode(rules, np.array(situation.prefix, int))
+    value = np.where(moves.is_color_hint, colors[moves.value % rules.num_colors], moves.value)
+    return situation._replace(
+        deck=tuple((colors[color] * rules.num_ranks + rank).tolist()),
+        prefix=tuple(encode(rules, moves._replace(value=value)).tolist()),
+    )
+
+
+class SituationBuilder:
+    """A deal of which some cards are given, and the moves that are made on it.
+
+    Raises `Rejected` where the cards do not suffice, or a move is not legal.
+
+    Args:
+        rng: what is not given.
+        rules: the game.
+        given: (seat, n) -> (colour, rank) of the n-th card that the seat gets: those of its hand,
+            oldest first, then what it draws.
+        plain: so many cards of every seat are plain where they are not given.
+        colors: seat -> colours that none of its plain cards has.
+        ranks: seat -> ranks that none of them has.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        rules: Rules,
+        given: Mapping[tuple[int, int], tuple[int, int]],
+        *,
+        plain: int = HAND,
+        colors: Mapping[int, Sequence[int]] | None = None,
+        ranks: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        left = [int(card) for card in rng.permutation(np.array(full_deck(rules)))]
+        cards = {place: color * rules.num_ranks + rank for place, (color, rank) in given.items()}
+        for card in cards.values():
+            left.remove(card)
+        for seat in range(rules.num_players):
+            banned = (colors or {}).get(seat, ()), (ranks or {}).get(seat, ())
+            for place in ((seat, number) for number in range(plain)):
+                if place not in cards:
+                    cards[place] = next((card for card in left if _allowed(card, *banned)), -1)
+                    if cards[place] < 0:
+                        raise Rejected
+                    left.remove(cards[place])
+        self._draws = [
+            [cards[seat, number] for number in range(HAND, plain)]
+            for seat in range(rules.num_players)
+        ]
+        hands = [cards[seat, n] for seat in range(rules.num_players) for n in range(HAND)]
+        self.rng = rng
+        self.table = PythonGame(
+            rules, [*hands, *left, *(card for draws in self._draws for card in draws)]
+        )
+
+    def slot(self, color: int, rank: int) -> int:
+        """Where the mover holds the card; the oldest of several."""
+        hand = [self.table.deck[order] for order in self.table.hands[self.table.player]]
+        card = color * self.table.rules.num_ranks + rank
+        if card not in hand:
+            raise Rejected
+        return hand.index(card)
+
+    def play(self, slot: int) -> SituationBuilder:
+        """The mover plays a card."""
+        return self._do(Move("play", slot=slot))
+
+    def discard(self, slot: int) -> SituationBuilder:
+        """The mover discards a card."""
+        return self._do(Move("discard", slot=slot))
+
+    def discard_chop(self) -> SituationBuilder:
+        """The mover discards its oldest card that no hint has touched."""
+        return self.discard(chop(self.table, self.table.player))
+
+    def hint(self, seat: int, *, color: int = -1, rank: int = -1) -> SituationBuilder:
+        """The mover tells a seat a colour or a rank."""
+        offset = (seat - self.table.player) % self.table.rules.num_players
+        if rank >= 0:
+            return self._do(Move("rank", offset=offset, value=rank))
+        return self._do(Move("color", offset=offset, value=color))
+
+    def uninformative_hint(
+        self, *kinds: Kind, after: int = 1, but: tuple[int, int] = (-1, -1)
+    ) -> SituationBuilder:
+        """... the seat so many after it anything (of these kinds), but this colour and rank."""
+        values = dict(zip(("color", "rank"), but, strict=True))
+        moves = [decode_action(self.table.rules, hint) for hint in legal_hints(self.table)]
+        fit = [
+            move
+            for move in moves
+            if move.offset == after
+            and move.kind in (kinds or values)
+            and move.value != values[move.kind]
+        ]
+        if not fit:
+            raise Rejected
+        return self._do(fit[int(self.rng.integers(len(fit)))])
+
+    def pass_turns(self, until: int) -> SituationBuilder:
+        """Every seat before `until` does what tells the tested seat nothing: it discards its oldest
+        card or, with every token there, hints the next seat a rank."""
+        while self.table.player != until:
+            full = self.table.info_tokens == self.table.rules.max_info_tokens
+            self.uninformative_hint("rank") if full else self.discard(0)
+        return self
+
+    def situation(self, marked: int = -1) -> Situation:
+        """The position now, the mover being the tested agent."""
+        table = self.table
+        return Situation(table.rules, tuple(table.deck), tuple(table.actions), table.player, marked)
+
+    def _do(self, move: Move) -> SituationBuilder:
+        table, action = self.table, encode_action(self.table.rules, move)
+        if table.illegal_reason(action) is not None:
+            raise Rejected
+        draws = self._draws[table.player]
+        if move.kind in ("play", "discard") and draws:
+            place = len(table.deck) - 1 - table.deck[::-1].index(draws.pop(0))
+            table.deck.insert(table.drawn, table.deck.pop(place))
+        table.apply(action)
+        return self
+
+
+def all_colors(rng: np.random.Generator) -> list[int]:
+    """The colours, in a random order."""
+    return [int(color) for color in rng.permutation(COLORS)]
+
+
+def _drawn(
+    purpose: str, build: Build, seed: int, number: int, rules: Rules
+) -> tuple[Situation, ...]:
+    for attempt in range(_TRIES):
+        try:
+            return build(purpose_rng(purpose, seed, number, attempt), number, rules)
+        except Rejected:
+            continue
+    raise AssertionError(f"{purpose} does not fit in {_TRIES} draws")
+
+
+def _position(games: Games, game: int, fits: Callable[[PythonGame], bool]) -> Situation | None:
+    """The first position of a recorded game that fits."""
+    table = PythonGame(games.rules, games.decks[game])
+    for action in games.actions[game, : games.num_actions[game]].tolist():
+        if fits(table):
+            return Situation(games.rules, tuple(table.deck), tuple(table.actions), table.player)
+        table.apply(action)
+    return None
+
+
+def _allowed(card: int, colors: Sequence[int], ranks: Sequence[int]) -> bool:
+    color, rank = divmod(card, RANKS)
+    return rank in PLAIN and color not in colors and rank not in ranks

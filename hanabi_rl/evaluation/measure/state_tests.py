@@ -1,0 +1,293 @@
+"""Unit tests of robustness to states (SR): what is right whoever the partners are.
+
+Criteria follow from the rules and the counts of cards, look at the agent's own moves alone, and no
+convention decides them. In crafted situations the agent sits second (in S10 first), its partner
+beside it, and a third seat tells it nothing. `x`, `a` to `d` are different colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure import scripted_players
+from hanabi_rl.evaluation.measure.scripted_players import Script
+from hanabi_rl.evaluation.measure.situation_builder import (
+    HAND,
+    Build,
+    Rejected,
+    Situation,
+    SituationBuilder,
+    all_colors,
+)
+from hanabi_rl.evaluation.measure.unit_test_types import (
+    AgentMove,
+    Attempt,
+    Criterion,
+    UnitTest,
+    plays_target,
+)
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.hanabi.rules import Rules
+
+PARTNER, AGENT = 0, 1
+
+
+def a_play_scores(attempt: Attempt) -> bool:
+    """Some card that the agent plays scores."""
+    return any(own.scored for own in attempt.own())
+
+
+def discards_a_dead_card(attempt: Attempt) -> bool:
+    """The agent discards a card that it knows to be dead."""
+    return any(
+        own.move.kind == "discard"
+        and own.move.slot in _of_mover(scripted_players.useless_slots, own)
+        for own in attempt.own()
+    )
+
+
+def keeps_last_copies(attempt: Attempt) -> bool:
+    """No card that the agent knows to be a last copy is discarded or misplayed."""
+    return not any(
+        own.move.kind in ("play", "discard")
+        and not own.scored
+        and own.move.slot in _of_mover(scripted_players.critical_slots, own)
+        for own in attempt.own()
+    )
+
+
+def plays_what_is_certain_only(attempt: Attempt) -> bool:
+    """Every card that the agent plays is one that it knows to be playable."""
+    return all(
+        own.move.kind != "play" or own.move.slot in _of_mover(scripted_players.certain_slots, own)
+        for own in attempt.own()
+    )
+
+
+def plays_nothing_impossible(attempt: Attempt) -> bool:
+    """No card that the agent plays is one that it knows not to be playable."""
+    return not any(
+        own.move.kind == "play"
+        and own.move.slot in _of_mover(scripted_players.impossible_slots, own)
+        for own in attempt.own()
+    )
+
+
+def has_late_play(table: PythonGame) -> bool:
+    """S2: late, deck and lives left, the mover has a certain card, and what the others would throw
+    next is no great loss."""
+    others = [seat for seat in range(table.rules.num_players) if seat != table.player]
+    lost = [table.deck[table.hands[seat][scripted_players.chop(table, seat)]] for seat in others]
+    return (
+        table.turn >= 20
+        and table.drawn < table.rules.deck_size
+        and table.life_tokens >= 2
+        and bool(scripted_players.certain_slots(table, table.player))
+        and not any(scripted_players.is_critical(table, card) for card in lost)
+        and not any(card % table.rules.num_ranks == 1 for card in lost)
+    )
+
+
+def last_turn(table: PythonGame) -> bool:
+    """S8: nobody moves after the mover, who has a certain card."""
+    return table.turns_left == 1 and bool(scripted_players.certain_slots(table, table.player))
+
+
+def play_known_card(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+    """S1: the agent is told its 1 by colour and by rank."""
+    x, slot = all_colors(rng)[0], number % HAND
+    deal = SituationBuilder(rng, rules, {(AGENT, slot): (x, 0)}, colors={AGENT: [x]})
+    deal.hint(AGENT, color=x).uninformative_hint("rank").pass_turns(PARTNER).hint(AGENT, rank=0)
+    return (deal.situation(deal.table.hands[AGENT][slot]),)
+
+
+def ones_at_the_start(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+    """S3: one to three 1s of different colours, told by rank."""
+    colors = all_colors(rng)[: 1 + number % 3]
+    slots = rng.permutation(HAND)[: len(colors)].tolist()
+    given = {(AGENT, slot): (color, 0) for slot, color in zip(slots, colors, strict=True)}
+    return (SituationBuilder(rng, rules, given).hint(AGENT, rank=0).situation(),)
+
+
+def discard_known_useless(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+    """S4: the partner plays the twin of a card that the agent is then told in full."""
+    x, slot = all_colors(rng)[0], number % HAND
+    given = {(PARTNER, 0): (x, 0), (AGENT, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, given, plain=HAND + 3, colors={AGENT: [x]}).play(0)
+    situation = _told_to_no_tokens(deal, x, 0).situation()
+    return _if(0 < len(scripted_players.useless_slots(deal.table, AGENT)) < HAND, situation)
+
+
+def keep_the_last_copy(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+    """S5: the agent is told its 5 in full, and there are no tokens."""
+    (x, y, *_), slot = all_colors(rng), number % HAND
+    given = {(PARTNER, 0): (y, 0), (AGENT, slot): (x, 4)}
+    deal = SituationBuilder(rng, rules, given, plain=HAND + 3, colors={AGENT: [x]}).play(0)
+    situation = _told_to_no_tokens(deal, x, 4).situation(deal.table.hands[AGENT][slot])
+    return _if(0 < len(scripted_players.critical_slots(deal.table, AGENT)) < HAND, situation)
+
+
+def last_life(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+    """S6: the partner has lost two lives; the agent was never told anything."""
+    x, slot = all_colors(rng)[0], number % HAND
+    first, second = sorted(rng.permutation(HAND)[:2].tolist())
+    fours = dict(zip(((PARTNER, first), (PARTNER, second)), all_colors(rng), strict=False))
+    given = {place: (color, 3) for place, color in fours.items()} | {(AGENT, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, given, plain=HAND + 3)
+    if rules.num_players == 2:
+        deal.play(first).uninformative_hint().play(second - 1).play(slot).discard(0)
+    else:  # tokens are spent: with all of them there, a partner would have to hint the agent
+        deal.uninformative_hint(after=2).uninformative_hint().uninformative_hint().play(
+            first
+        ).uninformative_hint().uninformative_hint()
+        deal.play(second - 1).play(slot).uninformative_hint().uninformative_hint(after=2)
+    return (deal.situation(),)
+
+
+def never_play_unplayable(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+    """S7: the agent is told the rank of its one 3, or 4, while no firework has begun."""
+    rank, slot, x = 2 + number % 2, int(rng.integers(HAND)), all_colors(rng)[0]
+    deal = SituationBuilder(rng, rules, {(AGENT, slot): (x, rank)}, ranks={AGENT: [rank]})
+    return (deal.hint(AGENT, rank=rank).situation(),)
+
+
+def off_distribution_state(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+    """S9: four 1s were played without a word; the agent is told its 2."""
+    (a, b, c, d, *_), slot = all_colors(rng), number % 3
+    given = {(PARTNER, 0): (a, 0), (PARTNER, 1): (b, 0), (AGENT, 3): (c, 0), (AGENT, 4): (d, 0)}
+    deal = SituationBuilder(
+        rng,
+        rules,
+        given | {(AGENT, slot): (a, 1)},
+        plain=HAND + 3,
+        colors={AGENT: [a]},
+        ranks={AGENT: [1], PARTNER: [1]},
+    )
+    told = deal.table.hands[AGENT][slot]
+    for _ in range(2):
+        deal.play(0).play(3).pass_turns(PARTNER)
+    deal.hint(AGENT, color=a).uninformative_hint().pass_turns(PARTNER).hint(AGENT, rank=1)
+    return (deal.situation(told),)
+
+
+def too_late(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+    """S10: both hold the same 1 and know it; the partner, who sits after the agent, has played its
+    own."""
+    x, slot, me, other = all_colors(rng)[0], number % HAND, 0, 1
+    given = {(me, 2): (x, 0), (other, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, given, plain=HAND + 1, colors={me: [x], other: [x]})
+    deal.hint(other, color=x).hint(me, color=x).pass_turns(me)
+    deal.hint(other, rank=0).hint(me, rank=0).pass_turns(me)
+    deal.uninformative_hint(but=(x, 0)).play(slot).pass_turns(me)
+    return (deal.situation(deal.table.hands[me][2]),)
+
+
+def _told_to_no_tokens(deal: SituationBuilder, color: int, rank: int) -> SituationBuilder:
+    """The agent hints anything, the partner this colour and this rank in turn, until the agent is
+    to move without a token; a third seat hints too where the tokens are a multiple of three."""
+    told = 0
+    while tokens := deal.table.info_tokens:
+        deal.uninformative_hint("rank")
+        if tokens % 3 == 0 and deal.table.player != PARTNER:
+            deal.uninformative_hint("rank")
+        deal.pass_turns(PARTNER)
+        deal.hint(AGENT, color=color) if told % 2 == 0 else deal.hint(AGENT, rank=rank)
+        told += 1
+    return deal
+
+
+def _of_mover(slots: Callable[[PythonGame, int], list[int]], own: AgentMove) -> list[int]:
+    return slots(own.before, own.before.player)
+
+
+def _if(holds: bool, situation: Situation) -> tuple[Situation]:
+    if not holds:
+        raise Rejected
+    return (situation,)
+
+
+def _test(
+    name: str,
+    title: str,
+    means: str,
+    limit: int,
+    right: Criterion,
+    *,
+    partner: Script = scripted_players.discarder,
+    build: Build | None = None,
+    fits: Callable[[PythonGame], bool] | None = None,
+) -> UnitTest:
+    return UnitTest(name, "SR", title, means, limit, (right,), partner, build, fits)
+
+
+STATE_TESTS: tuple[UnitTest, ...] = (
+    _test(
+        "S1",
+        "play the known",
+        "told in full, it does not act",
+        2,
+        plays_target,
+        build=play_known_card,
+    ),
+    _test(
+        "S2",
+        "play the known, late",
+        "the same, far from the opening",
+        2,
+        a_play_scores,
+        partner=scripted_players.player,
+        fits=has_late_play,
+    ),
+    _test(
+        "S3",
+        "ones at the start",
+        "misses that every 1 is playable",
+        2,
+        a_play_scores,
+        build=ones_at_the_start,
+    ),
+    _test(
+        "S4",
+        "throw the dead card",
+        "throws unknown cards while it holds known trash",
+        1,
+        discards_a_dead_card,
+        build=discard_known_useless,
+    ),
+    _test(
+        "S5",
+        "keep the last copy",
+        "no care for what cannot be replaced",
+        3,
+        keeps_last_copies,
+        build=keep_the_last_copy,
+    ),
+    _test("S6", "last life", "gambles the game", 3, plays_what_is_certain_only, build=last_life),
+    _test(
+        "S7",
+        "never the impossible",
+        "takes any hint for 'play'",
+        3,
+        plays_nothing_impossible,
+        build=never_play_unplayable,
+    ),
+    _test("S8", "last turn", "ignores the end of the game", 1, a_play_scores, fits=last_turn),
+    _test(
+        "S9",
+        "strange table",
+        "lost in states that self-play never visits",
+        3,
+        a_play_scores,
+        build=off_distribution_state,
+    ),
+    _test(
+        "S10",
+        "too late",
+        "does not notice that its job was done",
+        3,
+        plays_nothing_impossible,
+        build=too_late,
+    ),
+)

@@ -1,0 +1,97 @@
+"""How each agent of a study played: its metrics and who helped whom, over people; and what kinds of
+moves people marked as questionable."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.evaluation.measure import action_information, dominance
+from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+from hanabi_rl.evaluation.measure.objective_metrics import small_sample
+from hanabi_rl.evaluation.measure.registry import measures_of
+from hanabi_rl.evaluation.measure.study import Figure, connected_components, figures_over
+from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask, with_counted_seats
+from hanabi_rl.games.hanabi.actions import decode
+
+OF_AGENT = measures_of("objective")
+OF_TEAM = (*measures_of("interdependence"), *measures_of("team"))
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayFigures:
+    """How one agent played with the people of a study."""
+
+    agent: str
+    games: int
+    measures: Mapping[str, Figure]
+    """Of `OF_AGENT`, of the agent's own moves, and of `OF_TEAM`, of the whole team's."""
+    small: Sequence[str]
+    """Those that are of too few moves: biased, which no interval shows."""
+    marked: Mapping[str, int]
+    """Moves that people marked: `plays`, `discards`, `hints`; and of them `playable_discards` (G1)
+    and `unplayable_plays` (G2), by what hints had told."""
+
+
+def play_figures(
+    games: Games,
+    agents: Sequence[str],
+    people: Sequence[Sequence[int]],
+    marks: Sequence[Sequence[int]],
+) -> list[PlayFigures]:
+    """The figures of every agent of finished games.
+
+    Args:
+        games: N games, whose `human_seats` are the people's.
+        agents: the agent of each game.
+        people: who played each.
+        marks: of each game the numbers of the moves that were marked.
+    """
+    found = []
+    for agent in dict.fromkeys(agents):
+        rows = [row for row, name in enumerate(agents) if name == agent]
+        who, marked = [people[row] for row in rows], [marks[row] for row in rows]
+        found.append(_figures(agent, games.select(rows), who, marked))
+    return found
+
+
+def _figures(
+    agent: str,
+    games: Games,
+    people: Sequence[Sequence[int]],
+    marks: Sequence[Sequence[int]],
+) -> PlayFigures:
+    if games.human_seats is None:
+        raise ValueError("expected games that say which seats are people's, got none that do")
+    seats = ~games.human_seats
+    seats = seats | ~seats.any(axis=1, keepdims=True)  # of two people both are the partner
+    of_agent = GameAnalysis(with_counted_seats(games, seats))
+    of_team = GameAnalysis(with_counted_seats(games, np.ones(games.rules.num_players, bool)))
+    counted = {
+        "turns": int(counted_turn_mask(of_agent.games).sum()),
+        "pairs": int(action_information.responses(of_agent.games).counted.sum()),
+    }
+    ratios = {measure.name: measure.of(of_agent) for measure in OF_AGENT}
+    ratios |= {measure.name: measure.of(of_team) for measure in OF_TEAM}
+    group = connected_components(people)
+    measures = figures_over(ratios, people, np.array([group[first] for first, *_ in people]))
+    small = small_sample(counted)
+    return PlayFigures(agent, len(games), measures, small, _marked(of_agent, marks))
+
+
+def _marked(record: GameAnalysis, marks: Sequence[Sequence[int]]) -> dict[str, int]:
+    marked = np.zeros(record.games.actions.shape, bool)
+    for row, turns in zip(marked, marks, strict=True):
+        row[list(turns)] = True
+    done = decode(record.games.rules, record.games.actions)
+    kinds = {
+        "plays": done.is_play,
+        "discards": done.is_discard,
+        "hints": done.is_hint,
+        "playable_discards": dominance.dominated_moves(record, "G1"),
+        "unplayable_plays": dominance.dominated_moves(record, "G2"),
+    }
+    return {name: int((which & marked).sum()) for name, which in kinds.items()}

@@ -1,0 +1,62 @@
+"""All that a study says: `report_of`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from hanabi_rl.evaluation.measure.study import AgentFigures, PersonAgentData, agent_figures
+from hanabi_rl.evaluation.measure.study_statistics import (
+    Curves,
+    TestResult,
+    across_agents,
+    compare_agents,
+    corrected,
+    rating_curves,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyReport:
+    """The figures of the agents, and what was asked of them; p values are corrected together."""
+
+    agents: list[AgentFigures]
+    comparisons: list[TestResult]
+    curves: Curves | None
+    across: list[TestResult]
+
+    @property
+    def findings(self) -> list[TestResult]:
+        """Every question that was asked."""
+        curves = [] if self.curves is None else [self.curves.line, self.curves.parabola]
+        return [*self.comparisons, *curves, *self.across]
+
+
+def report_of(
+    blocks: Sequence[PersonAgentData],
+    agents: Sequence[str],
+    others: Mapping[str, Mapping[str, float]] | None = None,
+    max_score: float = float("inf"),
+) -> StudyReport:
+    """The report on `agents`; `others` are figures of them from elsewhere: name -> agent -> value,
+    as a gauntlet's means. `max_score` of the game that was played."""
+    report = StudyReport(
+        agents=agent_figures(blocks, agents, max_score),
+        comparisons=compare_agents(blocks, agents),
+        curves=rating_curves(blocks),
+        across=[
+            finding
+            for name, figures in (others or {}).items()
+            for finding in across_agents(blocks, figures, name)
+        ],
+    )
+    found = corrected(report.findings)
+    pairs, curves = len(report.comparisons), report.curves
+    if curves is not None:
+        curves = curves._replace(line=found[pairs], parabola=found[pairs + 1])
+    return StudyReport(
+        agents=report.agents,
+        comparisons=found[:pairs],
+        curves=curves,
+        across=found[len(found) - len(report.across) :],
+    )

@@ -1,0 +1,223 @@
+"""A sweep over the KL weight as text and pictures: tables (on request with the figures of AH2AC2's
+Tables 12 and 13), the trade-off of score and accuracy, and curves of the KL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.intervals import bounds_text, mean_interval
+from hanabi_rl.evaluation.measure.prediction import Prediction
+from hanabi_rl.evaluation.papers import ah2ac2 as paper
+from hanabi_rl.evaluation.reporting.plots import COLORS, Curve, error_bars, plain_text, plot_curves
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class WeightResult(NamedTuple):
+    """One run of the ablation."""
+
+    weight: float
+    summary: Mapping[str, Any]  # of its summary.json
+    prediction: Prediction | None  # of its policy on held-out games
+    metrics: Sequence[Mapping[str, Any]]  # lines of its metrics.jsonl
+
+
+def ablation_tables(
+    results: Sequence[WeightResult], clone: Prediction | None, with_paper: bool = False
+) -> str:
+    """Both tables as text, one line per weight, means over its seeds; `with_paper` adds AH2AC2's
+    figures in brackets."""
+    table_of = paper.ABLATION if with_paper else {}
+    lines = [
+        "Table 12: final weights in greedy self-play, and with the clone (the paper's figures in "
+        "brackets)"
+        if with_paper
+        else "Final weights in greedy self-play, and with the clone",
+        f"{'KL weight':<12}{'self-play':>16}{'perfect':>16}{'zero':>9}{'min':>10}{'with BC':>16}",
+    ]
+    for weight, runs in _by_weight(results).items():
+        published = table_of.get(weight)
+        perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}" + (
+            f" ({published.perfect / 5000:.1%})" if published else ""
+        )
+        minimum = f"{min(run.summary['selfplay_min'] for run in runs)}" + (
+            f" ({published.minimum})" if published else ""
+        )
+        lines.append(
+            f"{weight:<12g}{_over_seeds(runs, 'selfplay_mean'):>16}{perfect:>16}"
+            f"{_mean(runs, 'selfplay_zero_share'):>9.1%}{minimum:>10}"
+            f"{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
+        )
+    first, seeds = results[0].summary, max(map(len, _by_weight(results).values()))
+    lines.append(
+        f"±: standard error over {seeds} seeds with the same clone; variation over clones is not "
+        "included"
+        if seeds > 1
+        else "±: half of the 95% interval over the games of the one seed"
+    )
+    bounds = bounds_text(first["bc_selfplay_ci95"])
+    lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} {bounds}")
+    if clone is not None:
+        title = "Table 13, its validation columns: on" if with_paper else "Prediction on"
+        brackets = "the paper's validation figures in brackets; " if with_paper else ""
+        lines += [
+            "",
+            f"{title} the games that the clone was validated on [95% over games]",
+            f"({brackets}for test games: hanabi-rl predict)",
+        ]
+        lines.append(
+            f"{'KL weight':<12}{'val accuracy':>30}{'val loss per timestep':>34}"
+            f"{'per decision':>15}"
+        )
+        for weight, runs in _by_weight(results).items():
+            row = table_of.get(weight)
+            read = [run.prediction for run in runs]
+            lines.append(_prediction_line(f"{weight:g}", read, row and row.validation))
+        of_clone = paper.ABLATION_CLONE[0] if with_paper else None
+        lines.append(_prediction_line("clone", [clone], of_clone))
+    return "\n".join(lines)
+
+
+def _prediction_line(
+    name: str, predictions: Sequence[Prediction | None], published: paper.PredictionRow | None
+) -> str:
+    """Seeds are pooled game by game, so that the interval is over games."""
+    read = [prediction for prediction in predictions if prediction is not None]
+    pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*read, strict=True)))
+    accuracy, loss = f"{pooled.accuracy():.3f}", f"{pooled.cross_entropy_per_timestep():.3f}"
+    if published:
+        accuracy, loss = (
+            f"{accuracy} ({published.accuracy:.3f})",
+            f"{loss} ({published.loss_per_timestep:.3f})",
+        )
+    return f"{name:<12}{accuracy:>30}{loss:>34}{pooled.cross_entropy().mean:>15.3f}"
+
+
+def _by_weight(results: Sequence[WeightResult]) -> dict[float, list[WeightResult]]:
+    return {w: [r for r in results if r.weight == w] for w in sorted({r.weight for r in results})}
+
+
+def _mean(runs: Sequence[WeightResult], key: str) -> float:
+    return sum(float(run.summary[key]) for run in runs) / len(runs)
+
+
+def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
+    """The mean over seeds with its standard error; of one seed, with the interval over games as
+    half its width."""
+    values = [float(run.summary[key]) for run in runs]
+    if len(values) == 1:
+        low, high = runs[0].summary[key.replace("_mean", "_ci95")]
+        return f"{values[0]:.2f} ± {(high - low) / 2:.2f}"
+    interval = mean_interval(np.array(values))
+    return f"{interval.mean:.2f} ± {interval.std_error:.2f}"
+
+
+@plain_text
+def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, path: Path) -> None:
+    """Mean score, in self-play and with the clone, against accuracy on the validation games: a
+    point per weight with error bars, a dot per seed, a star for the clone. Without validation games
+    (`clone` is None) the x axis is KL(BC || policy)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    seeds = max(map(len, _by_weight(results).values()))
+    x_label = "KL(BC || policy), nats per decision" if clone is None else "validation accuracy"
+    label = "one seed, 95% interval over games"
+    if seeds > 1:
+        label = f"mean of {seeds} seeds with one clone, ± standard error"
+    figure = Figure(figsize=(9.2, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle("Trade-off by KL weight (the number at each point)", fontsize=11)
+    panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
+    for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        _draw_trade_off(axes, results, key, label)
+        of_clone = 0.0 if clone is None else clone.accuracy().mean
+        score = float(results[0].summary["bc_selfplay_mean"])
+        axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
+        axes.set_title(title, fontsize=10)
+        axes.set(xlabel=x_label, ylabel="points per game")
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.margins(0.1)
+    handles = axes.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def _draw_trade_off(axes: Axes, results: Sequence[WeightResult], key: str, label: str) -> None:
+    """One score (`key`) of every weight, joined in the order of weights."""
+    weights = _by_weight(results)
+    places = [(_likeness(runs), _score(runs, key)) for runs in weights.values()]
+    (x, x_bounds), (y, y_bounds) = (zip(*part, strict=True) for part in zip(*places, strict=True))
+    if len(results) > len(weights):
+        seeds = [(_likeness([run])[0], _score([run], key)[0]) for run in results]
+        axes.plot(*zip(*seeds, strict=True), ".", color=COLORS[5], markersize=5, label="each seed")
+    axes.errorbar(
+        x,
+        y,
+        xerr=error_bars(x, x_bounds),
+        yerr=error_bars(y, y_bounds),
+        fmt="o-",
+        color=COLORS[0],
+        markersize=5,
+        linewidth=1.4,
+        capsize=3,
+        label=label,
+    )
+    for weight, place in zip(weights, zip(x, y, strict=True), strict=True):
+        axes.annotate(f"{weight:g}", place, (6, 6), textcoords="offset points", fontsize=8)
+
+
+Spread = tuple[float, Sequence[float]]
+"""A mean and the two ends of its error bar."""
+
+
+def _score(runs: Sequence[WeightResult], key: str) -> Spread:
+    means = [float(run.summary[f"{key}_mean"]) for run in runs]
+    return _spread(means, runs[0].summary[f"{key}_ci95"])
+
+
+def _likeness(runs: Sequence[WeightResult]) -> Spread:
+    """The accuracy on validation games; without them, the KL."""
+    predictions = [run.prediction for run in runs if run.prediction is not None]
+    if not predictions:
+        kl = [float(run.summary["kl_to_bc"]) for run in runs]
+        return _spread(kl, runs[0].summary["kl_to_bc_ci95"])
+    accuracy = [prediction.accuracy().mean for prediction in predictions]
+    return _spread(accuracy, predictions[0].accuracy().bounds)
+
+
+def _spread(values: Sequence[float], of_one: Sequence[float]) -> Spread:
+    """The mean with its standard error over seeds; of one seed with its interval over games."""
+    if len(values) == 1:
+        return values[0], of_one
+    over = mean_interval(np.array(values))
+    return over.mean, (over.mean - over.std_error, over.mean + over.std_error)
+
+
+def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float] = ()) -> None:
+    """KL(BC || policy) against environment steps, a line per weight (its first seed): Figure 7, or
+    `without` the weights that hide the others, Figure 8. Nothing is drawn if no weight is left, or
+    none is left out."""
+    if without and not set(without) & {result.weight for result in results}:
+        return
+    curves = []
+    for weight, runs in _by_weight(results).items():
+        lines = [line for line in runs[0].metrics if line.get("kl_to_bc") is not None]
+        if weight not in without and lines:
+            curves.append(
+                Curve(
+                    f"{weight:g}",
+                    [line["env_steps"] for line in lines],
+                    [line["kl_to_bc"] for line in lines],
+                )
+            )
+    title = "KL(BC || policy) in training, first seed"
+    if curves:
+        plot_curves(curves, path, title, "environment steps", "nats per decision", "KL weight")

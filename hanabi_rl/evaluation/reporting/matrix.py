@@ -1,0 +1,281 @@
+"""A cross-play matrix as text, CSV and JSON, and short names for its agents."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.groups import GroupedMatrix, group_matrix
+from hanabi_rl.evaluation.measure.intervals import Interval
+from hanabi_rl.evaluation.measure.selfplay import summary_dict
+from hanabi_rl.evaluation.reporting.plots import plain_text
+from hanabi_rl.storage.files import to_json, write_json, write_text
+from hanabi_rl.storage.words import count
+
+if TYPE_CHECKING:
+    from hanabi_rl.evaluation.measure.matrix import CrossPlayMatrix, EvalSetting
+
+FORMAT_VERSION = 1
+_TIME = re.compile(r"-\d{8}T\d{6}Z$")  # how the name of a run's folder ends
+
+
+def short_labels(names: Sequence[str]) -> list[str]:
+    """Labels for agents named by folders or `bot:NAME`: as much of the end of each path as tells
+    them apart.
+
+    A run's `policy/` is called as the run, its `policy-latest/` as `RUN/policy-latest`, a
+    checkpoint `RUN@STEP`. The time in a run's name is left out where the rest tells the runs apart.
+    """
+    untimed = _unique_ends([_parts(name, timed=False) for name in names])
+    return (
+        untimed
+        if len(set(untimed)) == len(names)
+        else _unique_ends([_parts(name, timed=True) for name in names])
+    )
+
+
+def _parts(name: str, timed: bool) -> tuple[str, ...]:
+    """What may become a label, its last part first to be shown."""
+    if name.startswith(("bot:", "agent:")):
+        return (name,)
+    place, question, options = name.partition("?")  # options may be paths: ?knows=FILE
+    parts = [part if timed else _TIME.sub("", part) for part in Path(place).resolve().parts[1:]]
+    if len(parts) > 2 and parts[-2] == "checkpoints":
+        parts[-3:] = [f"{parts[-3]}@{parts[-1]}"]
+    elif len(parts) > 1 and parts[-1] == "policy":
+        del parts[-1]
+    elif len(parts) > 1 and parts[-1].startswith("policy-"):
+        parts[-2:] = [f"{parts[-2]}/{parts[-1]}"]
+    return (*parts[:-1], parts[-1] + question + options)
+
+
+def _unique_ends(parts: Sequence[tuple[str, ...]]) -> list[str]:
+    labels = []
+    for own in parts:
+        length = 1
+        while length < len(own) and sum(other[-length:] == own[-length:] for other in parts) > 1:
+            length += 1
+        labels.append("/".join(own[-length:]))
+    return labels
+
+
+def grouped(matrix: CrossPlayMatrix) -> GroupedMatrix:
+    """The matrix by the groups of its agents."""
+    labels, groups = zip(*((agent.label, agent.group) for agent in matrix.agents), strict=True)
+    return group_matrix(matrix.means, labels, groups, matrix.rules.max_score)
+
+
+def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
+    """One record a cell, row by row: the long form of `matrix.csv`."""
+    rows = []
+    for single, cells in zip(matrix.agents, matrix.cells, strict=True):
+        for others, cell in zip(matrix.agents, cells, strict=True):
+            figures = summary_dict(cell)
+            points_low, points_high = to_json(figures.pop("points_ci95"))  # None: no bounds
+            low, high = to_json(figures.pop("ci95"))
+            figures["std_error"] = to_json(figures["std_error"])
+            rows.append(
+                {
+                    "row": single.label,
+                    "column": others.label,
+                    "row_group": single.group,
+                    "column_group": others.group,
+                    "mean": figures.pop("mean"),
+                    "ci95_low": low,
+                    "ci95_high": high,
+                    **figures,
+                    "points_ci95_low": points_low,
+                    "points_ci95_high": points_high,
+                    "row_hash": single.hash,
+                    "column_hash": others.hash,
+                }
+            )
+    return rows
+
+
+def matrix_csv(matrix: CrossPlayMatrix) -> str:
+    """The content of `matrix.csv`."""
+    rows = cell_rows(matrix)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
+    """The content of `matrix.json`: the matrix of means, every cell, and the groups."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "players": matrix.rules.num_players,
+        "decks": matrix.setting.games,
+        "seed": matrix.setting.seed,
+        "seed_names": list(matrix.setting.seed_names),
+        "sampled": matrix.setting.sample,
+        "agents": [
+            {"label": agent.label, "group": agent.group, "hash": agent.hash}
+            for agent in matrix.agents
+        ],
+        "means": matrix.means,
+        "medians": medians(matrix),
+        "cells": cell_rows(matrix),
+        **grouped(matrix).as_dict(),
+    }
+
+
+def medians(matrix: CrossPlayMatrix) -> np.ndarray:
+    """float[A, A]: the median score of each cell, over all seatings of its decks."""
+    return np.array([[cell.median for cell in row] for row in matrix.cells])
+
+
+def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
+    """Writes `matrix.csv`, `matrix.json` and `matrix.png` in the folder `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "matrix.csv", matrix_csv(matrix))
+    write_json(out / "matrix.json", matrix_dict(matrix))
+    players, decks = matrix.rules.num_players, matrix.setting.games
+    plot_matrix(
+        matrix.means,
+        [agent.label for agent in matrix.agents],
+        out / "matrix.png",
+        medians=medians(matrix),
+        title=f"Cross-play, {players} players, {count(decks, 'deck')}",
+        max_score=matrix.rules.max_score,
+        column_label="the other seat" if players == 2 else "every other seat",
+    )
+
+
+def matrix_table(matrix: CrossPlayMatrix) -> str:
+    """Means with their standard errors' largest, medians, and the figures by group, as text."""
+    agents, players = matrix.agents, matrix.rules.num_players
+    worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
+    others = "the other seat" if players == 2 else f"the other {players - 1} seats"
+    lines = [
+        f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, "
+        f"{_decks_named(matrix.setting)} a cell, "
+        f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
+        *_table([agent.label for agent in agents], matrix.means),
+        f"Standard errors are at most {worst:.2f}."
+        if np.isfinite(worst)
+        else "One deck has no standard errors.",
+        "",
+        "Medians of the same games",
+        *_table([agent.label for agent in agents], medians(matrix), digits=1),
+    ]
+    groups = grouped(matrix)
+    if len(groups.groups) == len(agents):  # each is its own: the matrix says it all
+        return "\n".join(lines)
+    width = max(len(group.name) for group in groups.groups)
+    lines += [
+        "",
+        f"{'':<{width}}  {'self-play':<22} {'within, other agents':<22} {'with other groups':<22}",
+    ]
+    for group in groups.groups:
+        values = [_interval(value) for value in (group.selfplay, group.intra, group.inter)]
+        lines.append(
+            f"{group.name:<{width}}  " + " ".join(f"{value:<22}" for value in values).rstrip()
+        )
+    lines.append(
+        "95% intervals over agents, those of pairs jackknifed; none for one agent, nor for the "
+        "one pair of two."
+    )
+    if len(groups.groups) > 1:
+        names = [group.name for group in groups.groups]
+        lines += [
+            "",
+            "By group (the diagonal: different agents of one group)",
+            *_table(names, groups.means),
+        ]
+    return "\n".join(lines)
+
+
+def _decks_named(setting: EvalSetting) -> str:
+    if names := setting.seed_names:
+        return f"{count(setting.games, 'hanab.live deal')} ({' '.join(names)})"
+    return count(setting.games, "deck")
+
+
+def _table(names: Sequence[str], means: np.ndarray, digits: int = 2) -> list[str]:
+    width = max(map(len, names))
+    count = len(str(len(names)))
+    lines = [
+        " " * (width + count + 2) + "".join(f"{number:>7}" for number in range(1, len(names) + 1))
+    ]
+    for number, (name, row) in enumerate(zip(names, means, strict=True), start=1):
+        cells = "".join(f"{'-' if np.isnan(mean) else f'{mean:.{digits}f}':>7}" for mean in row)
+        lines.append(f"{number:>{count}}  {name:<{width}}{cells}")
+    return lines
+
+
+def _interval(value: Interval | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if np.isfinite(value.low) else f"{value.mean:.2f}"
+
+
+_CELL_INCHES = 0.62
+_LEAST_INCHES = 3.2  # of the matrix, so that a small one has room for its title
+_ANGLED_FROM = 7  # characters of the longest label from which the columns' labels are turned
+_DARK_BELOW = 0.6  # share of the colour scale below which the text is white
+
+
+@plain_text
+def plot_matrix(
+    means: np.ndarray,
+    labels: Sequence[str],
+    path: Path,
+    *,
+    medians: np.ndarray,
+    title: str,
+    max_score: int,
+    column_label: str,
+) -> None:
+    """Draws `means` float[A, A] (row: the single agent) with a colour scale from 0 to `max_score`,
+    and under each the median of its games, `medians` float[A, A]."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    count = len(labels)
+    side = max(_CELL_INCHES * count, _LEAST_INCHES)
+    longest = max(map(len, labels))
+    room = 0.085 * longest + 0.6  # inches for the labels
+    figure = Figure(
+        figsize=(side + room + 1.3, side + min(room, 0.06 * longest + 0.9) + 0.6),
+        layout="constrained",
+    )
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    image = axes.imshow(means, cmap="viridis", vmin=0, vmax=max_score)
+    size = 10 if count <= 8 else 8.5
+    for (row, column), mean in np.ndenumerate(means):
+        color = "white" if mean < _DARK_BELOW * max_score else "black"
+        text, middle = f"{mean:.1f}", medians[row, column]
+        axes.text(column, row, text, ha="center", va="bottom", color=color, fontsize=size)
+        axes.text(
+            column, row, f"({middle:g})", ha="center", va="top", color=color, fontsize=size - 2
+        )
+    angled = longest >= _ANGLED_FROM
+    turn: dict[str, Any] = (
+        {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if angled else {}
+    )
+    axes.set_xticks(range(count), labels, fontsize=size, **turn)
+    axes.set_yticks(range(count), labels, fontsize=size)
+    axes.set_xlabel(column_label)
+    axes.set_ylabel("one seat")
+    axes.set_title(title, fontsize=11)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xticks(np.arange(count - 1) + 0.5, minor=True)
+    axes.set_yticks(np.arange(count - 1) + 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, label="mean score (median)")
+    bar.outline.set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,1 @@
+"""Games, one subpackage per game."""

@@ -1,0 +1,122 @@
+"""`HanabiEnv`: many games of Hanabi at once, each starting again from a fresh deck when it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from hanabi_rl.games.hanabi import dynamics as game_rules
+from hanabi_rl.games.hanabi.decks import DeckPool, environment_keys, fixed_pool, new_pool, take_deck
+from hanabi_rl.games.hanabi.jax_settings import with_our_settings
+from hanabi_rl.games.hanabi.observation import observe
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.start_states import StartStates, sample_start_states
+from hanabi_rl.games.hanabi.state import State, select_games
+
+
+class EnvState(struct.PyTreeNode):
+    """``N`` environments; every leaf has a leading environment axis, so it can be sharded, indexed
+    and saved as it is.
+    """
+
+    game: State
+    """The games in progress, fresh ones where the last step ended a game."""
+    pool: DeckPool
+    """The decks of the next games."""
+    game_index: jax.Array
+    """int32[N]: the number of each environment's current game, from 0."""
+
+
+class TimeStep(struct.PyTreeNode):
+    """What one move did in each environment."""
+
+    reward: jax.Array
+    """float32[N]: points gained; all of them taken back when the last life is lost."""
+    done: jax.Array
+    """bool[N]: the move ended the game."""
+    score: jax.Array
+    """int32[N]: the score of the game after the move, before auto-reset; 0 without lives."""
+    points: jax.Array
+    """int32[N]: cards on the fireworks after the move, lives left or not."""
+    lives: jax.Array
+    """int32[N]: life tokens left after the move, before auto-reset."""
+
+
+class HanabiEnv:
+    """Hanabi for `num_envs` environments at once, with auto-reset. Holds nothing but its rules: all
+    state is in `EnvState`.
+
+    Args:
+        num_players: 2 to 5.
+        **game: other fields of `Rules`, for smaller games.
+    """
+
+    def __init__(self, num_players: int = 2, **game: Any) -> None:
+        self.rules = Rules(num_players=num_players, **game)
+
+    @with_our_settings
+    def reset(self, key: jax.Array, num_envs: int, first_env: int | jax.Array = 0) -> EnvState:
+        """Start `num_envs` environments, raw or typed key.
+
+        Environment ``i`` deals from ``(key, first_index + i)``: shards of a larger set pass their
+        first global index and play exactly what the whole set would.
+        """
+        return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_env)))
+
+    @with_our_settings
+    def reset_from_decks(self, decks: jax.Array) -> EnvState:
+        """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn,
+        the first again after the last.
+        """
+        return self._start(fixed_pool(self.rules, decks))
+
+    def _start(self, pool: DeckPool) -> EnvState:
+        game = game_rules.deal_packed(self.rules, pool.decks[:, 0])
+        return EnvState(game=game, pool=pool, game_index=jnp.zeros_like(pool.first))
+
+    @with_our_settings
+    def step(
+        self, env_state: EnvState, action: jax.Array, starts: StartStates | None = None
+    ) -> tuple[EnvState, TimeStep]:
+        """Play one move ``int32[N]`` in every environment, and deal a new game where it ended one;
+        with `starts` some of the new games begin in the middle (see `StartStates`).
+
+        Raises:
+            ValueError: `starts` where the decks are given.
+        """
+        rules = self.rules
+        after, reward, done = game_rules.step(rules, env_state.game, action)
+        deck, pool = take_deck(rules, env_state.pool, env_state.game_index + 1, needed=done)
+        fresh = game_rules.deal_packed(rules, deck)
+        if starts is not None:
+            fresh = sample_start_states(starts, fresh, pool.keys, env_state.game_index + 1)
+        game = select_games(done, fresh, after).materialized()
+        timestep = TimeStep(
+            reward=reward,
+            done=done,
+            score=game_rules.score(rules, after),
+            points=game_rules.points(rules, after),
+            lives=after.life_tokens,
+        )
+        return EnvState(game=game, pool=pool, game_index=env_state.game_index + done), timestep
+
+    @with_our_settings
+    def skip_to_next_game(self, env_state: EnvState, which: jax.Array) -> EnvState:
+        """Abandons the games of some environments, ``which`` bool[N], for their next ones."""
+        deck, pool = take_deck(self.rules, env_state.pool, env_state.game_index + 1, needed=which)
+        fresh = game_rules.deal_packed(self.rules, deck)
+        game = select_games(which, fresh, env_state.game).materialized()
+        return EnvState(game=game, pool=pool, game_index=env_state.game_index + which)
+
+    @with_our_settings
+    def observe(self, env_state: EnvState) -> jax.Array:
+        """What every seat sees, float32[N, P, O]."""
+        return observe(self.rules, env_state.game)
+
+    @with_our_settings
+    def legal_actions(self, env_state: EnvState) -> jax.Array:
+        """Every seat's legal actions, bool[N, P, A]."""
+        return game_rules.legal_actions(self.rules, env_state.game)

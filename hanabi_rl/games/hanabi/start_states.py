@@ -1,0 +1,103 @@
+"""Games that begin in the middle: positions of recorded games beside fresh deals (diverse starts,
+Knott et al. 2021)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from hanabi_rl.games.hanabi.bits import pack_deck
+from hanabi_rl.games.hanabi.dynamics import Rules, State
+from hanabi_rl.games.hanabi.prng import random_words
+from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.games.hanabi.state import select_games
+
+MAX_STATES = 100_000
+"""Positions kept, of about a hundred bytes each."""
+_CHUNK = 256  # games replayed at once
+_STARTS = 1 << 31  # the games' streams of starts; those of their decks have the games' numbers
+
+
+class StartStates(struct.PyTreeNode):
+    """Where some of the games of an environment begin."""
+
+    states: State
+    """[K]: positions, with the deck as it was dealt: what is left of it is drawn in its order."""
+    prob: jax.Array
+    """float32[]: the chance that a game begins in one of them, each as likely as the others."""
+
+
+def sample_start_states(
+    starts: StartStates, fresh: State, keys: jax.Array | None, games: jax.Array
+) -> State:
+    """The first states [N] of games: fresh deals `fresh` [N], or positions of `starts`.
+
+    Args:
+        keys: uint32[N, 2], the environments' own; what is drawn depends on them and `games` alone.
+        games: int32[N], the numbers of the environments' games.
+
+    Raises:
+        ValueError: no keys, for the decks were given.
+    """
+    if keys is None:
+        raise ValueError("starts: expected an environment that shuffles, got one with given decks")
+    words = random_words(keys, games.astype(jnp.uint32) | jnp.uint32(_STARTS), 2)
+    recorded = (words[:, 0] >> 8).astype(jnp.float32) * 2.0**-24 < starts.prob
+    count = starts.states.counters.shape[0]
+    which = words[:, 1] % jnp.uint32(count)
+    return select_games(recorded, jax.tree.map(lambda x: x[which], starts.states), fresh)
+
+
+def start_states_from_games(
+    rules: Rules,
+    decks: np.ndarray,
+    actions: np.ndarray,
+    share: float,
+    *,
+    min_moves_left: int = 4,
+    seed: int = 0,
+) -> StartStates:
+    """The positions of recorded games from which at least `min_moves_left` moves were made.
+
+    Args:
+        decks: uint8[G, deck_size] card ids.
+        actions: int32[G, T], the mover's, no-ops after a game's end; legal (see `replay_moves`).
+        share: see `StartStates`.
+        seed: of the choice where there are more than `MAX_STATES`.
+
+    Raises:
+        ValueError: no game is that long.
+    """
+    length = np.sum(actions != rules.noop, axis=1)
+    places = np.argwhere(np.arange(actions.shape[1]) + min_moves_left <= length[:, None])
+    if not len(places):
+        raise ValueError(
+            f"starts: expected games of {min_moves_left} moves or more, got {len(decks)} of less"
+        )
+    if len(places) > MAX_STATES:
+        chosen = np.random.default_rng(seed).choice(len(places), MAX_STATES, replace=False)
+        places = places[np.sort(chosen)]
+    parts = []
+    for first in range(0, len(decks), _CHUNK):
+        mine = places[(places[:, 0] >= first) & (places[:, 0] < first + _CHUNK)]
+        pad = max(0, first + _CHUNK - len(decks))
+        chunk = np.pad(decks[first : first + _CHUNK], ((0, pad), (0, 0)))
+        moves = np.pad(
+            actions[first : first + _CHUNK], ((0, pad), (0, 0)), constant_values=rules.noop
+        )
+        states: State = jax.device_get(_states(rules, chunk, moves))
+        game, turn = mine[:, 0] - first, mine[:, 1]
+        picked = jax.tree.map(lambda x, t=turn, g=game: x[t, g], states)
+        parts.append(picked.replace(deck=np.asarray(pack_deck(jnp.asarray(chunk)))[game]))
+    states = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *parts)
+    return StartStates(states=states, prob=jnp.float32(share))
+
+
+@partial(jax.jit, static_argnums=0)
+def _states(rules: Rules, decks: np.ndarray, actions: np.ndarray) -> State:
+    """[T, G], before each move, without the deck."""
+    return replay(rules, decks, actions).state

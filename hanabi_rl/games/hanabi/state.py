@@ -1,0 +1,274 @@
+"""`State`: a batch of games in progress, in a few dozen bytes each."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from hanabi_rl.games.hanabi.bits import (
+    CARD_BITS,
+    CARD_MASK,
+    CARDS_PER_WORD,
+    bit,
+    materialize,
+    pack_deck,
+    union,
+)
+from hanabi_rl.games.hanabi.rules import Rules
+
+T = TypeVar("T")
+
+
+class State(struct.PyTreeNode):
+    """``N`` games in progress: ``P`` seats, hands of ``H`` slots, ``C`` colours, ``R`` ranks.
+
+    The fields are packed words (see `hanabi_rl.games.hanabi.bits`), because a step's time goes into how
+    many arrays it writes; the properties read them. An observation is a function of one State
+    alone, so the state keeps what the last move did.
+    """
+
+    rules: Rules = struct.field(pytree_node=False)
+    """The game played."""
+    deck: jax.Array
+    """uint32[N, W]: the whole shuffled deck as dealt, packed; [N, 0] after `without_deck`."""
+    colors: jax.Array
+    """uint32[N, P]: hand words, bit ``c * H + s`` where the card in slot s has colour c; an empty
+    slot has none."""
+    ranks: jax.Array
+    """uint32[N, P]: bit ``r * H + s`` where the card in slot s has rank r."""
+    possible_colors: jax.Array
+    """uint32[N, P]: bit ``c * H + s`` where by its hints slot s can have colour c; bit ``C * H +
+    s`` where a hint named its colour.
+    """
+    possible_ranks: jax.Array
+    """uint32[N, P]: the same of ranks, with bit ``R * H + s`` where a hint named its rank."""
+    fireworks: jax.Array
+    """uint32[N]: the set of cards played."""
+    discards: jax.Array
+    """uint32[N, M]: plane j is the set of cards of which at least j + 1 copies are discarded; M =
+    max(num_cards_of_rank).
+    """
+    counters: jax.Array
+    """uint32[N]: see `pack_counters`."""
+    last: jax.Array
+    """uint32[N]: what the last move did, see `pack_last`."""
+
+    def without_deck(self) -> State:
+        """The same games without the hidden order of the deck, which observations and legal actions
+        do not need."""
+        return self.replace(deck=self.deck[..., :0])
+
+    @property
+    def discard_planes(self) -> list[jax.Array]:
+        """`discards` plane by plane, each uint32[N]."""
+        return [self.discards[..., plane] for plane in range(self.discards.shape[-1])]
+
+    @property
+    def deck_left(self) -> jax.Array:
+        """int32[N]: cards still to be drawn."""
+        return _field(self.counters, 0, 8)
+
+    def materialized(self) -> State:
+        """The same games, computed once however much is read from them (see
+        `bits.materialize`)."""
+        return jax.tree.map(materialize, self.without_deck()).replace(deck=self.deck)
+
+    @property
+    def info_tokens(self) -> jax.Array:
+        """int32[N]."""
+        return _field(self.counters, 8, 6)
+
+    @property
+    def life_tokens(self) -> jax.Array:
+        """int32[N]."""
+        return _field(self.counters, 14, 6)
+
+    @property
+    def player(self) -> jax.Array:
+        """int32[N]: the seat whose turn it is."""
+        return _field(self.counters, 20, 3)
+
+    @property
+    def last_round(self) -> jax.Array:
+        """int32[N]: moves made since the deck ran out, the one that took the last card included;
+        the game ends at P + 1.
+        """
+        return _field(self.counters, 23, 3)
+
+    @property
+    def turn(self) -> jax.Array:
+        """int32[N]: moves made so far."""
+        return _field(self.last, 0, 10)
+
+    @property
+    def last_action(self) -> jax.Array:
+        """int32[N]: the last move; the no-op before the first one and after an illegal one."""
+        return _field(self.last, 10, 7)
+
+    @property
+    def last_card(self) -> jax.Array:
+        """int32[N]: the id of the card that the last move played or discarded; 0 after another
+        move."""
+        return _field(self.last, 17, 5)
+
+    @property
+    def last_touched(self) -> jax.Array:
+        """int32[N]: bit s where the last move was a hint and touched slot s."""
+        return _field(self.last, 22, 8)
+
+    @property
+    def last_scored(self) -> jax.Array:
+        """bool[N]: the last move put a card on the fireworks."""
+        return _field(self.last, 30, 1) != 0
+
+    @property
+    def last_gained_token(self) -> jax.Array:
+        """bool[N]: the last move completed a colour and gave an information token."""
+        return _field(self.last, 31, 1) != 0
+
+    @property
+    def hands(self) -> jax.Array:
+        """uint32[N, P, H]: each card as a one-card set, oldest first; 0 is an empty slot (last
+        round only)."""
+        return self._sets(self.colors, self.ranks)
+
+    @property
+    def knowledge(self) -> jax.Array:
+        """uint32[N, P, H]: the set of cards each card can still be, by the hints given on it; 0 for
+        an empty slot."""
+        return self._sets(self.possible_colors, self.possible_ranks)
+
+    @property
+    def hints(self) -> jax.Array:
+        """uint32[N, P, H]: the hints that named each card: bit c for its colour c, bit C + r for
+        its rank r."""
+        rules = self.rules
+        words = (
+            (self.possible_colors, rules.num_colors, 0),
+            (self.possible_ranks, rules.num_ranks, rules.num_colors),
+        )
+        named = []
+        for word, groups, place in words:
+            told = self._slots(word, groups)
+            named += [
+                jnp.where(told & self._slots(word, g), jnp.uint32(1 << (place + g)), 0)
+                for g in range(groups)
+            ]
+        return union(named)
+
+    def _slots(self, words: jax.Array, group: int) -> jax.Array:
+        """bool[N, P, H]: one group of hand words, slot by slot."""
+        slots = jnp.arange(self.rules.hand_size, dtype=jnp.uint32) + group * self.rules.hand_size
+        return (words[..., None] >> slots) & 1 != 0
+
+    def _sets(self, colors: jax.Array, ranks: jax.Array) -> jax.Array:
+        """Hand words of colours and ranks -> uint32[N, P, H], the set of cards with one of the
+        colours and one of the ranks.
+        """
+        rules = self.rules
+        by_color = [
+            jnp.where(self._slots(colors, c), jnp.uint32(s), 0)
+            for c, s in enumerate(rules.color_cards)
+        ]
+        by_rank = [
+            jnp.where(self._slots(ranks, r), jnp.uint32(s), 0)
+            for r, s in enumerate(rules.rank_cards)
+        ]
+        return union(by_color) & union(by_rank)
+
+
+def _field(word: jax.Array, place: int, width: int) -> jax.Array:
+    return ((word >> place) & ((1 << width) - 1)).astype(jnp.int32)
+
+
+def pack_counters(
+    deck_left: jax.Array,
+    info_tokens: jax.Array,
+    life_tokens: jax.Array,
+    player: jax.Array,
+    last_round: jax.Array,
+) -> jax.Array:
+    """`State.counters` from its parts, each ``[N]`` of any integer dtype."""
+    parts = ((deck_left, 0), (info_tokens, 8), (life_tokens, 14), (player, 20), (last_round, 23))
+    return union([part.astype(jnp.uint32) << place for part, place in parts])
+
+
+def pack_last(
+    turn: jax.Array,
+    action: jax.Array,
+    card: jax.Array,
+    touched: jax.Array,
+    scored: jax.Array,
+    gained_token: jax.Array,
+) -> jax.Array:
+    """`State.last` from its parts, each ``[N]`` of any integer dtype or bool."""
+    parts = ((turn, 0), (action, 10), (card, 17), (touched, 22), (scored, 30), (gained_token, 31))
+    return union([part.astype(jnp.uint32) << place for part, place in parts])
+
+
+def deal(rules: Rules, decks: jax.Array) -> State:
+    """The first states of games on the given decks.
+
+    Args:
+        decks: card ids ``[N, deck_size]``, any integer dtype, top card first. Seat 0 gets the first
+            `hand_size` cards and moves first.
+
+    Raises:
+        ValueError: decks of another shape.
+    """
+    if decks.ndim != 2 or decks.shape[1] != rules.deck_size:
+        raise ValueError(f"decks must have shape [N, {rules.deck_size}], got {list(decks.shape)}")
+    return deal_packed(rules, pack_deck(decks))
+
+
+def deal_packed(rules: Rules, deck: jax.Array) -> State:
+    """`deal` for decks ``uint32[N, W]`` already packed by `words.pack_deck`."""
+    games = deck.shape[0]
+    players, hand = rules.num_players, rules.hand_size
+
+    def filled(value: int, *shape: int) -> jax.Array:
+        return jnp.full((games, *shape), value, jnp.uint32)
+
+    colors, ranks = [], []
+    for seat in range(players):
+        places = [divmod(seat * hand + slot, CARDS_PER_WORD) for slot in range(hand)]
+        cards = [(deck[:, word] >> (CARD_BITS * place)) & CARD_MASK for word, place in places]
+        colors.append(
+            union([bit(card // rules.num_ranks * hand + slot) for slot, card in enumerate(cards)])
+        )
+        ranks.append(
+            union([bit(card % rules.num_ranks * hand + slot) for slot, card in enumerate(cards)])
+        )
+    zero = filled(0)
+    return State(
+        rules=rules,
+        deck=deck,
+        colors=jnp.stack(colors, axis=1),
+        ranks=jnp.stack(ranks, axis=1),
+        possible_colors=filled((1 << rules.num_colors * hand) - 1, players),
+        possible_ranks=filled((1 << rules.num_ranks * hand) - 1, players),
+        fireworks=zero,
+        discards=filled(0, max(rules.num_cards_of_rank)),
+        counters=pack_counters(
+            filled(rules.deck_size - players * hand),
+            filled(rules.max_info_tokens),
+            filled(rules.max_life_tokens),
+            player=zero,
+            last_round=zero,
+        ),
+        last=pack_last(
+            zero, filled(rules.noop), card=zero, touched=zero, scored=zero, gained_token=zero
+        ),
+    )
+
+
+def select_games(which: jax.Array, yes: T, no: T) -> T:
+    """Per game: `yes` where `which` bool[N], else `no`; pytrees whose leaves are ``[N, ...]``."""
+
+    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes, no)

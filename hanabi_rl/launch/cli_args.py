@@ -1,0 +1,172 @@
+"""The command line of a training script: a preset, then every field of the config as a flag
+(tyro)."""
+
+import argparse
+import dataclasses
+import io
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tyro
+
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.launch.flags import flag_value, flag_values, hyphenated
+from hanabi_rl.launch.presets import load_preset
+from hanabi_rl.runs.config import RESUMABLE_FIELDS, RunConfig, check_saved_config, saved_config
+from hanabi_rl.storage.dataclass_io import to_dict
+
+C = TypeVar("C", bound=RunConfig)
+T = TypeVar("T")
+_NOT_OF_THE_COMMAND = {"preset", "seeds", *RESUMABLE_FIELDS} - {"total_steps"}
+
+
+def parse_args(
+    cls: type[C],
+    algorithm: str,
+    configs: Path,
+    default_preset: str,
+    args: Sequence[str],
+    prog: str | None = None,
+) -> C:
+    """A training script's config: the preset (`default_preset` where --preset is not given), then
+    the flags. `prog` is the command that errors name; the script where it is None.
+
+    With --resume the config is the run's own; only its length and its logging may be changed.
+
+    Raises:
+        ValueError: --resume without --run-dir, or with a flag that changes what the run computes;
+            --seed beside --seeds; a number that its flag cannot take; a flag of several values
+            without any.
+    """
+    args = hyphenated(args)
+    if flag_values("--seeds", args) and (seed := flag_value("--seed", args)) is not None:
+        raise ValueError(f"--seed, --seeds: expected one of the two, got both (--seed {seed})")
+    if "--resume" not in args:
+        default = load_preset(
+            cls, algorithm, flag_value("--preset", args) or default_preset, configs
+        )
+        return _with_flags(default, args, prog)
+    run_dir = flag_value("--run-dir", args)
+    if run_dir is None:
+        raise ValueError("--resume: expected the run to continue in --run-dir, got none")
+    saved = saved_config(cls, Path(run_dir), algorithm=algorithm)
+    config = _with_flags(saved, args, prog)
+    check_saved_config(config, Path(run_dir), algorithm=algorithm, may_differ=RESUMABLE_FIELDS)
+    return config
+
+
+def command_of(algorithm: str, config: RunConfig, configs: Path) -> str:
+    """Return the `hanabi-rl train` command of a run: its preset, and flags for what differs.
+
+    Where the run is written, its logging and absolute paths are left out: of a file that is named
+    by an absolute path, its name remains. Empty if no command makes this config, as without a
+    preset or with one that has changed or is missing.
+    """
+    cls, preset = type(config), config.preset
+    if preset is None:
+        return ""
+    try:
+        flags = _flags_between(
+            to_dict(load_preset(cls, algorithm, preset, configs)), to_dict(config)
+        )
+        made = parse_args(cls, algorithm, configs, preset, ["--preset", preset, *flags])
+    except (ValueError, OSError, SystemExit):
+        return ""
+    names = {field.name for field in dataclasses.fields(config)} & _NOT_OF_THE_COMMAND
+    if dataclasses.replace(made, **{name: getattr(config, name) for name in names}) != config:
+        return ""
+    words = [_shown(word) for word in ("--preset", preset, *flags)]
+    return shlex.join(["hanabi-rl", "train", algorithm, *words])
+
+
+def _flags_between(before: Mapping[str, Any], after: Mapping[str, Any], at: str = "") -> list[str]:
+    """The flags that make `after` of `before`, two configs as nested dictionaries; a field of the
+    game is a flag without the game's name."""
+    flags: list[str] = []
+    for name, value in after.items():
+        flag = f"{at}{name.replace('_', '-')}"
+        if before.get(name) == value or name in _NOT_OF_THE_COMMAND:
+            continue
+        if isinstance(value, dict):
+            inside = before[name] if isinstance(before.get(name), dict) else {}
+            flags += _flags_between(inside, value, "" if name == "game" else f"{flag}.")
+        elif isinstance(value, bool):
+            prefix, _, last = flag.rpartition(".")
+            flags.append(f"--{flag}" if value else f"--{prefix}{'.' if prefix else ''}no-{last}")
+        elif isinstance(value, list):
+            flags += [f"--{flag}", *map(str, value)]
+        else:
+            flags += [f"--{flag}", str(value)]
+    return flags
+
+
+def _shown(word: str) -> str:
+    return Path(word).name if Path(word).is_absolute() else word
+
+
+def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
+    config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
+    cls = type(config)
+    given = parse_or_raise(
+        lambda: tyro.cli(cls, prog=prog, default=config, args=args, description=cls.__doc__)
+    )
+    for flag in args:
+        if flag.startswith("--") and not flag_values(flag, args) and _value(given, flag) == ():
+            raise ValueError(f"{flag}: expected one value or more, got none")
+    return given
+
+
+def _value(config: Any, flag: str) -> Any:
+    """What a config has where a flag says; None where it is no field's name."""
+    for name in flag.removeprefix("--").replace("-", "_").split("."):
+        config = getattr(config, name, None)
+    return config
+
+
+def parse_or_raise(parse: Callable[[], T]) -> T:
+    """What `parse`, a call of tyro's, makes of a command line.
+
+    Raises:
+        ValueError: what a config says of values that it refuses, around which tyro draws a box.
+        SystemExit: after tyro's own errors, and --help.
+    """
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            parsed = parse()
+    except SystemExit as stop:
+        if (refused := _refusal(stop)) is not None:
+            raise refused from None
+        sys.stderr.write(said.getvalue())
+        raise
+    sys.stderr.write(said.getvalue())
+    return parsed
+
+
+def _refusal(stop: BaseException) -> ValueError | None:
+    """What a config raised when it was made, if that led to this end."""
+    error: BaseException | None = stop
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, ValueError) and any(f.name == "__post_init__" for f in frames):
+            return error
+        error = error.__context__
+    return None
+
+
+def _game_flags(args: Sequence[str], prog: str | None) -> dict[str, Any]:
+    """The fields of the game that are given. They are read before the others, because the standard
+    hand size and cards follow from them."""
+    parser = argparse.ArgumentParser(
+        prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    for field in dataclasses.fields(Rules):
+        many = "+" if field.name == "num_cards_of_rank" else None
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, nargs=many)
+    given = vars(parser.parse_known_args(args)[0])
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}

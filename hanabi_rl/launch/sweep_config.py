@@ -1,0 +1,258 @@
+"""What a sweep runs over: its command line, and the places of its grid."""
+
+import argparse
+import dataclasses
+import inspect
+import itertools
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import tyro
+
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.launch.cli_args import parse_args, parse_or_raise
+from hanabi_rl.launch.flags import check_lists_once, flag_value, hyphenated, list_flags
+from hanabi_rl.runs.config import RunConfig, check_seeds
+from hanabi_rl.runs.run_dir import preset_label
+from hanabi_rl.storage.dataclass_io import from_dict
+from hanabi_rl.storage.files import (
+    check_writable,
+    expand_home,
+    folder_name,
+    is_folder_name,
+    read_toml,
+)
+from hanabi_rl.storage.trees import unflatten
+from hanabi_rl.storage.validation import BoundedCount, Range, Seed, validate_fields
+
+
+@dataclasses.dataclass(frozen=True)
+class SlurmConfig:
+    """What --launcher slurm asks of the cluster for each run."""
+
+    slurm_partition: str | None = None
+    slurm_time: int = 1440
+    """Minutes. A run saves before they are over and is queued again."""
+    slurm_gpus: int = 1
+    slurm_cpus: int = 8
+    slurm_mem: str | None = None
+    """As sbatch takes it: 32G."""
+    slurm_setup: tuple[str, ...] = ()
+    """Shell lines before the run: 'module load cuda'."""
+    slurm_extra: tuple[str, ...] = ()
+    """Other options of sbatch, each OPTION=VALUE: account=lab qos=high."""
+    slurm_at_once: int = 256
+    """Runs of the array at once."""
+    slurm_requeues: int = 10
+    """How often a run that its time ended is queued again; the same command goes on after that."""
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
+        for name, least in dict(time=1, gpus=0, cpus=1, at_once=1, requeues=0).items():
+            if (value := getattr(self, f"slurm_{name}")) < least:
+                flag = f"--slurm-{name.replace('_', '-')}"
+                raise ValueError(f"{flag}: expected at least {least}, got {value}")
+        for option in self.slurm_extra:
+            if not all(option.partition("=")):
+                raise ValueError(f"--slurm-extra: expected OPTION=VALUE, got {option!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepConfig(SlurmConfig):
+    """Train an algorithm over a grid of its options and some seeds. Every other flag is the
+    algorithm's, such as --num-envs 128. What an algorithm sweeps over without --grid may be given
+    as a flag too: --kl-weights 0.1 0.5."""
+
+    sweep: str | None = None
+    """configs/sweep/<NAME>.toml or a file; read before the other flags."""
+    algorithm: str = "hdr_ippo"
+    preset: str | None = None
+    """The algorithm's preset."""
+    grid: tuple[str, ...] = ()
+    """FIELD=[VALUE, ...], TOML values; dots for nested fields. Several make a grid."""
+    seeds: tuple[Seed, ...] = (0,)
+    run_dir: str | None = None
+    """The sweep's folder; default runs/sweep-<algorithm>-<preset>."""
+    jobs: Annotated[int, Range(1, 1024)] = 1
+    """Runs at once, each in a process with its share of the cores (and of the accelerator's
+    memory). On a CPU the results do not depend on it."""
+    matrix_games: BoundedCount = 1000
+    """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
+    paper: bool = False
+    """With a sweep over KL weights alone: print the figures of AH2AC2's Tables 12 and 13 in
+    brackets, and draw its Figures 7 and 8."""
+    launcher: Literal["local", "slurm"] | None = None
+    """Runs as jobs of submitit (the extra `cluster`): processes of this machine, --jobs at once, or
+    a Slurm array, whose finished runs the same command collects."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.seeds:
+            raise ValueError("--seeds: expected at least one seed, got none")
+
+
+class GridPoint(NamedTuple):
+    """One place of the grid."""
+
+    name: str
+    """Of its folder: `FIELD=VALUE,...`; with a digest if that is no name of one folder."""
+    values: dict[str, Any]
+    """Field (dots for nesting) -> value."""
+
+
+def parse_sweep(
+    configs: Path, default_sweep: str, args: Sequence[str], prog: str | None = None
+) -> tuple[SweepConfig, RunConfig, list[GridPoint]]:
+    """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
+    algorithm lacks, and a folder that cannot be written to. `prog` is as `parse_args`
+    takes it."""
+    args = hyphenated(args)
+    name = flag_value("--sweep", args) or default_sweep
+    path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
+    if not path.is_file():
+        names = ", ".join(sorted(p.stem for p in (configs / "sweep").glob("*.toml")))
+        raise FileNotFoundError(f"--sweep {name}: no file {path}; there are: {names}")
+    default = from_dict(SweepConfig, read_toml(path) | {"sweep": name}, where=str(path))
+    check_lists_once(args, list_flags(SweepConfig))
+    sweep, rest = parse_or_raise(
+        lambda: tyro.cli(
+            SweepConfig,
+            prog=prog,
+            default=default,
+            args=list(args),
+            description=inspect.getdoc(SweepConfig),
+            return_unknown_args=True,
+        )
+    )
+    algorithm = ALGORITHMS[sweep.algorithm]
+    check_lists_once(
+        rest, [*list_flags(algorithm.config), *map(_axis_flag, algorithm.default_grid)]
+    )
+    check_seeds(sweep.seeds)
+    if sweep.preset is None:
+        raise ValueError(f"--preset: expected one of configs/{algorithm.name}/, got none")
+    axes, flags = _own_axes(algorithm, rest, prog)
+    base = parse_args(algorithm.config, algorithm.name, configs, sweep.preset, flags, prog)
+    if base.multi_host:
+        raise ValueError(
+            "--multi-host: expected a single run, got a sweep; start its runs one by one"
+        )
+    _check_flags(algorithm, flags)
+    base = dataclasses.replace(base, **algorithm.sweep_overrides)
+    points = _points(algorithm, base, axes, sweep.grid)
+    if sweep.paper and points[0].values.keys() != (algorithm.default_grid.keys() or None):
+        got = ", ".join(points[0].values)
+        raise ValueError(
+            f"--paper: expected a sweep of hdr_ippo over kl_weight alone, got one of "
+            f"{algorithm.name} over {got}"
+        )
+    if sweep.run_dir is None:
+        players = {with_values(base, point.values).game.num_players for point in points}
+        label = preset_label(sweep.preset, players)
+        name = "-".join(filter(None, ("sweep", sweep.algorithm, label)))
+        sweep = dataclasses.replace(sweep, run_dir=f"runs/{name}")
+    check_writable("--run-dir", Path(sweep.run_dir or ""))
+    return sweep, base, points
+
+
+def _axis_flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}s"
+
+
+def _own_axes(
+    algorithm: Algorithm, args: Sequence[str], prog: str | None
+) -> tuple[dict[str, list[Any]], Sequence[str]]:
+    """The algorithm's own axes that are given as flags (--kl-weights 0.1 0.5), and the other
+    arguments."""
+    parser = argparse.ArgumentParser(
+        prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    for field, values in algorithm.default_grid.items():
+        parser.add_argument(_axis_flag(field), dest=field, type=type(values[0]), nargs="+")
+    given, rest = parser.parse_known_args(list(args))
+    return vars(given), rest
+
+
+def _points(
+    algorithm: Algorithm, base: RunConfig, own: dict[str, list[Any]], grid: Sequence[str]
+) -> list[GridPoint]:
+    axes = dict[str, list[Any]]()
+    for field, of_field in map(_axis, grid):
+        if field in axes:
+            raise ValueError(f"--grid {field}=...: expected once, got twice")
+        axes[field] = of_field
+    for field in own.keys() & axes.keys():
+        raise ValueError(
+            f"{_axis_flag(field)} and --grid {field}=...: expected one of the two, got both"
+        )
+    for field in axes:
+        _check_axis(algorithm, field)
+    axes = own | axes or {field: list(values) for field, values in algorithm.default_grid.items()}
+    if not axes:
+        raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
+    places = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    configs = [with_values(base, place) for place in places]  # raises before anything runs
+    texts = [",".join(_named(field, value) for field, value in at.items()) for at in places]
+    if any(config in configs[:place] for place, config in enumerate(configs)):  # 1 and 1.0
+        raise ValueError(f"--grid: expected different values, got {', '.join(texts)}")
+    times = Counter(texts)  # ["a", "b"] and ["axb"] have one text
+    return [
+        GridPoint(
+            text if is_folder_name(text) and times[text] == 1 else folder_name(text, place), place
+        )
+        for text, place in zip(texts, places, strict=True)
+    ]
+
+
+def _check_flags(algorithm: Algorithm, flags: Sequence[str]) -> None:
+    """Raises ValueError for flags of a run that a sweep decides."""
+    if (seed := flag_value("--seed", flags)) is not None:
+        raise ValueError(f"--seed: expected --seeds in a sweep, got --seed {seed}")
+    for field, value in algorithm.sweep_overrides.items():
+        flag = f"--{field.replace('_', '-')}"
+        if (given := flag_value(flag, flags)) not in (None, str(value)):
+            raise ValueError(f"{flag}: expected {value} in every run of a sweep, got {given}")
+
+
+def _check_axis(algorithm: Algorithm, field: str) -> None:
+    """Raises ValueError for a field in which the runs of a sweep cannot differ."""
+    first = field.partition(".")[0]
+    if first in ("seed", "seeds"):
+        raise ValueError(f"--grid {field}=...: expected seeds as --seeds 0 1 2")
+    if first in algorithm.sweep_overrides or first in ("run_dir", "resume", "preset", "multi_host"):
+        raise ValueError(f"--grid {field}=...: expected a field that the runs of a sweep differ in")
+    if first in algorithm.unsweepable_fields:
+        raise ValueError(
+            f"--grid {field}=...: expected a field of {algorithm.name} alone, got one of what all "
+            "runs share (--bc-policy, or one clone that is trained first); sweep over "
+            "bc_policy, or over the clone's fields with --algorithm bc"
+        )
+
+
+def _axis(text: str) -> tuple[str, list[Any]]:
+    field, equals, values = text.partition("=")
+    try:
+        parsed = expand_home(tomllib.loads(f"values = {values}")["values"])
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ValueError(
+            f"--grid {text}: expected FIELD=[VALUE, ...] with TOML values: {error}"
+        ) from error
+    if not equals or not isinstance(parsed, list) or not parsed:
+        raise ValueError(f"--grid {text}: expected FIELD=[VALUE, ...]")
+    return field, parsed
+
+
+def _named(field: str, value: Any) -> str:
+    """`FIELD=VALUE` as a part of a folder's name: paths without their slashes."""
+    text = f"{field}={'x'.join(map(str, value)) if isinstance(value, list) else value}"
+    return folder_name(text, value) if "/" in text else text
+
+
+def with_values(config: RunConfig, values: dict[str, Any]) -> RunConfig:
+    """`config` with some fields replaced, dots for nesting. Raises ValueError for an unknown field
+    or a wrong type."""
+    return from_dict(type(config), unflatten(values, separator="."), config, where="--grid")

@@ -1,0 +1,71 @@
+"""Rewards that prefer behaviours: `u r + w . phi(s, a)`, the biased reward space of ZSC-Eval (Wang
+et al., arXiv 2310.05208, section 4.1), over the events of Hanabi.
+
+`rewards.py` says who is paid. The weights are arrays, never static: learners of all preferences
+share one compilation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import flax.struct
+import jax
+import numpy as np
+
+from hanabi_rl.games.hanabi.events import EVENTS
+
+Weights = tuple[float, ...]
+
+
+class BiasedReward(flax.struct.PyTreeNode):
+    """What the moves of the learner's own seats are worth to it."""
+
+    event_weights: jax.Array  # w, float32 [E]
+    score_weight: jax.Array  # u, float32 []
+
+
+@dataclasses.dataclass(frozen=True)
+class EventWeights:
+    """The weights that each of `EVENTS` may have beside 0: none where it is no behaviour to
+    prefer."""
+
+    hint_color: Weights = (-0.5, 0.5)
+    hint_rank: Weights = (-0.5, 0.5)
+    hint_playable: Weights = (0.5,)
+    hint_save: Weights = (0.5,)
+    hint_again: Weights = (-0.5,)
+    play_known: Weights = (0.5,)
+    play_blind: Weights = (-1.0, 1.0)
+    play_response: Weights = (-1.0, 1.0)
+    play_newest: Weights = (-1.0, 1.0)
+    misplay: Weights = ()
+    discard_chop: Weights = (-0.5, 0.5)
+    discard_hinted: Weights = (-1.0, 1.0)
+    discard_rich: Weights = (-0.5, 0.5)
+    discard_last_copy: Weights = ()
+
+
+def biased_reward_space(choices: EventWeights, at_most: int) -> list[Weights]:
+    """Every w, a weight for each of `EVENTS`, with at most so many that are not 0: those without
+    any first."""
+    found = []
+    for count in range(at_most + 1):
+        for events in itertools.combinations(EVENTS, count):
+            for values in itertools.product(*(getattr(choices, event) for event in events)):
+                chosen = dict(zip(events, values, strict=True))
+                found.append(tuple(chosen.get(event, 0.0) for event in EVENTS))
+    return found
+
+
+def sample_biased_rewards(
+    choices: EventWeights, at_most: int, score_weights: Weights, count: int, seed: int
+) -> list[tuple[Weights, float]]:
+    """`count` different pairs (w, u), drawn uniformly. Raises ValueError where there are not so
+    many."""
+    space = list(itertools.product(biased_reward_space(choices, at_most), score_weights))
+    if not 1 <= count <= len(space):
+        raise ValueError(f"pairs: expected 1 to {len(space)}, the rewards there are, got {count}")
+    order = np.random.default_rng(seed).permutation(len(space))
+    return [space[place] for place in order[:count]]

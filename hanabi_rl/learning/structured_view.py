@@ -1,0 +1,97 @@
+"""How the PPO core reads games for a structured network: the mover's features, computed once at
+collection, and a critic that may see the own hand."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hanabi_rl.agents.structured.features import encode_step, true_hand_features
+from hanabi_rl.agents.structured.hint_memory import (
+    Memory,
+    init_memory,
+    next_game,
+    next_seat,
+    reset_memory,
+    rotated,
+)
+from hanabi_rl.agents.structured.profile import init_profile
+from hanabi_rl.agents.structured.seat_observation import from_state
+from hanabi_rl.games.hanabi.dynamics import Rules, State
+from hanabi_rl.learning.observation_views import CurrentPlayerView
+from hanabi_rl.nn.structured_network import FeatureSet
+
+PyTree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class StructuredView:
+    """rules -> the view of a network that is shown `level`, and whom it plays with."""
+
+    level: FeatureSet
+    profile: bool = False
+
+    def __call__(self, rules: Rules) -> CurrentPlayerView:
+        """One row an environment; what is remembered of a game is kept in the frame of whoever
+        moves next."""
+        reads = (self.level, f"{self.level}+profile") if self.profile else (self.level,)
+        return CurrentPlayerView(
+            rules,
+            encode_fn=self.look_at,
+            init_memory=self.new_memory,
+            next_game_memory=self.next_memory,
+            feature_spec=reads,
+        )
+
+    def new_memory(self, rules: Rules, num_envs: int) -> Memory:
+        """See `CurrentPlayerView`."""
+        strangers = init_profile(rules, (num_envs,)) if self.profile else None
+        return init_memory(rules, self.level, (num_envs,), strangers)
+
+    def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
+        """See `CurrentPlayerView`: the profile outlives the game."""
+        return next_game(rules, self.level, rotated(memory, seats))
+
+    def look_at(
+        self,
+        rules: Rules,
+        memory: Memory,
+        state: State,
+        reset: jax.Array,
+        colors: jax.Array | None,
+    ) -> tuple[Memory, PyTree]:
+        """See `Look`: features in float16, in which a rollout keeps them.
+
+        Raises:
+            ValueError: colours by other names, which these features do not know.
+        """
+        if colors is not None:
+            raise ValueError(
+                "structured networks: expected the colours as they are (renaming them changes "
+                "nothing for an equivariant network), got others"
+            )
+        before = reset_memory(rules, self.level, memory, reset)
+        after, features = encode_step(rules, self.level, before, from_state(rules, state))
+        return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
+
+
+def true_hand_of_current_player(
+    rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
+) -> jax.Array:
+    """What a privileged critic may see: what the mover of each game holds in truth, without naming
+    a colour (whatever `colors` are).
+
+    Args:
+        state: games [...].
+        seat: int32 [..., 1], the seat to move.
+
+    Returns:
+        float32 [..., 1, H * (4 + R)].
+    """
+    del colors
+    lead = state.turn.shape
+    size = math.prod(lead)  # a state without its deck has leaves of no size
+    flat = jax.tree.map(lambda x: x.reshape(size, *x.shape[len(lead) :]), state)
+    return true_hand_features(rules, flat).reshape(*seat.shape, -1)

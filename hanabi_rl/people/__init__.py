@@ -1,0 +1,1 @@
+"""Agents with people: browser play, studies, challenge server, hanab.live bot."""

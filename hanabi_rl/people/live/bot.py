@@ -1,0 +1,339 @@
+"""A bot account as a state machine: messages in, effects out. No socket, no clock, no thinking.
+
+Whoever runs it hands in every frame, what the agent answered, and the time now and then; it says
+what is to be sent, asked, kept and logged (`effects.py`). `connection.py` does so over a network,
+tests do without one.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from hanabi_rl.people.live.commands import CommandHandler
+from hanabi_rl.people.live.deck_completion import DesyncError
+from hanabi_rl.people.live.effects import (
+    BotSettings,
+    DecisionToken,
+    Effect,
+    GameEnded,
+    LogLine,
+    Send,
+    table_chat,
+)
+from hanabi_rl.people.live.lobby import Lobby
+from hanabi_rl.people.live.missed_games import MissedGames
+from hanabi_rl.people.live.protocol import FrameError, cannot_play, names_of, read_frame, table_of
+from hanabi_rl.people.live.seat import Seat
+from hanabi_rl.people.serve.partner_protocol import PartnerAction
+
+EMPTY_ROOM_TIMEOUT_S = 300.0
+"""We leave a room in which nobody else has been for so long."""
+
+
+class LiveBot:
+    """The account `username`, behaving as `settings` say."""
+
+    def __init__(self, username: str, settings: BotSettings) -> None:
+        self.username, self.settings = username, settings
+        self.seats: dict[int, Seat] = {}
+        self._lobby = Lobby()
+        self._desk = CommandHandler(settings, self._lobby, self.seats)
+        self._serials = itertools.count(1)
+        self._missed = MissedGames(settings.players, self._serials)
+        self.closing = False
+        """`close` was called."""
+        self.last_error = ""
+        """What the server said last in an `error`."""
+
+    def close(self) -> list[Effect]:
+        """Takes no new seat, and leaves replays, and rooms whose game has not begun."""
+        self.closing = self._desk.closed = True
+        effects: list[Effect] = []
+        for seat in self.seats.values():
+            if seat.phase == "room":
+                effects.append(Send("tableLeave", {"tableID": seat.table}))
+            effects += seat.leave_replay()
+        return self._swept(effects)
+
+    @property
+    def is_closed(self) -> bool:
+        """`close` was called, and nothing is left to do."""
+        return self.closing and self.is_idle
+
+    @property
+    def is_idle(self) -> bool:
+        """No seat is left, and no game is looked for."""
+        return not self.seats and not self._missed.is_looking
+
+    def on_connected(self) -> None:
+        """A new connection: whatever the last one had asked for will not come. Rooms before a game
+        are lost with it; of games that go on `welcome` tells."""
+        self._desk.disconnected()
+        self.last_error = ""
+        self._missed.connected()
+        for table in [t for t, seat in self.seats.items() if seat.phase == "room"]:
+            self._missed.add(self.seats.pop(table).untold(self.username))
+        for seat in self.seats.values():
+            if not seat.is_replay:
+                seat.disconnected()
+
+    def receive(self, frame: str | bytes, now: float) -> list[Effect]:
+        """One frame of the server. What is not understood is left alone."""
+        try:
+            command, fields = read_frame(frame)
+            read = _READ.get(command)
+            return [] if read is None else self._swept(read(self, fields, now))
+        except (FrameError, DesyncError) as error:
+            return [LogLine(f"left alone: {error}")]
+
+    def on_move(self, ticket: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
+        """What the agent answered to a `Think`; its pause is over."""
+        seat = self.seats.get(ticket.table)
+        return [] if seat is None else seat.thought(ticket, answer, now)
+
+    def on_response(self, number: int, status: int, body: bytes, now: float) -> list[Effect]:
+        """What a `Fetch` was answered with: status and body; 0 and why where with nothing."""
+        return self._swept(self._missed.fetched(number, status, body, now))
+
+    def is_current(self, ticket: DecisionToken) -> bool:
+        """Whether what was decided then may still be sent."""
+        seat = self.seats.get(ticket.table)
+        return seat is not None and seat.is_current(ticket)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed: to be called every second or so."""
+        self._desk.tick(now)
+        effects: list[Effect] = []
+        for seat in list(self.seats.values()):
+            if self._desk.closed:  # the server restarts no game before it stops
+                effects += seat.leave_replay()
+            effects += seat.tick(now)
+            since = seat.alone_since
+            if seat.phase == "room" and since is not None and now - since > EMPTY_ROOM_TIMEOUT_S:
+                seat.alone_since = now  # once, until it has an effect
+                effects.append(Send("tableLeave", {"tableID": seat.table}))
+        return self._swept([*effects, *self._missed.tick(now)])
+
+    def _swept(self, effects: list[Effect]) -> list[Effect]:
+        """Without the seats that were left; games of people who would rather not are not kept."""
+        for table, seat in list(self.seats.items()):
+            if seat.is_gone:
+                del self.seats[table]
+            if seat.missed:
+                seat.missed = False
+                self._missed.add(seat.untold(self.username))
+        for effect in effects:
+            if isinstance(effect, GameEnded) and effect.game is not None:
+                self._missed.mark_complete(effect.game.game_id)
+        return [self._desk.allowed(e) if isinstance(e, GameEnded) else e for e in effects]
+
+    def _seat(self, fields: Any) -> Seat | None:
+        table = table_of(fields)
+        return None if table is None else self.seats.get(table)
+
+    def _welcome(self, fields: Any, now: float) -> list[Effect]:
+        if not isinstance(fields, Mapping):
+            raise FrameError("welcome: expected an object")
+        self.username = str(fields.get("username") or self.username)
+        self._desk.me = fields.get("userID")
+        self._desk.closed = self.closing or bool(
+            fields.get("shuttingDown") or fields.get("maintenanceMode")
+        )
+        tables = fields.get("playingAtTables")
+        again = [t for t in tables if type(t) is int] if isinstance(tables, list) else []
+        effects = self._back_in_replays(fields.get("disconSpectatingTable"))
+        for table in [table for table in self.seats if table not in again]:
+            effects += self.seats[table].on_table_gone(now)  # it ended while we were away
+        for table in again:
+            self.seats.setdefault(table, self._new_seat(table))
+            effects.append(Send("tableReattend", {"tableID": table}))
+        return effects
+
+    def _back_in_replays(self, lost: Any) -> list[Effect]:
+        """Back in the replay that we were in when the connection was `lost`; others are closed."""
+        for table in [t for t, seat in self.seats.items() if seat.is_replay and t != lost]:
+            del self.seats[table]
+        if lost not in self.seats or not self.seats[lost].is_replay:
+            return []
+        return [Send("tableSpectate", {"tableID": lost, "shadowingPlayerIndex": -1})]
+
+    def _new_seat(self, table: int) -> Seat:
+        return Seat(table, self.settings, self._serials, self._missed.newest)
+
+    def _tables(self, fields: Any, now: float) -> list[Effect]:
+        self._lobby.listed(fields)
+        return []
+
+    def _table(self, fields: Any, now: float) -> list[Effect]:
+        self._lobby.told(fields)
+        table = fields.get("id") if isinstance(fields, Mapping) else None
+        if type(table) is not int:
+            return []
+        seat, line = self.seats.get(table), self._lobby.get(table)
+        if seat is not None and fields.get("sharedReplay"):
+            return seat.watched_by(fields.get("spectators"))
+        if seat is None or line is None or seat.phase != "room" or line.running:
+            return []
+        return self._room(seat, list(line.players), line.options, now)
+
+    def _table_gone(self, fields: Any, now: float) -> list[Effect]:
+        table = table_of(fields)
+        if table is None:
+            return []
+        self._lobby.gone(table)
+        seat = self.seats.get(table)
+        if seat is not None and seat.phase == "room":
+            del self.seats[table]
+            return []
+        return [] if seat is None else seat.on_table_gone(now)
+
+    def _joined(self, fields: Any, now: float) -> list[Effect]:
+        table = table_of(fields)
+        if table is None or table in self.seats:
+            return []
+        self.seats[table] = self._new_seat(table)
+        return self._desk.hello(table)
+
+    def _left(self, fields: Any, now: float) -> list[Effect]:
+        table = table_of(fields)
+        if table is not None and table in self.seats:
+            del self.seats[table]
+        return []
+
+    def _game(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        if seat is None or seat.phase != "room":
+            return []
+        seat.owner = fields.get("owner")
+        return self._room(seat, names_of(fields.get("players")), fields.get("options"), now)
+
+    def _room(self, seat: Seat, names: list[str], options: Any, now: float) -> list[Effect]:
+        """Who is in the room before a game, and what would be played. We leave where we could not
+        play, whoever came or went."""
+        seat.names = names
+        seat.options = options if isinstance(options, Mapping) else {}
+        alone = all(name == self.username for name in names)
+        seat.alone_since = (seat.alone_since or now) if alone else None
+        able = [n for n in self.settings.players if n >= len(names)]
+        size = min(able) if able else len(names)
+        refused = cannot_play(options, size, self.settings.players)
+        if refused is None or seat.leaving:
+            return []
+        seat.leaving = True
+        say = table_chat(seat.table, f"I am sorry, {refused}, so I leave.")
+        return [say, Send("tableLeave", {"tableID": seat.table})]
+
+    def _table_start(self, fields: Any, now: float) -> list[Effect]:
+        table = table_of(fields)
+        if table is None:
+            return []
+        if fields.get("replay"):
+            stays = table in self.seats and self.seats[table].is_replay
+            return [] if stays else [Send("tableUnattend", {"tableID": table})]
+        if table not in self.seats or self.seats[table].is_replay:
+            self.seats[table] = self._new_seat(table)
+        return self.seats[table].starts(now)
+
+    def _init(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        if seat is None:
+            return []
+        if fields.get("replay") or fields.get("sharedReplay") or fields.get("spectating"):
+            return seat.replays(fields, now)
+        return seat.on_init(fields, now)
+
+    def _list(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.on_action_list(fields.get("list"), now)
+
+    def _action(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.on_action(fields.get("action"), now)
+
+    def _clock(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        if seat is not None:
+            seat.on_clock(fields)
+        return []
+
+    def _pause(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.on_pause(bool(fields.get("active")), now)
+
+    def _finished(self, fields: Any, now: float) -> list[Effect]:
+        table, seat = table_of(fields), self._seat(fields)
+        if seat is not None:
+            return seat.finished(fields, now, stay=not self._desk.closed)
+        return [] if table is None else [Send("tableUnattend", {"tableID": table})]
+
+    def _spectators(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.watched_by(fields.get("spectators"))
+
+    def _leader(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.led_by(str(fields.get("name") or ""))
+
+    def _history(self, fields: Any, now: float) -> list[Effect]:
+        self._missed.on_history(fields)
+        for seat in self.seats.values():
+            seat.is_newer_than(self._missed.newest)
+        return []
+
+    def _identities(self, fields: Any, now: float) -> list[Effect]:
+        seat = self._seat(fields)
+        return [] if seat is None else seat.on_identities(fields.get("cardIdentities"))
+
+    def _warning(self, fields: Any, now: float) -> list[Effect]:
+        text = str(fields.get("warning", "") if isinstance(fields, Mapping) else "")[:200]
+        effects = self._desk.refused(text, now)
+        for seat in self.seats.values():
+            effects += seat.on_warning(now)
+        return effects
+
+    def _error(self, fields: Any, now: float) -> list[Effect]:
+        self.last_error = str(fields.get("error", "") if isinstance(fields, Mapping) else "")[:200]
+        return [LogLine(f"the server says: {self.last_error}")]
+
+    def _chat(self, fields: Any, now: float) -> list[Effect]:
+        private = isinstance(fields, Mapping) and fields.get("recipient") == self.username
+        if not private or fields.get("who") in ("", None, self.username):
+            return []
+        return self._desk.asked(str(fields["who"]), html.unescape(str(fields.get("msg", ""))), now)
+
+    def _shutdown(self, fields: Any, now: float) -> list[Effect]:
+        told = fields if isinstance(fields, Mapping) else {}
+        for name in {"shuttingDown", "maintenanceMode"} & set(told):
+            self._desk.closed = self.closing or bool(told[name])
+        return []
+
+
+_READ: dict[str, Any] = {
+    "welcome": LiveBot._welcome,
+    "tableList": LiveBot._tables,
+    "table": LiveBot._table,
+    "tableGone": LiveBot._table_gone,
+    "joined": LiveBot._joined,
+    "left": LiveBot._left,
+    "boot": LiveBot._left,
+    "game": LiveBot._game,
+    "tableStart": LiveBot._table_start,
+    "init": LiveBot._init,
+    "gameActionList": LiveBot._list,
+    "gameAction": LiveBot._action,
+    "clock": LiveBot._clock,
+    "pause": LiveBot._pause,
+    "finishOngoingGame": LiveBot._finished,
+    "spectators": LiveBot._spectators,
+    "replayLeader": LiveBot._leader,
+    "gameHistory": LiveBot._history,
+    "cardIdentities": LiveBot._identities,
+    "warning": LiveBot._warning,
+    "error": LiveBot._error,
+    "chat": LiveBot._chat,
+    "shutdown": LiveBot._shutdown,
+    "maintenance": LiveBot._shutdown,
+}

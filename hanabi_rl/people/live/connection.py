@@ -1,0 +1,225 @@
+"""A bot on a network: `Connection` carries frames between a server and a `LiveBot`, and does what the
+bot says. Where the connection ends another one is made, later each time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+
+from hanabi_rl.people.live.account import (
+    Account,
+    LoginFailedError,
+    LoginRefusedError,
+    Server,
+    export,
+    log_in,
+)
+from hanabi_rl.people.live.bot import LiveBot
+from hanabi_rl.people.live.effects import (
+    Effect,
+    Fetch,
+    Forget,
+    GameEnded,
+    LogLine,
+    RequestMove,
+    Send,
+)
+from hanabi_rl.people.live.protocol import COOKIE, write_frame
+from hanabi_rl.people.live.send_rate import BackOff, SendRateLimiter
+from hanabi_rl.people.serve.partner_protocol import PartnerAction
+
+TICK_S = 0.5
+MAX_MESSAGE = 2**23
+MAX_FAILED_CONNECTIONS = 3
+"""So many connections in a row that the server ended with an error are one too many: somebody else
+uses the account, or it is not wanted."""
+
+log = logging.getLogger("hanabi_rl.people.live")
+_socket_log = logging.getLogger("hanabi_rl.people.live.socket")
+_socket_log.setLevel(logging.WARNING)  # more would show the session's cookie
+
+
+class AgentBackend(Protocol):
+    """Those who think, and keep what is to be kept."""
+
+    async def think(self, asked: RequestMove) -> PartnerAction:
+        """The agent's answer."""
+
+    async def ended(self, ended: GameEnded) -> None:
+        """A game is over: keep what may be kept."""
+
+    async def forget(self, forget: Forget) -> None:
+        """Delete what is kept of a player."""
+
+
+class Connection:
+    """`bot` at `server` as `account`, with `agents` to think."""
+
+    def __init__(
+        self,
+        bot: LiveBot,
+        server: Server,
+        account: Account,
+        agents: AgentBackend,
+        pacer: SendRateLimiter | None = None,
+        back_off: BackOff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bot, self._server, self._account, self._agents = bot, server, account, agents
+        self._pacer, self._back_off = pacer or SendRateLimiter(), back_off or BackOff()
+        self._clock = clock
+        self._queue: asyncio.Queue[Send] = asyncio.Queue()
+        self._thinking: set[asyncio.Task[None]] = set()
+        self._fetching: set[asyncio.Task[None]] = set()
+        self._keeping: set[asyncio.Task[None]] = set()
+
+    def close(self) -> bool:
+        """Takes no new seat, and ends once the games going on have, and those that it missed the
+        end of are looked up. False where it was called before, or there is nothing to wait for."""
+        again = self._bot.closing
+        self._do(self._bot.close())
+        return not again and not self._bot.is_closed
+
+    async def run(self) -> None:
+        """Until `close` was called and the last game has ended, or it is cancelled.
+
+        Raises:
+            LoginRefusedError: the server does not want this account, now or any more.
+        """
+        thrown_out = 0
+        try:
+            while not self._bot.is_closed:
+                began = self._clock()
+                why = await self._one()
+                if self._bot.is_closed:
+                    return
+                self._back_off.lasted(self._clock() - began)
+                thrown_out = thrown_out + 1 if self._bot.last_error else 0
+                if thrown_out == MAX_FAILED_CONNECTIONS:
+                    raise LoginRefusedError(
+                        f"the server ended {MAX_FAILED_CONNECTIONS} connections in a row: {self._bot.last_error} "
+                        "(does another program use this account?)"
+                    )
+                wait = self._back_off.next_s()
+                log.warning("%s; connecting again in %.0f s", why, wait)
+                await asyncio.sleep(wait)
+        finally:
+            for task in self._fetching:
+                task.cancel()
+            await asyncio.gather(*self._keeping)
+
+    async def _one(self) -> str:
+        """One connection from log-in to its end; why it ended."""
+        self._bot.on_connected()
+        try:
+            cookie = await asyncio.to_thread(log_in, self._server, self._account)
+            async with connect(
+                self._server.socket_address,
+                additional_headers={"Cookie": f"{COOKIE}={cookie}"},
+                user_agent_header="hanabi-rl",
+                max_size=MAX_MESSAGE,
+                open_timeout=30,
+                ping_interval=30,
+                ping_timeout=30,
+                close_timeout=5,
+                proxy=None,
+                logger=_socket_log,
+            ) as socket:
+                log.info("connected to %s as %s", self._server.host, self._account.username)
+                await self._converse(socket)
+            return "the connection ended"
+        except LoginFailedError as error:
+            return str(error)
+        except InvalidStatus as error:
+            return f"the socket was answered with {error.response.status_code}"
+        except (OSError, InvalidHandshake, WebSocketException) as error:
+            return f"no connection: {type(error).__name__}: {error}"
+
+    async def _converse(self, socket: ClientConnection) -> None:
+        self._queue = asyncio.Queue()
+        tasks = [
+            asyncio.create_task(coroutine)
+            for coroutine in (self._read(socket), self._write(socket), self._tick())
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            left = [*tasks, *self._thinking]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    async def _read(self, socket: ClientConnection) -> None:
+        async for frame in socket:
+            self._do(self._bot.receive(frame, self._clock()))
+
+    async def _write(self, socket: ClientConnection) -> None:
+        while True:
+            send = await self._queue.get()
+            while (wait := self._pacer.wait_s(self._clock())) > 0:
+                await asyncio.sleep(wait)
+            if send.ticket is not None and not self._bot.is_current(send.ticket):
+                continue  # the turn has passed
+            self._pacer.sent(self._clock())
+            await socket.send(write_frame(send.command, send.fields))
+
+    async def _tick(self) -> None:
+        while not self._bot.is_closed:
+            self._do(self._bot.tick(self._clock()))
+            await asyncio.sleep(TICK_S)
+        await asyncio.sleep(TICK_S)  # what was said last
+
+    def _do(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._queue.put_nowait(effect)
+            elif isinstance(effect, RequestMove):
+                task = asyncio.create_task(self._think(effect))
+                self._thinking.add(task)
+                task.add_done_callback(self._thinking.discard)
+            elif isinstance(effect, Fetch):
+                task = asyncio.create_task(self._fetch(effect.number))
+                self._fetching.add(task)
+                task.add_done_callback(self._fetching.discard)
+            elif isinstance(effect, GameEnded | Forget):
+                task = asyncio.create_task(self._keep(effect))
+                self._keeping.add(task)
+                task.add_done_callback(self._keeping.discard)
+            elif isinstance(effect, LogLine):
+                log.info("%s", effect.text)
+
+    async def _think(self, asked: RequestMove) -> None:
+        """The agent's move, after its pause. Where it fails the bot asks again in a while."""
+        began = self._clock()
+        try:
+            answer = await self._agents.think(asked)
+        except Exception:
+            log.exception("table %d: the agent failed", asked.ticket.table)
+            return
+        await asyncio.sleep(max(0.0, asked.pause_s - (self._clock() - began)))
+        self._do(self._bot.on_move(asked.ticket, answer, self._clock()))
+
+    async def _fetch(self, number: int) -> None:
+        try:
+            status, body = await asyncio.to_thread(export, self._server, number)
+        except OSError as error:
+            status, body = 0, str(error).encode()
+        self._do(self._bot.on_response(number, status, body, self._clock()))
+
+    async def _keep(self, effect: GameEnded | Forget) -> None:
+        try:
+            if isinstance(effect, GameEnded):
+                await self._agents.ended(effect)
+            else:
+                await self._agents.forget(effect)
+        except Exception:
+            kept = "a game kept" if isinstance(effect, GameEnded) else "what was asked forgotten"
+            log.exception("could not have %s", kept)

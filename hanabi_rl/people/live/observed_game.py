@@ -1,0 +1,298 @@
+"""A game as the server tells it to one seat, put together from its actions: `ObservedGame`.
+
+Cards of the others are known by their order (index in the deck), one's own once they are played or
+discarded. An agent is asked with a whole game, so what nobody told is made up: a deck that fits
+everything that was told, the hints on one's own hand included. The agent sees none of the cards
+that are made up. Everything told is checked against the rules: `DesyncError` says that the game
+must be asked for again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.data.formats.hanab_live import COLOR_HINT, DISCARD, PLAY, RANK_HINT
+from hanabi_rl.data.games import rotated_orders
+from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.live.deck_completion import DesyncError, complete_deck
+from hanabi_rl.people.live.protocol import FrameError, whole
+from hanabi_rl.people.serve.lifecycle import Game
+
+NORMAL_END = 1
+_COLOR, _RANK = 0, 1  # types of a clue that was given
+
+
+class ObservedGame:
+    """A game of `players` from the site's seat `seat`; the site's seat `start` moves first.
+
+    Inside, seats count from who moves first and orders as if that seat had been dealt to first, as
+    everywhere in this package.
+    """
+
+    def __init__(self, players: int, seat: int, start: int = 0) -> None:
+        if not 2 <= players <= 5 or not 0 <= seat < players or not 0 <= start < players:
+            raise DesyncError(f"no game: seat {seat} of {players}, seat {start} starts")
+        self.rules = Rules(num_players=players)
+        self.start = start
+        self.seat = self._our_seat(seat)
+        self._orders = rotated_orders(self.rules, start)  # the site's -> ours
+        self._cards: dict[int, int] = {}  # order -> card id, of those that were shown
+        self._could_be = [set(range(self.rules.num_cards)) for _ in range(self.rules.deck_size)]
+        self._drawn: set[int] = set()
+        self._moves: list[int] = []
+        self._in_a_move = False  # from its first action to its `turn`
+        self._deck = full_deck(self.rules)
+        self._table: PythonGame | None = None
+        self.ended: int | None = None
+        """The site's end condition, once the game is over."""
+
+    @property
+    def turn(self) -> int:
+        """Moves made."""
+        return len(self._moves)
+
+    @property
+    def my_turn(self) -> bool:
+        """All of the last move was told, and the next one is ours."""
+        table = self._told()
+        told = len(self._drawn) == table.drawn and not self._in_a_move
+        return told and self.ended is None and not table.over and table.player == self.seat
+
+    def apply(self, action: Any) -> None:
+        """Reads the next action. Unknown ones are left alone. Raises OutOfStepError."""
+        kind = action.get("type") if isinstance(action, Mapping) else None
+        read = _READ.get(kind) if isinstance(kind, str) else None
+        if read is None:
+            return
+        try:
+            read(self, action)
+        except FrameError as error:
+            raise DesyncError(f"{kind}: {error}") from error
+
+    def game(self, number: int) -> Game:
+        """The game for the agent: all seats but ours are people's, and cards that it does not see
+        are made up. Raises OutOfStepError."""
+        table = self._told()
+        others = frozenset(range(self.rules.num_players)) - {self.seat}
+        return Game(number, self.rules, tuple(table.deck), others, tuple(self._moves))
+
+    def site_action(self, action: int) -> dict[str, int]:
+        """Our action as the site's: `type`, `target`, `value`. Raises ValueError for one that the
+        rules do not allow now."""
+        table = self._told()
+        if reason := table.illegal_reason(action):
+            raise ValueError(f"turn {self.turn}: {reason}")
+        move = decode_action(self.rules, action)
+        if move.kind in ("play", "discard"):
+            order = table.hands[self.seat][move.slot]
+            kind = PLAY if move.kind == "play" else DISCARD
+            return {"type": kind, "target": self.site_order(order)}
+        players = self.rules.num_players
+        target = (self.seat + move.offset + self.start) % players
+        if move.kind == "color":
+            return {"type": COLOR_HINT, "target": target, "value": move.value}
+        return {"type": RANK_HINT, "target": target, "value": move.value + 1}
+
+    def own_orders(self) -> list[int]:
+        """The site's orders of our cards, oldest first."""
+        return [self.site_order(order) for order in self._told().hands[self.seat]]
+
+    def site_order(self, order: int) -> int:
+        """The site's order of a card of ours."""
+        return self._orders.index(order)
+
+    def whole_game(self, number: int, identities: Any, bots: Sequence[int]) -> Game:
+        """The game that is over, with the deck that the site shows at its end; seats (the site's)
+        of `bots` are no people's. Raises OutOfStepError where the deck is none, or another one."""
+        deck = _read_deck(self.rules, identities)
+        deck = [deck[site] for site in np.argsort(self._orders)]
+        for order, card in self._cards.items():
+            if deck[order] != card:
+                raise DesyncError(f"card {order} was shown as {card}, the deck has {deck[order]}")
+        people = set(range(self.rules.num_players)) - {self._our_seat(seat) for seat in bots}
+        try:
+            return finished_game(number, self.rules, deck, self._moves, people)
+        except ValueError as error:
+            raise DesyncError(str(error)) from error
+
+    @property
+    def is_blank(self) -> bool:
+        """Not even the deal was told."""
+        return not self._drawn
+
+    def leads_to(self, deck: list[int], moves: list[int]) -> bool:
+        """Whether a whole game, in our orders and actions, begins with all that was seen."""
+        known = all(deck[order] == card for order, card in self._cards.items())
+        return known and moves[: self.turn] == self._moves
+
+    def _our_seat(self, site: int) -> int:
+        return (site - self.start) % self.rules.num_players
+
+    def _seat(self, action: Mapping[str, Any], name: str) -> int:
+        site = whole(action, name)
+        if not 0 <= site < self.rules.num_players:
+            raise DesyncError(f"{name}: no seat {site}")
+        return self._our_seat(site)
+
+    def _order(self, value: Any) -> int:
+        if type(value) is not int or not 0 <= value < self.rules.deck_size:
+            raise DesyncError(f"order: no card {value!r}")
+        return self._orders[value]
+
+    def _draw(self, action: Mapping[str, Any]) -> None:
+        order, seat = self._order(action.get("order")), self._seat(action, "playerIndex")
+        if order in self._drawn or order not in self._told().hands[seat]:
+            raise DesyncError(f"card {order} cannot be drawn by seat {seat} now")
+        self._drawn.add(order)
+        if (whole(action, "suitIndex"), whole(action, "rank")) != (-1, -1):
+            self._show(order, action)
+        elif seat != self.seat:
+            raise DesyncError(f"card {order} of another seat was not shown")
+
+    def _take(self, action: Mapping[str, Any], kind: str) -> None:
+        order, seat = self._order(action.get("order")), self._seat(action, "playerIndex")
+        hand = self._told().hands[seat]
+        if order not in hand:
+            raise DesyncError(f"seat {seat} does not hold card {order}")
+        slot = hand.index(order)
+        self._show(order, action)
+        self._move(seat, Move("play" if kind == "play" else "discard", slot=slot))
+
+    def _play(self, action: Mapping[str, Any]) -> None:
+        before = self._told().points
+        self._take(action, "play")
+        if self._told().points == before:
+            raise DesyncError("a play that worked scores no point")
+
+    def _discard(self, action: Mapping[str, Any]) -> None:
+        failed, before = action.get("failed") is True, self._told().points
+        self._take(action, "play" if failed else "discard")
+        if self._told().points != before:
+            raise DesyncError("a play that failed scores a point")
+
+    def _clue(self, action: Mapping[str, Any]) -> None:
+        giver, target = self._seat(action, "giver"), self._seat(action, "target")
+        clue, orders = action.get("clue"), action.get("list")
+        kind, value = whole(clue, "type"), whole(clue, "value")
+        value -= kind == _RANK
+        if kind not in (_COLOR, _RANK) or not 0 <= value < 5 or not isinstance(orders, list):
+            raise DesyncError(f"no clue: type {kind}, value {value}")
+        touched = {self._order(order) for order in orders}
+        move = Move(
+            "color" if kind == _COLOR else "rank",
+            offset=(target - giver) % self.rules.num_players,
+            value=value,
+        )
+        hand = self._told().hands[target]
+        if target == self.seat:
+            for order in hand:
+                named = {card for card in self._could_be[order] if divmod(card, 5)[kind] == value}
+                could_be = named if order in touched else self._could_be[order] - named
+                self._know(order, could_be)
+        seen = [hand[slot] for slot in self._told().touched(move)] if move.offset else []
+        if set(seen) != touched:
+            raise DesyncError(f"a hint touches cards {seen}, not {sorted(touched)}")
+        self._move(giver, move)
+
+    def _status(self, action: Mapping[str, Any]) -> None:
+        table = self._told()
+        if whole(action, "clues") != table.info_tokens:
+            raise DesyncError(f"{action['clues']} clues, we count {table.info_tokens}")
+        if table.life_tokens and whole(action, "score") != table.points:
+            raise DesyncError(f"{action['score']} points, we count {table.points}")
+
+    def _strike(self, action: Mapping[str, Any]) -> None:
+        self._in_a_move = True  # it comes before the card's discard
+
+    def _turn(self, action: Mapping[str, Any]) -> None:
+        if whole(action, "currentPlayerIndex") >= 0:
+            seat = self._seat(action, "currentPlayerIndex")
+            if seat != self._told().player:
+                raise DesyncError(f"it is seat {seat}'s turn, we count {self._told().player}'s")
+        self._in_a_move = False
+
+    def _game_over(self, action: Mapping[str, Any]) -> None:
+        self.ended = whole(action, "endCondition")
+
+    def _show(self, order: int, action: Mapping[str, Any]) -> None:
+        suit, rank = whole(action, "suitIndex"), whole(action, "rank")
+        if not (0 <= suit < 5 and 1 <= rank <= 5):
+            raise DesyncError(f"no card: suit {suit}, rank {rank}")
+        card = suit * 5 + rank - 1
+        if card not in self._could_be[order]:
+            raise DesyncError(f"card {order} cannot be {card} by its hints")
+        self._cards[order] = card
+        self._know(order, {card})
+
+    def _know(self, order: int, could_be: set[int]) -> None:
+        self._could_be[order] = could_be
+        if self._deck[order] not in could_be:
+            self._table = None
+
+    def _move(self, seat: int, move: Move) -> None:
+        table = self._told()
+        if self.ended is not None or seat != table.player:
+            raise DesyncError(f"seat {seat} moves, it is seat {table.player}'s turn")
+        try:
+            action = encode_action(self.rules, move)
+            table.apply(action)
+        except ValueError as error:
+            raise DesyncError(str(error)) from error
+        self._moves.append(action)
+        self._in_a_move = True
+
+    def _told(self) -> PythonGame:
+        """The position, with cards that are not known made up anew where they have to be."""
+        if self._table is None:
+            self._deck = complete_deck(self.rules, self._could_be, self._deck)
+            self._table = self._played(self._deck)
+        return self._table
+
+    def _played(self, deck: Sequence[int]) -> PythonGame:
+        try:
+            table = PythonGame(self.rules, deck)
+            for action in self._moves:
+                table.apply(action)
+        except ValueError as error:
+            raise DesyncError(str(error)) from error
+        return table
+
+
+def finished_game(
+    number: int, rules: Rules, deck: Sequence[int], moves: Sequence[int], people: Collection[int]
+) -> Game:
+    """A game that is over, as it is kept. Raises ValueError for what the rules do not allow."""
+    game = Game(number, rules, tuple(deck), frozenset(people), tuple(moves), status="done")
+    table = game.table()
+    finished = table.over or not table.can_score()
+    return dataclasses.replace(game, end_reason="finished" if finished else "left")
+
+
+_READ: dict[str, Any] = {
+    "draw": ObservedGame._draw,
+    "play": ObservedGame._play,
+    "discard": ObservedGame._discard,
+    "clue": ObservedGame._clue,
+    "strike": ObservedGame._strike,
+    "status": ObservedGame._status,
+    "turn": ObservedGame._turn,
+    "gameOver": ObservedGame._game_over,
+}
+
+
+def _read_deck(rules: Rules, identities: Any) -> list[int]:
+    if not isinstance(identities, list) or len(identities) != rules.deck_size:
+        raise DesyncError(f"expected the {rules.deck_size} cards of the deck")
+    try:
+        faces = [(whole(card, "suitIndex"), whole(card, "rank")) for card in identities]
+    except FrameError as error:
+        raise DesyncError(str(error)) from error
+    if not all(0 <= suit < 5 and 1 <= rank <= 5 for suit, rank in faces):
+        raise DesyncError("expected suits 0-4 and ranks 1-5 in the deck")
+    return [suit * 5 + rank - 1 for suit, rank in faces]

@@ -1,0 +1,272 @@
+"""The sockets of AH2AC2's published client, which plays unmodified: `CandidateAPI`.
+
+The client drops the first frame whatever it is, so a refusal is the second one. It reads every key
+of the first payload but `info` as an agent. It never reconnects: a new connection of the same key
+gets the interrupted game again, from its first frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.batcher import AsyncBatcher
+from hanabi_rl.people.serve.candidate_connection import (
+    MAX_INVALID_MESSAGES,
+    STORE_UNAVAILABLE,
+    CandidateConnection,
+)
+from hanabi_rl.people.serve.candidate_game import CandidateGame, NullJournal, PartnerBackend
+from hanabi_rl.people.serve.database import StoreUnavailableError
+from hanabi_rl.people.serve.grants import GameLease, GameStatus, Key, MoveWrite
+from hanabi_rl.people.serve.inference_process import AgentNames
+from hanabi_rl.people.serve.keys import Kind
+from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.request_limits import RequestLimiter, address_of
+from hanabi_rl.people.serve.store import Store
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.lineups import CANDIDATE, Lineup
+
+RANDOM = "bot:random"
+MAX_MESSAGE = 4096  # bytes of one message of a candidate
+
+
+def agents_of(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
+    """players -> every agent that sits in games with these proxies, or in test games."""
+    return {players: list(dict.fromkeys([*names, RANDOM])) for players, names in proxies.items()}
+
+
+def team_of(line_up: Lineup, names: Sequence[str]) -> AgentNames:
+    """The agents at the seats that are not the candidate's, in their order."""
+    return tuple(names[who] for who in line_up if who != CANDIDATE)
+
+
+@functools.lru_cache(maxsize=1024)
+def candidate_seats(line_up: Lineup) -> tuple[int, ...]:
+    """Where the candidate sits; asked for each of a key's thousands of games."""
+    return tuple(seat for seat, who in enumerate(line_up) if who == CANDIDATE)
+
+
+@functools.lru_cache(maxsize=1024)
+def agents_at(seats: tuple[int, ...]) -> tuple[str, ...]:
+    """What the client calls them."""
+    return tuple(f"agent_{seat}" for seat in seats)
+
+
+class _BatchedStore:
+    """The store as many games use it at a time: what they claim and what they write goes together,
+    in a transaction each."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.claims = AsyncBatcher[Key, GameLease](self._claim)
+        self.moves = AsyncBatcher[MoveWrite, None](self._write)
+
+    async def _claim(self, keys: list[Key]) -> Sequence[GameLease | Exception]:
+        return await asyncio.to_thread(self._store.claim_all, keys)
+
+    async def _write(self, moves: list[MoveWrite]) -> Sequence[Exception | None]:
+        return await asyncio.to_thread(self._store.write, moves)
+
+
+@dataclasses.dataclass(frozen=True)
+class _LeaseJournal:
+    """The ledger, under one lease."""
+
+    ledger: _BatchedStore
+    grant: GameLease
+
+    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
+        """See `Journal.write`."""
+        await self.ledger.moves.ask(MoveWrite(self.grant, turn, (action,), end))
+
+
+class CandidateAPI:
+    """The games of candidates with `proxies` (players -> names of agents)."""
+
+    def __init__(
+        self,
+        store: Store,
+        thinker: PartnerBackend,
+        proxies: Mapping[int, Sequence[str]],
+        guard: RequestLimiter,
+    ) -> None:
+        self.store, self.thinker, self.proxies, self.guard = store, thinker, proxies, guard
+        self._ledger = _BatchedStore(store)
+        self.playing = 0
+        self._seed = secrets.randbits(32)  # of the decks of test games
+        self._tests = 0
+
+    async def info(self, request: Request) -> Response:
+        """`GET /evaluation-info/{key}`: the games of a key and how they stand."""
+        try:
+            key = await self._known(address_of(request.client), request.path_params["key"])
+            self.guard.check_info(key.key_id)
+            rows = await asyncio.to_thread(self.store.rows, key)
+        except StoreUnavailableError:
+            return _info([], STORE_UNAVAILABLE, 503)
+        except RefusedError as error:
+            # Not a boolean: the client has a default for every field, but raises at this one.
+            return _info([], str(error), 404)
+        return _info(rows, bool(rows) and all(row.status == "done" for row in rows))
+
+    async def play_next(self, socket: WebSocket) -> None:
+        """`WS /play-next?submission_key=`: the next game of a key. Whatever ends it here before its
+        end, a candidate's own doing alone is charged to it."""
+        candidate, grant = CandidateConnection(socket, self.guard, "the game is kept"), None
+        try:
+            async with candidate.handle_errors():
+                await candidate.greet()
+                key = await self.authenticate(
+                    socket, socket.query_params.get("submission_key", ""), "eval"
+                )
+                grant = await self._ledger.claims.ask(key)
+                await self._play(candidate, self._seated(grant), is_test=False)
+        finally:
+            if grant is not None:
+                await asyncio.to_thread(
+                    self.store.release, grant, counts_as_interruption=candidate.left
+                )
+
+    async def play_test(self, socket: WebSocket) -> None:
+        """`WS /play-random-agent`: a game with partners that play at random; it is not kept."""
+        candidate = CandidateConnection(socket, self.guard, "test games are not kept")
+        async with candidate.handle_errors():
+            await candidate.greet()
+            given = socket.query_params
+            await self.authenticate(socket, given.get("test_submission_key", ""), "test")
+            seats = self._test_seats(
+                given.get("num_players", ""), given.getlist("candidate_positions")
+            )
+            await self._play(candidate, self._test(*seats), is_test=True)
+
+    async def _play(
+        self, candidate: CandidateConnection, seating: CandidateGame, *, is_test: bool
+    ) -> None:
+        self.playing += 1
+        try:
+            await candidate.send(await seating.frame() | {"info": _first_info(seating, is_test)})
+            wrong = 0
+            while not seating.done:
+                problem = await _step(candidate, seating)
+                if problem is not None:
+                    wrong += 1
+                    await candidate.send({"error_details": problem})
+                    if wrong == MAX_INVALID_MESSAGES:
+                        await candidate.reject("too many messages that are no moves")
+                    continue
+                score = {"done": seating.done, "score": seating.score}
+                await candidate.send(await seating.frame() | score)
+            await candidate.close()
+        finally:
+            self.playing -= 1
+
+    async def _known(self, address: str, text: str) -> Key:
+        self.guard.check_key(address)
+        key = await asyncio.to_thread(self.store.key, text)
+        if key is None:
+            self.guard.wrong_key(address)
+            raise RefusedError("this submission key is unknown, revoked or expired")
+        return key
+
+    async def authenticate(self, socket: WebSocket, text: str, kind: Kind) -> Key:
+        """The key that a connection shows. Raises RefusedError."""
+        address = address_of(socket.client)
+        self.guard.check_opening(address)
+        key = await self._known(address, text)
+        if key.kind != kind:
+            raise RefusedError(f"this is a key of kind {key.kind}, expected one of kind {kind}")
+        self.guard.check_key_opening(key.key_id)
+        return key
+
+    def _seated(self, grant: GameLease) -> CandidateGame:
+        return CandidateGame(
+            Rules(num_players=grant.num_players),
+            grant.deck,
+            frozenset(candidate_seats(grant.line_up)),
+            team_of(grant.line_up, self.proxies[grant.num_players]),
+            self.thinker,
+            _LeaseJournal(self._ledger, grant),
+            game_id=grant.game_id,
+            moves=grant.moves,
+        )
+
+    def _test(self, players: int, seats: frozenset[int]) -> CandidateGame:
+        rules = Rules(num_players=players)
+        self._tests += 1
+        deck = evaluation_decks(rules, 1, self._seed + self._tests, "people")[0]
+        return CandidateGame(
+            rules,
+            tuple(int(card) for card in deck),
+            seats,
+            (RANDOM,) * (players - len(seats)),
+            self.thinker,
+            NullJournal(),
+            game_id=secrets.randbits(48),
+        )
+
+    def _test_seats(self, players: str, positions: Sequence[str]) -> tuple[int, frozenset[int]]:
+        """What the client's query says. Raises RefusedError."""
+        sizes = [str(size) for size in self.proxies]
+        if players not in sizes:
+            raise RefusedError(
+                f"num_players: expected one of {', '.join(sizes)}, got {players!r:.20}"
+            )
+        number = int(players)
+        seats = frozenset(int(seat) for seat in positions if seat.isdecimal() and len(seat) < 3)
+        if not 0 < len(seats) == len(positions) < number or max(seats) >= number:
+            raise RefusedError(
+                f"candidate_positions: expected 1 to {number - 1} different seats from 0 to "
+                f"{number - 1}, got {', '.join(positions)!r:.60}"
+            )
+        return number, seats
+
+
+async def _step(candidate: CandidateConnection, seating: CandidateGame) -> str | None:
+    """Takes one message; returns what is wrong with it."""
+    message = await candidate.receive("action")
+    try:
+        actions = orjson.loads(message)
+    except orjson.JSONDecodeError:
+        return "expected JSON, one action an agent"
+    if not isinstance(actions, dict):
+        return "expected an object, one action an agent"
+    try:
+        await seating.act(actions)
+    except RefusedError as error:
+        return str(error)
+    return None
+
+
+def _first_info(seating: CandidateGame, is_test: bool) -> dict[str, Any]:
+    return {
+        "num_players": seating.game.rules.num_players,
+        "candidate_controlling": agents_at(tuple(sorted(seating.game.people))),
+        "is_debug": is_test,
+        "game_id": seating.game.game_id,
+    }
+
+
+def _info(rows: Sequence[GameStatus], done: bool | str, status: int = 200) -> Response:
+    games = [_info_of(row) for row in rows]
+    body = {"current_env": None, "all_envs": games, "human_ai_eval_done": done}
+    return Response(orjson.dumps(body), status, media_type="application/json")
+
+
+def _info_of(row: GameStatus) -> dict[str, Any]:
+    return {
+        "status": row.status.upper(),
+        "score": row.score,
+        "num_players": row.num_players,
+        "candidate_controlling": agents_at(candidate_seats(row.line_up)),
+    }

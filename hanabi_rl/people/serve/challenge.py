@@ -1,0 +1,143 @@
+"""The challenge as a web application: `make_challenge`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import orjson
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.templating import Jinja2Templates
+
+from hanabi_rl.people.serve.candidate_api import CandidateAPI
+from hanabi_rl.people.serve.database import StoreUnavailableError
+from hanabi_rl.people.serve.held_out import HeldOutGames, read_all
+from hanabi_rl.people.serve.inference_process import InferenceProcess
+from hanabi_rl.people.serve.prediction_api import PredictionAPI
+from hanabi_rl.people.serve.prediction_store import Predictions
+from hanabi_rl.people.serve.proxies import identified
+from hanabi_rl.people.serve.request_limits import RequestLimiter
+from hanabi_rl.people.serve.standings import as_csv, standings
+from hanabi_rl.people.serve.store import Store
+from hanabi_rl.people.serve.web import HERE, WithHeaders
+
+BEAT_S = 5.0  # between two signs of life of a worker
+
+
+def open_challenge(
+    place: Path | str,
+    secret: Path,
+    name: str,
+    one_of_many: bool,
+    inference: InferenceProcess,
+    proxies: Mapping[int, Sequence[str]],
+    predicted: Sequence[Path],
+    guard: RequestLimiter,
+) -> Starlette:
+    """The application of one web process of the server `name`, with an inference process of its
+    own. What it needs is plain (`inference` too, where it is not loaded), so that it can be made
+    where the process starts."""
+    worker = f"{name}/{os.getpid()}" if one_of_many else name
+    store = Store(place, secret=secret, worker=worker)
+    agreed = store.fix_proxies(identified(proxies, inference.load()))
+    return make_challenge(store, inference, agreed, guard, read_all(predicted))
+
+
+def make_challenge(
+    store: Store,
+    inference: InferenceProcess,
+    proxies: Mapping[int, Sequence[str]],
+    guard: RequestLimiter,
+    held_out: Mapping[int, HeldOutGames] | None = None,
+) -> Starlette:
+    """The published client's three endpoints, that of predictions (of the games `held_out`), the
+    leaderboard, and what a supervisor asks. `proxies`: as `store.agree` returns them.
+
+    The leases of a former life end, and the agents are compiled, before anything is answered.
+    `readyz` fails while the store does not answer.
+    """
+    arena = CandidateAPI(store, inference, proxies, guard)
+    predictions, held_out = Predictions(store), held_out or {}
+    predictor = PredictionAPI(arena, predictions, inference, held_out)
+    templates = Jinja2Templates(HERE / "templates")
+
+    trouble: list[str] = []  # what the last sign of life met with
+
+    async def board(request: Request) -> Response:
+        shown = {
+            "rows": await asyncio.to_thread(standings, store),
+            "proxies": proxies,
+            "held_out": held_out,
+            "predictions": await asyncio.to_thread(predictions.standings, held_out),
+        }
+        return templates.TemplateResponse(request, "leaderboard.html", shown)
+
+    async def board_json(request: Request) -> Response:
+        return Response(
+            orjson.dumps(await asyncio.to_thread(standings, store)), media_type="application/json"
+        )
+
+    async def board_csv(request: Request) -> Response:
+        return Response(as_csv(await asyncio.to_thread(standings, store)), media_type="text/csv")
+
+    async def alive(request: Request) -> Response:
+        return PlainTextResponse(f"{arena.playing} games\n")
+
+    async def ready(request: Request) -> Response:
+        return PlainTextResponse("".join(trouble) or "ready", 503 if trouble else 200)
+
+    async def away(request: Request, error: Exception) -> Response:
+        return PlainTextResponse("the store cannot be reached for now\n", 503)
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            try:
+                await asyncio.to_thread(store.heartbeat)
+            except StoreUnavailableError as error:
+                if not trouble:
+                    logging.getLogger(__name__).error("the store is away: %s", error)
+                trouble[:] = ["the store cannot be reached\n"]
+            else:
+                trouble.clear()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        store.release_all()
+        await inference.start()  # longer, maybe, than a worker may be silent
+        await asyncio.to_thread(store.heartbeat)
+        beating = asyncio.create_task(beat())
+        yield
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        await inference.end()
+
+    return Starlette(
+        routes=[
+            Route("/", board),
+            Route("/leaderboard.json", board_json),
+            Route("/leaderboard.csv", board_csv),
+            Route("/predictions.json", predictor.as_json),
+            Route("/predictions.csv", predictor.as_csv),
+            Route("/healthz", alive),
+            Route("/readyz", ready),
+            Route("/evaluation-info/{key}", arena.info),
+            WebSocketRoute("/play-next", arena.play_next),
+            WebSocketRoute("/play-random-agent", arena.play_test),
+            WebSocketRoute("/predict", predictor.serve),
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+        ],
+        exception_handlers={StoreUnavailableError: away},
+        middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, 500, 5)],
+        lifespan=lifespan,
+    )

@@ -1,0 +1,205 @@
+"""Games on one machine, without accounts: `LocalPlay`, behind the page and behind the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.annotate import annotate
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.folder import GameFolder
+from hanabi_rl.people.serve.lifecycle import Effects, Game, begin
+from hanabi_rl.people.serve.partner_protocol import PartnerAction, Partners
+from hanabi_rl.people.serve.tables import GameTables
+from hanabi_rl.people.serve.view_json import Frame, action_text, seat_names
+from hanabi_rl.play.decks import evaluation_decks, seed_decks
+
+
+class LocalPlay(GameTables):
+    """The games of one person with the agents `agents`, who sit at the seats the person does not.
+
+    With as many agents as seats nobody plays: the games are watched. The person's seat is the
+    number of the game modulo the players, so that every seat is played from. `seed` fixes the decks
+    (None: a random seed), `seed_names` names hanab.live deals in their place, the first again after
+    the last; `folder` keeps the games (None: nothing does).
+
+    Agents sit around the table in their order, the first one after the person; `policies` are their
+    identities, where they have any. With `remembers` one of them remembers whom it plays with
+    (`agents/preloaded_profile.py`, `learns`): the games are a series then, also over restarts where `folder`
+    keeps them, until `new_game(strangers=True)`, or at first with `reset_memory`.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        agents: Sequence[str],
+        partners: Partners,
+        folder: GameFolder | None = None,
+        seed: int | None = None,
+        policies: Sequence[str] = (),
+        remembers: bool = False,
+        *,
+        reset_memory: bool = False,
+        seed_names: tuple[str, ...] = (),
+    ) -> None:
+        if rules.num_players - len(agents) not in (0, 1):
+            raise ValueError(
+                f"expected {rules.num_players - 1} partners for {rules.num_players} players (or "
+                f"{rules.num_players} agents to watch), got {len(agents)}"
+            )
+        super().__init__(rules)
+        self.agents, self.folder = tuple(agents), folder
+        self.watched = len(agents) == rules.num_players
+        self._partners, self._policies = partners, tuple(policies)
+        self.remembers = remembers and not self.watched
+        """Partners learn from game to game whom they play with."""
+        self._series: tuple[Game, ...] = ()  # before the next game
+        self._since = 0
+        """They know no game before this number: they were strangers then."""
+        self._named = seed_decks(rules, seed_names) if seed_names else None
+        self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        self._seated: dict[int, dict[int, str]] = {}
+        self._chances: dict[int, dict[int, PartnerAction]] = {}  # of watched games, by turn
+        self._number = 0
+        self._read_back()
+        if reset_memory:
+            self._reset_series()
+
+    def new_game(self, strangers: bool = False) -> Game:
+        """Deals the next game and writes its journal; with `reset_memory` the first of a series."""
+        if strangers:
+            self._reset_series()
+        seat = self._next_seat()
+        deck = self._next_deck()
+        game = Game(
+            game_id=self._next_number(),
+            rules=self.rules,
+            deck=tuple(int(card) for card in deck),
+            people=frozenset() if seat is None else frozenset({seat}),
+            previous_games=self._series,
+        )
+        self._number += 1
+        self._seat(game, self._line_up(game))
+        self._carry_out(game, begin(game))
+        return game
+
+    def current(self) -> Game:
+        """The game to show first: the newest that goes on and was dealt since they were strangers,
+        else a new one."""
+        going_on = [
+            game
+            for game in self._games.values()
+            if game.status == "active" and game.game_id >= self._since
+        ]
+        return going_on[-1] if going_on else self.new_game()
+
+    def frame(self, game_id: int) -> Frame:
+        """See `GameTables.frame`."""
+        if self.watched:
+            game = self._games[game_id]
+            return self._open_frame(game, game.turn)
+        return super().frame(game_id)
+
+    def conventions(self, game: Game) -> list[str]:
+        """See `measure.annotate`."""
+        return [str(note) for note in annotate(self.rules, game.deck, game.moves)]
+
+    def _open_frame(self, game: Game, turn: int) -> Frame:
+        frame = super()._open_frame(game, turn)
+        answer = self._chances[game.game_id].get(turn)
+        if answer is not None:
+            frame["chances"] = self._bars(turn, answer)
+        return frame
+
+    def _bars(self, turn: int, answer: PartnerAction) -> list[dict[str, Any]]:
+        """The legal moves of the seat to move, the likeliest first, as the agent weighs them."""
+        seat = turn % self.rules.num_players
+        names = seat_names(self.rules, None)
+        order = np.argsort(-answer.probabilities, kind="stable")
+        return [
+            {
+                "text": action_text(self.rules, int(action), seat, names),
+                "chance": round(float(answer.probabilities[action]), 6),
+                "taken": int(action) == answer.action,
+            }
+            for action in order
+            if answer.probabilities[action] > 0
+        ]
+
+    def _keep(self, game: Game, effects: Effects) -> None:
+        if self.folder is not None and not self.watched:
+            if effects.record:
+                self.folder.record(game, self._seated[game.game_id], self._policies)
+            if effects.finish:
+                self.folder.finish(game, self._policies if self.remembers else ())
+        if effects.finish:
+            self._goes_on_from(game)
+
+    def _seat(self, game: Game, names: dict[int, str]) -> None:
+        self._games[game.game_id] = game
+        self._seated[game.game_id] = names
+        self._chances[game.game_id] = {}
+
+    def _line_up(self, game: Game) -> dict[int, str]:
+        first, players = min(game.people, default=-1) + 1, self.rules.num_players
+        return {(first + k) % players: agent for k, agent in enumerate(self.agents)}
+
+    def _next_deck(self) -> np.ndarray:
+        if self._named is not None:
+            return self._named[self._number % len(self._named)]
+        return evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
+
+    def _next_seat(self) -> int | None:
+        """The person's: one further than in the game before it."""
+        if self.watched:
+            return None
+        number = min(self._series[-1].people) + 1 if self._series else self._number
+        return number % self.rules.num_players
+
+    def _next_number(self) -> int:
+        return max(time.time_ns() // 1000, max(self._games, default=0) + 1, self._since + 1)
+
+    def _reset_series(self) -> None:
+        """From now on the partners are strangers, after a restart too: whatever is played to its
+        end of the games before."""
+        if self.remembers:
+            self._series, self._since = (), self._next_number()
+            if self.folder is not None:
+                self.folder.note_strangers(self._since, self.rules, self._policies)
+
+    def _goes_on_from(self, game: Game) -> None:
+        """The next game comes after this one, which is done: of games at once, after the newest."""
+        newest = self._series[-1].game_id if self._series else self._since
+        if self.remembers and game.game_id > newest:
+            self._series = game.series
+
+    def _names_at(self, game: Game) -> dict[int, str]:
+        return self._seated[game.game_id]
+
+    def _ask(self, game: Game) -> PartnerAction:
+        answer = self._partners.partner_action([game])[0]
+        if self.watched:  # what the agent weighs is shown
+            self._chances[game.game_id][game.turn] = answer
+        return answer
+
+    def _read_back(self) -> None:
+        """Games that were interrupted go on, where they were played with the same agents; where one
+        of them has changed under its name, as with others, they wait in the folder."""
+        if self.folder is None or self.watched:
+            return
+        if self.remembers:
+            number, self._series = self.folder.newest_series(self.rules, self._policies)
+            self._since = self._series[0].game_id if self._series else number
+        for game, names, policies in self.folder.interrupted(self.rules):
+            ours = names == self._line_up(game) and policies in (None, self._policies)
+            if game.table().over:  # killed between its last move and its end
+                done = dataclasses.replace(game, status="done", end_reason="finished")
+                self.folder.finish(done, self._policies if ours and self.remembers else ())
+                if ours:
+                    self._goes_on_from(done)
+            elif ours:
+                self._seat(game, names)

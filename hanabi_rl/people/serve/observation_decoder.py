@@ -1,0 +1,115 @@
+"""A seat's `PlayerView` from the observations that a program at that seat is shown: `ObservationDecoder`.
+
+A candidate of somebody else's server has no game to cut a sight out of: it has one observation a
+timestep. What one observation does not say (what was discarded when, which card of a hand came
+first) is in those before it.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from hanabi_rl.games.hanabi.actions import Move, encode_action
+from hanabi_rl.games.hanabi.observation import observation_slices
+from hanabi_rl.games.hanabi.python_game import Knowledge
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.player_view import PlayerView, SeenCard, SeenMove
+
+
+class ObservationDecoder:
+    """What `seat` has seen of one game of `rules`, timestep by timestep."""
+
+    def __init__(self, rules: Rules, seat: int) -> None:
+        size, players = rules.hand_size, rules.num_players
+        self.rules, self.seat = rules, seat
+        self._sections = observation_slices(rules)
+        self._hands = [list(range(s * size, (s + 1) * size)) for s in range(players)]
+        self._drawn = size * players
+        self._told = [Knowledge.untold(rules) for _ in range(rules.deck_size)]
+        self._discards: list[int] = []
+        self._moves: list[SeenMove] = []
+        self._turns_left: int | None = None
+        self._looked = False
+
+    def see(self, obs: np.ndarray) -> PlayerView:
+        """The next observation float32[O] of this seat, one a timestep from the deal on; the sight
+        is that of `sight_of` at the same position of a game that goes on."""
+        part = {name: obs[where] for name, where in self._sections.items()}
+        if self._looked:
+            self._follow(part)
+        self._looked = True
+        rules, turn = self.rules, len(self._moves)
+        ranks = part["fireworks"].reshape(rules.num_colors, rules.num_ranks)
+        return PlayerView(
+            rules=rules,
+            seat=self.seat,
+            turn=turn,
+            to_move=turn % rules.num_players,
+            over=False,
+            left=False,
+            hands=self._seen_hands(part["hands"]),
+            fireworks=tuple(int(top.argmax()) + 1 if top.any() else 0 for top in ranks),
+            discards=tuple(self._discards),
+            hints=int(part["info_tokens"].sum()),
+            lives=int(part["life_tokens"].sum()),
+            deck_left=int(part["deck"].sum()),
+            turns_left=self._turns_left,
+            moves=tuple(self._moves),
+        )
+
+    def _seen_hands(self, cards: np.ndarray) -> tuple[tuple[SeenCard, ...], ...]:
+        rules = self.rules
+        shown = cards.reshape(rules.num_players - 1, rules.hand_size, rules.num_cards)
+        return tuple(
+            tuple(
+                SeenCard(
+                    order,
+                    None if away == 0 else int(shown[away - 1, slot].argmax()),
+                    copy.deepcopy(self._told[order]),
+                )
+                for slot, order in enumerate(self._hands[seat])
+            )
+            for seat in range(rules.num_players)
+            for away in [(seat - self.seat) % rules.num_players]
+        )
+
+    def _follow(self, part: dict[str, np.ndarray]) -> None:
+        """Takes the last move, as `Table.apply` does."""
+        rules, seat = self.rules, len(self._moves) % self.rules.num_players
+        kind = ("play", "discard", "color", "rank")[int(part["last_kind"].argmax())]
+        if kind in ("play", "discard"):
+            move = Move(kind, slot=int(part["last_slot"].argmax()))  # type: ignore[arg-type]
+            made = self._use_card(seat, move, part)
+        else:
+            target = (self.seat + int(part["last_target"].argmax())) % rules.num_players
+            value = int(part["last_color" if kind == "color" else "last_rank"].argmax())
+            offset = (target - seat) % rules.num_players
+            move = Move(kind, offset=offset, value=value)  # type: ignore[arg-type]
+            made = self._hint(seat, target, move, np.flatnonzero(part["last_touched"]).tolist())
+        self._moves.append(made)
+        if self._turns_left is not None:
+            self._turns_left -= 1
+        elif self._drawn == rules.deck_size:
+            self._turns_left = rules.num_players
+
+    def _use_card(self, seat: int, move: Move, part: dict[str, np.ndarray]) -> SeenMove:
+        card, hand = int(part["last_card"].argmax()), self._hands[seat]
+        success = move.kind == "discard" or bool(part["last_outcome"][0])
+        if move.kind == "discard" or not success:
+            self._discards.append(card)
+        order = hand.pop(move.slot)
+        if self._drawn < self.rules.deck_size:
+            hand.append(self._drawn)
+            self._drawn += 1
+        action = encode_action(self.rules, move)
+        return SeenMove(seat, action, move.slot, card, success, None, orders=(order,))
+
+    def _hint(self, seat: int, target: int, move: Move, touched: list[int]) -> SeenMove:
+        hand = self._hands[target]
+        for slot, order in enumerate(hand):
+            self._told[order].tell(move, slot in touched)
+        orders = tuple(hand[slot] for slot in touched)
+        action = encode_action(self.rules, move)
+        return SeenMove(seat, action, None, None, True, target, tuple(touched), orders)

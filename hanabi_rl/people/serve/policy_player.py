@@ -1,0 +1,103 @@
+"""An agent at the seats that a server gives it: `PolicyPlayer`, fed with what the server sends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.client import ProtocolError, Rows
+from hanabi_rl.people.serve.ticks import Seats, Tick, step
+
+
+class Player(Protocol):
+    """Who plays one game at a time on one connection."""
+
+    def begin(self, info: Mapping[str, Any]) -> None:
+        """A game begins, or is shown again from its first frame; `info` has the four fields."""
+
+    def act(self, rows: Rows) -> dict[str, int]:
+        """The actions of one timestep, the no-op where an agent is idle. Raises ProtocolError for
+        what is no position of the game."""
+
+    def close(self) -> None:
+        """No game follows."""
+
+
+def seat_of(agent: str) -> int:
+    """`agent_1` -> 1. Raises ProtocolError."""
+    with contextlib.suppress(ValueError):
+        return int(agent.removeprefix("agent_"))
+    raise ProtocolError(f"expected agents called agent_0, agent_1, ..., got {agent}")
+
+
+def check_rows(rules: Rules, rows: Rows) -> None:
+    """Raises ProtocolError where these are not observations and legal moves of the game."""
+    expected = (rules.obs_size,), (rules.num_moves,)
+    for agent, row in rows.items():
+        got = row["obs"].shape, row["legal_moves"].shape
+        if got != expected or not 0 <= seat_of(agent) < rules.num_players:
+            raise ProtocolError(
+                f"expected obs [{rules.obs_size}] and legal_moves [{rules.num_moves}] of a game of "
+                f"{rules.num_players} players, got {list(got[0])} and {list(got[1])} of {agent}"
+            )
+
+
+class PolicyPlayer:
+    """A policy, greedy, at all seats but one at most; see `Player`.
+
+    One that plays by chance of its own gets the keys that `play_games(seed=seed)` gives game number
+    `game_id` (modulo 2^32), so that it repeats its moves when a game is shown again.
+    """
+
+    def __init__(self, policy: Policy, seed: int = 0) -> None:
+        self._policy, self._rules = policy, policy.rules
+        self._places = self._rules.num_players - 1
+        # copied: `step` takes its buffers, and two leaves may be one
+        self._memory = jax.tree.map(jnp.copy, policy.init_carry(self._places))
+        self._key, self._turn, self._game = jax.random.key(seed), 0, 0
+
+    def begin(self, info: Mapping[str, Any]) -> None:
+        """See `Player.begin`."""
+        self._turn, self._game = 0, int(info["game_id"])
+
+    def act(self, rows: Rows) -> dict[str, int]:
+        """See `Player.act`."""
+        check_rows(self._rules, rows)
+        players, agents = self._rules.num_players, list(rows)
+        obs = np.zeros((1, players, self._rules.obs_size), np.float32)
+        legal = np.zeros((1, players, self._rules.num_moves), bool)
+        seats = np.array([seat_of(agent) for agent in agents])
+        for seat, row in zip(seats, rows.values(), strict=True):
+            obs[0, seat], legal[0, seat] = row["obs"], row["legal_moves"]
+        unused = np.full(self._places - len(seats), seats[0])  # read again, and kept nowhere
+        places = np.arange(self._places)
+        tick = Tick(np.array([self._turn], np.int32), obs, legal)  # type: ignore[arg-type]
+        where = Seats(
+            row=np.zeros(self._places, np.int32),
+            seat=np.concatenate([seats, unused]).astype(np.int32),
+            place=np.where(places < len(seats), places, self._places).astype(np.int32),
+            begins=np.full(self._places, self._turn == 0),
+            asked=places < len(seats),
+            key_index=np.full(self._places, self._game % 2**32, np.uint32),
+        )
+        self._memory, actions, _ = step(self._memory, self._policy, tick, where, self._key)
+        self._turn += 1
+        return dict(zip(agents, np.asarray(actions).tolist(), strict=False))
+
+    def close(self) -> None:
+        """See `Player.close`."""
+
+
+def warm(policy: Policy) -> None:
+    """Compiles what `PolicyPlayer` runs, before a game waits for it."""
+    rules, player = policy.rules, PolicyPlayer(policy)
+    legal = np.zeros(rules.num_moves)
+    legal[rules.noop] = 1.0
+    player.act({"agent_0": {"obs": np.zeros(rules.obs_size), "legal_moves": legal}})

@@ -1,0 +1,151 @@
+"""A store in a PostgreSQL database, for servers on several machines: `Postgres`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from hanabi_rl.people.serve.database import Mode, StoreUnavailableError
+
+CONNECTIONS = 8  # of one process
+WAIT_S = 10  # for a connection, a lock, an answer, and the other end of a network
+_ALONE = 0x68616E61  # the number of the advisory lock
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGINS: dict[Mode, str] = {
+    "read": f"{_BEGIN} READ ONLY",
+    # the last moments of what is written so may be lost when the database's machine fails
+    "write": f"{_BEGIN}; SET LOCAL synchronous_commit = off",
+    "durable": _BEGIN,
+    "beside": f"{_BEGIN}; SELECT pg_advisory_xact_lock_shared({_ALONE})",
+    "alone": f"{_BEGIN}; SELECT pg_advisory_xact_lock({_ALONE})",
+}
+_UNAVAILABLE = (
+    psycopg.OperationalError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.InsufficientPrivilege,
+)
+
+
+class Postgres:
+    """The database at `url`, which must exist; see `Database`.
+
+    Connections are made when they are needed and kept. One that the database has dropped is
+    replaced as a transaction begins; a transaction that loses its own raises.
+    """
+
+    words: Mapping[str, str] = {
+        "id": "BIGINT",
+        "identity": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "bytes": "BYTEA",
+        "real": "DOUBLE PRECISION",
+        "keyed": "",
+        "locked": " FOR UPDATE",
+        "unlocked": " FOR UPDATE SKIP LOCKED",
+    }
+
+    def __init__(self, url: str) -> None:
+        """Raises ValueError for what is no address, in words that hold nothing of it."""
+        _check_address(url)
+        self._url = url
+        self._idle: list[psycopg.Connection] = []
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
+
+    @contextlib.contextmanager
+    def transaction(self, mode: Mode) -> Iterator[_Session]:
+        """At once with others; what it reads of a row that it locked is the last that was
+        committed."""
+        if not self._free.acquire(timeout=WAIT_S):
+            raise StoreUnavailableError("the database: all connections are busy")
+        try:
+            connection = self._begin(_BEGINS[mode])
+            try:
+                yield _Session(connection.cursor())
+                connection.execute("COMMIT")
+            finally:
+                self._give_back(connection)
+        except _UNAVAILABLE as error:
+            said = error.diag.message_primary or str(error)
+            raise StoreUnavailableError(f"the database: {' '.join(said.split())}") from error
+        finally:
+            self._free.release()
+
+    def backup(self, schema: int) -> None:
+        """See `Database.backup`: the backups are its operator's."""
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _begin(self, begin: str) -> psycopg.Connection:
+        while True:
+            kept = self._kept()
+            connection = kept or self._connect()
+            try:
+                connection.execute(begin.encode())
+            except psycopg.OperationalError:
+                connection.close()
+                if kept is None:
+                    raise
+            else:
+                return connection
+
+    def _kept(self) -> psycopg.Connection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _connect(self) -> psycopg.Connection:
+        connection = psycopg.connect(
+            self._url, autocommit=True, connect_timeout=WAIT_S, tcp_user_timeout=WAIT_S * 1000
+        )
+        connection.execute(f"SET statement_timeout = '{WAIT_S}s'".encode())
+        return connection
+
+    def _give_back(self, connection: psycopg.Connection) -> None:
+        with contextlib.suppress(psycopg.Error):
+            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                connection.execute("ROLLBACK")
+            self._idle.append(connection)
+            return
+        connection.close()
+
+
+class _Session:
+    """See `Session`."""
+
+    def __init__(self, cursor: psycopg.Cursor) -> None:
+        self._cursor = cursor
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor:
+        """See `Session.execute`."""
+        return self._cursor.execute(_with_marks(sql), values)
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """See `Session.executemany`."""
+        self._cursor.executemany(_with_marks(sql), rows)
+
+
+def _check_address(url: str) -> None:
+    """libpq quotes what it cannot read, which may be the password, and takes part of one that is
+    not written as it has to be for the host or the database."""
+    readable = False
+    with contextlib.suppress(psycopg.ProgrammingError, UnicodeError):
+        parts = conninfo_to_dict(url)
+        read = [str(parts.get(name, "")) for name in ("host", "port", "dbname")]
+        readable = not any("@" in text[1:] for text in read)  # a socket may begin with one
+    if not readable:
+        raise ValueError(
+            "expected the address of a store, postgresql://USER@HOST:PORT/DATABASE, with options "
+            "that libpq knows, got another one (in a password @ / : % are %40 %2F %3A %25)"
+        )
+
+
+def _with_marks(sql: str) -> bytes:
+    return sql.replace("?", "%s").encode()

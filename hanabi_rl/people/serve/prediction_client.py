@@ -1,0 +1,90 @@
+"""The moves of people, predicted for a server that shows them: `predict_all`."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.people.serve.client import (
+    CONNECTION_ERRORS,
+    ChallengeClient,
+    Frame,
+    ProtocolError,
+    ServerError,
+)
+from hanabi_rl.people.serve.retry import MAX_RETRIES, RetryPolicy
+
+ROWS = 16  # of a batch, at most
+
+
+def predict_all(
+    server: ChallengeClient,
+    policy: Policy,
+    on_turn: Callable[[int, int], None],
+    stop: threading.Event,
+    patience_s: float = 600.0,
+) -> bool:
+    """Predicts the held-out games of the policy's number of players with its whole distribution,
+    over one connection, a lost one as often as it is lost; whether to the end, before `stop`.
+
+    `on_turn(batch, batches)` is told at every turn. What was said stands: a batch that was cut off
+    is shown again, and answers that are known do not count. Raises ValueError where the server
+    refuses, or is silent for too long.
+    """
+    patience, tried = RetryPolicy(patience_s, stop), 0
+    refused: collections.Counter[tuple[int, int]] = collections.Counter()
+    while not stop.is_set():
+        at: tuple[int, int] | None = None
+        reader = _Reader(policy)
+        try:
+            with server.predict(policy.rules.num_players) as reading:
+                while (frame := reading.frame) is not None and not stop.is_set():
+                    at = frame["batch"], frame["turn"]
+                    on_turn(frame["batch"], frame["batches"])
+                    reading.answer(reader.read(frame, reading.deciding))
+                    patience.reset()
+                    tried = 0
+                return reading.frame is None
+        except ServerError as error:
+            if at is None and not error.again:
+                raise  # what it says of the key, or of the number of players, will not change
+            if at is not None:
+                refused[at] += 1
+                if refused[at] == MAX_RETRIES:
+                    raise
+            patience.wait(tried, error)
+        except CONNECTION_ERRORS as error:
+            patience.wait(tried, error)
+        tried += 1
+    return False
+
+
+class _Reader:
+    """A policy that reads a batch, turn by turn."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self._rules = policy, policy.rules
+        self._step = jax.jit(type(policy).step)
+        self._carry = policy.init_carry(ROWS)
+
+    def read(self, frame: Frame, deciding: list[str]) -> dict[str, list[float]]:
+        """The logits of the rows that decide. Raises ProtocolError."""
+        obs = np.zeros((ROWS, self._rules.obs_size), np.float32)
+        legal = np.ones((ROWS, self._rules.num_moves), bool)
+        for row, seen in frame["rows"].items():
+            sizes = len(seen["obs"]), len(seen["legal_moves"])
+            if sizes != (self._rules.obs_size, self._rules.num_moves) or not 0 <= int(row) < ROWS:
+                raise ProtocolError(
+                    f"expected rows 0 to {ROWS - 1} of {self._rules.obs_size} and "
+                    f"{self._rules.num_moves} numbers, got row {row} of {sizes[0]} and {sizes[1]}"
+                )
+            obs[int(row)], legal[int(row)] = seen["obs"], seen["legal_moves"]
+        reset = np.full(ROWS, frame["turn"] == 0)
+        self._carry, logits = self._step(self._policy, self._carry, obs, legal, reset)
+        said = np.nan_to_num(np.asarray(logits, float))  # JSON has no infinity
+        return {row: said[int(row)].tolist() for row in deciding}

@@ -1,0 +1,136 @@
+"""What candidates predicted, in the store, and how well: `Predictions`. NumPy alone."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
+from hanabi_rl.people.serve.grants import Key
+from hanabi_rl.people.serve.store import Store
+
+if TYPE_CHECKING:
+    from hanabi_rl.people.serve.held_out import HeldOutGames
+
+FIGURES = ("nats_per_timestep", "nats", "accuracy")
+COLUMNS = (
+    *("players", "name", "team", "games", "decisions"),
+    *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high")),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Guess:
+    """One decision of a held-out game: the nats of the move that was made."""
+
+    game: int
+    seat: int
+    turn: int
+    nats: float
+    right: bool
+
+
+class Predictions:
+    """The predictions kept in `store`. (key, set of games, game, turn) is a primary key: what was
+    said first stands, whichever connection says it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._known: dict[tuple[int, str], dict[str, Any]] = {}  # of what is whole, so stands
+
+    def recorded(self, key: Key, digest: str) -> set[tuple[int, int, int]]:
+        """The decisions (game, seat, turn) of this set that the key has predicted."""
+        with self.store.database.transaction("read") as db:
+            found = db.execute(
+                "SELECT game, seat, turn FROM predictions WHERE key_id = ? AND digest = ?",
+                (key.key_id, digest),
+            ).fetchall()
+        return {(game, seat, turn) for game, seat, turn in found}
+
+    def record(self, key: Key, digest: str, guesses: Sequence[Guess]) -> None:
+        """Writes what was not said before; on the disk when this returns."""
+        if not guesses:
+            return
+        with self.store.database.transaction("durable") as db:
+            db.executemany(
+                "INSERT INTO predictions (key_id, digest, game, seat, turn, nats, correct) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [
+                    (key.key_id, digest, g.game, g.seat, g.turn, g.nats, int(g.right))
+                    for g in guesses
+                ],
+            )
+
+    def count(self, key: Key, digest: str | None = None) -> int:
+        """Decisions that the key has predicted, of one set or of all."""
+        with self.store.database.transaction("read") as db:
+            (found,) = db.execute(
+                "SELECT COUNT(*) FROM predictions WHERE key_id = ?"
+                + ("" if digest is None else " AND digest = ?"),
+                (key.key_id,) if digest is None else (key.key_id, digest),
+            ).fetchone()
+        return int(found)
+
+    def standings(self, held_out: Mapping[int, HeldOutGames]) -> list[dict[str, Any]]:
+        """A row for each key and set of games that is predicted to its end, best first."""
+        rows = []
+        for entry in self.store.entries():
+            about = {name: entry[name] for name in ("name", "team", "link")}
+            for key in entry["keys"]:
+                for games in held_out.values():
+                    figures = self._whole(key, games)
+                    if figures is not None:
+                        rows.append(figures | about)
+        return sorted(rows, key=lambda row: (row["players"], row["nats_per_timestep"]))
+
+    def _whole(self, key: Key, held_out: HeldOutGames) -> dict[str, Any] | None:
+        """The figures of a key that has predicted every decision."""
+        which = key.key_id, held_out.digest
+        if which not in self._known:
+            if self.count(key, held_out.digest) < held_out.total:
+                return None
+            self._known[which] = self._figures(key, held_out)
+        return self._known[which]
+
+    def _figures(self, key: Key, held_out: HeldOutGames) -> dict[str, Any]:
+        """Intervals resample whole games, as those of `hanabi-rl predict` do."""
+        number = len(held_out.games)
+        nats, right, decisions = np.zeros(number), np.zeros(number), np.zeros(number)
+        with self.store.database.transaction("read") as db:
+            found = db.execute(
+                "SELECT game, SUM(nats), SUM(correct), COUNT(*) FROM predictions "
+                "WHERE key_id = ? AND digest = ? GROUP BY game",
+                (key.key_id, held_out.digest),
+            ).fetchall()
+        for game, *sums in found:
+            nats[game], right[game], decisions[game] = map(float, sums)
+        timesteps = held_out.games.num_actions * held_out.seats.sum(axis=1)
+        accuracy = Ratio(right, decisions, is_proportion=True)
+        ratios = (Ratio(nats, timesteps), Ratio(nats, decisions), accuracy)
+        figures: dict[str, Any] = {
+            "players": held_out.players,
+            "games": number,
+            "decisions": held_out.total,
+        }
+        for name, interval in zip(FIGURES, intervals_of(ratios), strict=True):
+            assert interval is not None, "there are decisions"
+            figures |= {name: interval.mean, f"{name}_ci95": interval.bounds}
+        return figures
+
+
+def as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """`Predictions.standings` as a table for programs."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        bounds = {name: row[f"{name}_ci95"] for name in FIGURES}
+        low = {f"{name}_low": ends[0] for name, ends in bounds.items()}
+        high = {f"{name}_high": ends[1] for name, ends in bounds.items()}
+        writer.writerow(row | low | high)
+    return text.getvalue()

@@ -1,0 +1,221 @@
+"""An agent in another process, which speaks lines of JSON: `ProcessAgent` asks one, `ProcessPlayer`
+is one at the seats of a server, `ProcessPartners` are those of a table.
+
+It is no name of an agent, as a `Policy` is a pytree that jitted rollouts step, and nothing inside
+jit calls back to the host: a program, or a person's patience, is asked one move at a time.
+
+A question is one line, and so is its answer:
+
+    {"game": 7, "view": {...}, "last": ["Bob tells you red: card 2"],
+     "legal": [{"action": 5, "text": "Play card 1"}, ...]}
+    {"action": 5}
+
+`view` is what a person at the seat is shown (`seat_view.table_frame`), `last` the moves since one's
+own. What is no answer is asked again, with `error` in words.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import select
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.client import Rows
+from hanabi_rl.people.serve.keys import KEY_VARIABLE
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.observation_decoder import ObservationDecoder
+from hanabi_rl.people.serve.partner_protocol import PartnerAction
+from hanabi_rl.people.serve.player_view import PlayerView, player_view
+from hanabi_rl.people.serve.policy_player import check_rows, seat_of
+from hanabi_rl.people.serve.view_json import table_frame
+from hanabi_rl.storage.files import expand_home
+from hanabi_rl.storage.validation import plain_number
+
+ANSWER_TIMEOUT_S = 240.0  # a server waits for 300 s
+MAX_WRONG = 10  # answers that are none, before it is given up
+LONGEST = 2**20  # bytes of an answer
+
+
+class ProcessAgent:
+    """The program `command` (words as a shell has them, but no shell runs them), started at the
+    first question, and anew at the next one after it failed: a late answer is nobody's. Its stderr
+    is ours. Raises ValueError where there is no such program."""
+
+    def __init__(self, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._command, self._answer_s = command, answer_s
+        self._running: subprocess.Popen[bytes] | None = None
+        if not shlex.split(command):
+            raise ValueError("--process: expected a command, got nothing")
+
+    def move(self, game_id: int, sight: PlayerView) -> int:
+        """The action id of the seat to move, whose sight it is. Raises ValueError where the process
+        ends, is silent, or answers with no legal move again and again."""
+        question = question_of(game_id, sight)
+        legal = {option["action"] for option in question["legal"]}
+        for _ in range(MAX_WRONG):
+            answer = self._ask(question)
+            problem = answer_error(answer, legal)
+            if problem is None:
+                return int(orjson.loads(answer)["action"])
+            question["error"] = problem
+        raise self._failed(f"{MAX_WRONG} answers that are no move, the last of them: {problem}")
+
+    def close(self) -> None:
+        """Ends the process: its stdin ends, and after two seconds itself."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        assert running.stdin is not None and running.stdout is not None
+        with contextlib.suppress(OSError):  # it has ended already
+            running.stdin.close()
+        try:
+            running.wait(2)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)  # of a session of its own: what it started, too
+            running.wait()
+        running.stdout.close()
+
+    def _ask(self, question: Mapping[str, Any]) -> bytes:
+        """The line that it answers with; what it said before it was asked is no answer."""
+        running = self._running = self._running or self._started()
+        assert running.stdin is not None and running.stdout is not None
+        lines = running.stdout.fileno()
+        if select.select([lines], [], [], 0)[0] and not os.read(lines, LONGEST):
+            raise self._ended(running)
+        try:
+            running.stdin.write(orjson.dumps(question) + b"\n")
+            running.stdin.flush()
+        except OSError:
+            raise self._ended(running) from None
+        until, heard = time.monotonic() + self._answer_s, b""
+        while b"\n" not in heard:
+            left = max(0.0, until - time.monotonic())
+            if not select.select([lines], [], [], left)[0]:
+                raise self._failed(f"no answer within {plain_number(self._answer_s)} s")
+            some = os.read(lines, 65536)
+            if not some:
+                raise self._ended(running)
+            heard += some
+            if len(heard) > LONGEST:
+                raise self._failed(f"an answer of more than {LONGEST:,} bytes")
+        return heard.partition(b"\n")[0].removeprefix(codecs.BOM_UTF8)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                expand_home(shlex.split(self._command)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={name: text for name, text in os.environ.items() if name != KEY_VARIABLE},
+                start_new_session=True,  # Ctrl-C lets the games in progress end
+            )
+        except OSError as error:
+            raise ValueError(f"--process: expected a program to start, got {error}") from None
+
+    def _ended(self, running: subprocess.Popen[bytes]) -> ValueError:
+        self.close()
+        return self._failed(f"its end, with exit status {running.returncode}")
+
+    def _failed(self, got: str) -> ValueError:
+        self.close()
+        return ValueError(
+            f"--process {self._command}: expected a line of JSON with a move, got {got}"
+        )
+
+
+def question_of(game_id: int, sight: PlayerView) -> dict[str, Any]:
+    """What the seat to move, whose sight it is, is asked."""
+    view = table_frame(sight, {})
+    options, since = view.pop("actions"), sight.rules.num_players - 1
+    return {
+        "game": game_id,
+        "view": view,
+        "last": view["log"][-since:],
+        "legal": [
+            {"action": option["id"], "text": option["text"]}
+            for option in options
+            if option["why_not"] is None
+        ],
+    }
+
+
+def answer_error(line: bytes, legal: set[int]) -> str | None:
+    """What is wrong with an answer, in words; None for a legal move."""
+    try:
+        answer = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return f"expected a line of JSON, got {error}"
+    action = answer.get("action") if isinstance(answer, dict) else None
+    if type(action) is not int or action not in legal:
+        numbers, got = ", ".join(map(str, sorted(legal))), line[:100].decode("utf-8", "replace")
+        return f'expected {{"action": N}}, N one of {numbers}, got {got}'
+    return None
+
+
+class ProcessPlayer:
+    """A process of its own for one connection, at all seats that are its; see `Player`."""
+
+    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._rules, self._agent = rules, ProcessAgent(command, answer_s)
+        self._observers: dict[str, ObservationDecoder] = {}
+        self._game = 0
+
+    def begin(self, info: Mapping[str, Any]) -> None:
+        """See `Player.begin`."""
+        self._game = int(info["game_id"])
+        agents = info["candidate_controlling"]
+        self._observers = {
+            agent: ObservationDecoder(self._rules, seat_of(agent)) for agent in agents
+        }
+
+    def act(self, rows: Rows) -> dict[str, int]:
+        """See `Player.act`. Raises ValueError as `ProcessAgent.move`."""
+        check_rows(self._rules, rows)
+        actions = {}
+        for agent, row in rows.items():
+            observer = self._observers[agent]
+            sight = observer.see(row["obs"])
+            mine = sight.to_move == observer.seat
+            actions[agent] = self._agent.move(self._game, sight) if mine else self._rules.noop
+        return actions
+
+    def close(self) -> None:
+        """See `Player.close`."""
+        self._agent.close()
+
+
+class ProcessPartners:
+    """The partners of tables: at each seat that no person holds a process of its own; see
+    `Partners`."""
+
+    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._rules = rules
+        self._at = [ProcessAgent(command, answer_s) for _ in range(rules.num_players)]
+
+    def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
+        """See `Partners.think`. Raises ValueError as `ProcessAgent.move`."""
+        return [self._answer(game) for game in games]
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for agent in self._at:
+            agent.close()
+
+    def _answer(self, game: Game) -> PartnerAction:
+        seat = game.to_move
+        assert seat is not None, "asked of games that go on"
+        action = self._at[seat].move(game.game_id, player_view(game, seat))
+        chances = np.zeros(self._rules.num_moves, np.float32)
+        chances[action] = 1.0
+        return PartnerAction(action, chances)

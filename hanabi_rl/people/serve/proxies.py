@@ -1,0 +1,200 @@
+"""Which proxies a store's games are played with, and who sits where among them: `fix_proxies`.
+
+`keys create` says how many games there are, `serve` who plays in them: games are dealt to line-ups
+once both are known. Proxies are known by their identity, since a name may be another agent's by
+now. The games of one number of players have the same proxies for good, so that no row of the
+leaderboard mixes partners, nor do two rows differ in them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from hanabi_rl.people.serve.database import Session
+from hanabi_rl.people.serve.schedule import line_ups_of
+from hanabi_rl.play.lineups import Lineup
+
+UNSEATED = "[]"
+"""The line-up of a game whose proxies are not yet known."""
+
+
+class Proxy(NamedTuple):
+    """An agent that candidates meet."""
+
+    name: str
+    identity: str
+
+
+def identified(
+    names: Mapping[int, Sequence[str]], identities: Mapping[int, Mapping[str, str]]
+) -> dict[int, list[Proxy]]:
+    """The proxies called `names` (players -> those), by what `Inference.load` found them to be.
+    Raises ValueError for an agent that is named twice."""
+    found = {}
+    for players, of_size in names.items():
+        found[players] = [Proxy(name, identities[players][name]) for name in of_size]
+        for one, other in itertools.combinations(found[players], 2):
+            if one.identity == other.identity:
+                raise ValueError(
+                    f"--proxies-{players}p: expected every proxy once, got {one.name} and "
+                    f"{other.name}, which are the same agent"
+                )
+    return found
+
+
+Proxies = Mapping[int, tuple[Proxy, ...]]
+"""players -> the proxies, in the order that line-ups count them in."""
+
+
+def stored_proxies(db: Session) -> dict[int, tuple[Proxy, ...]]:
+    """Those of this store; of no number of players for which no server has named any."""
+    rows = db.execute(
+        "SELECT num_players, name, identity FROM proxies ORDER BY num_players, place"
+    ).fetchall()
+    return {
+        players: tuple(Proxy(name, identity) for _, name, identity in of_size)
+        for players, of_size in itertools.groupby(map(tuple, rows), key=lambda row: int(row[0]))
+    }
+
+
+def fix_proxies(
+    db: Session, secret: bytes, given: Mapping[int, Sequence[Proxy]], now: float
+) -> dict[int, tuple[Proxy, ...]]:
+    """Makes `given` those of this store, and seats the candidates of games that nobody has begun.
+
+    Returns them as the store counts them.
+
+    Raises:
+        ValueError: games were begun with others; a key has games that these cannot play, or too few
+            for every line-up with them.
+    """
+    before, agreed = stored_proxies(db), {}
+    for players, proxies in given.items():
+        agreed[players] = _same(before.get(players, ()), proxies)
+        if agreed[players]:
+            continue
+        _check_not_begun(db, players, proxies, before.get(players, ()))
+        agreed[players] = tuple(proxies)
+        _write(db, players, proxies)
+    if given:
+        _check_sizes(db, given, now)
+        for players in set(before) - set(given):
+            if not _begun(db, players):
+                _write(db, players, ())
+    for players, proxies in agreed.items():
+        for key_id, hint in _unseated(db, players, now):
+            try:
+                assign_lineups(db, secret, key_id, players, len(proxies))
+            except ValueError as error:
+                raise ValueError(
+                    f"--proxies-{players}p names {len(proxies)}, and {hint}... has too few games "
+                    f"for that: {error} {_ends(hint)}"
+                ) from error
+    return agreed
+
+
+def assign_lineups(db: Session, secret: bytes, key_id: int, players: int, num_proxies: int) -> None:
+    """Says who sits where in a key's games. Raises ValueError for fewer than line-ups."""
+    games = _count(db, "key_id = ? AND num_players = ?", (key_id, players))
+    order = line_ups_of(secret, key_id, players, num_proxies, games)
+    db.executemany(
+        "UPDATE games SET line_up = ? WHERE key_id = ? AND num_players = ? AND position = ?",
+        [(json.dumps(seats), key_id, players, position) for position, seats in enumerate(order)],
+    )
+
+
+def _same(before: Sequence[Proxy], given: Sequence[Proxy]) -> tuple[Proxy, ...]:
+    """The given ones in the order of those before; () where they are not the same."""
+    named = {proxy.identity: proxy for proxy in given}
+    if set(named) != {proxy.identity for proxy in before}:
+        return ()
+    return tuple(named[proxy.identity] for proxy in before)
+
+
+def _check_not_begun(
+    db: Session, players: int, given: Sequence[Proxy], before: Sequence[Proxy]
+) -> None:
+    """Where no proxies are known (a store of an older version), as many as its line-ups have are
+    taken for those that its games were begun with."""
+    if _begun(db, players):
+        if before:
+            raise ValueError(
+                f"--proxies-{players}p: the games of {players} players in this store were begun "
+                f"with {_names(before)}, got {_names(given)}{_by_identity(before, given)}: name "
+                "those, or take another --state"
+            )
+        number = _proxies_of_line_ups(db, players)
+        if number not in (0, len(given)):
+            raise ValueError(
+                f"--proxies-{players}p: the games of {players} players in this store were begun "
+                f"with {number} proxies, got {len(given)}"
+            )
+    else:
+        db.execute("UPDATE games SET line_up = ? WHERE num_players = ?", (UNSEATED, players))
+
+
+def _by_identity(before: Sequence[Proxy], given: Sequence[Proxy]) -> str:
+    """What names do not tell."""
+    identities = {proxy.name: proxy.identity for proxy in before}
+    changed = [p.name for p in given if identities.get(p.name, p.identity) != p.identity]
+    return f" ({', '.join(changed)}: not the agent it was then)" if changed else ""
+
+
+def _check_sizes(db: Session, given: Mapping[int, Sequence[Proxy]], now: float) -> None:
+    """A key that opens has no games to play but of the numbers of players that are given."""
+    found = db.execute(
+        "SELECT hint, num_players, COUNT(*) FROM games JOIN keys ON keys.id = key_id "
+        "WHERE status != 'done' AND revoked_at IS NULL AND expires_at > ? "
+        "GROUP BY keys.id, hint, num_players ORDER BY keys.id, num_players",
+        (now,),
+    ).fetchall()
+    for hint, players, games in found:
+        if players not in given:
+            raise ValueError(
+                f"--proxies-{players}p: expected a proxy for the {games:,} games of {players} "
+                f"players of {hint}..., got none {_ends(hint)}"
+            )
+
+
+def _write(db: Session, players: int, proxies: Sequence[Proxy]) -> None:
+    db.execute("DELETE FROM proxies WHERE num_players = ?", (players,))
+    db.executemany(
+        "INSERT INTO proxies (num_players, place, name, identity) VALUES (?, ?, ?, ?)",
+        [(players, place, *proxy) for place, proxy in enumerate(proxies)],
+    )
+
+
+def _unseated(db: Session, players: int, now: float) -> list[tuple[int, str]]:
+    """The keys that open, and have such games."""
+    found = db.execute(
+        "SELECT DISTINCT keys.id, hint FROM games JOIN keys ON keys.id = key_id WHERE line_up = ? "
+        "AND num_players = ? AND revoked_at IS NULL AND expires_at > ? ORDER BY keys.id",
+        (UNSEATED, players, now),
+    ).fetchall()
+    return [(key_id, hint) for key_id, hint in found]
+
+
+def _begun(db: Session, players: int) -> bool:
+    return _count(db, "num_players = ? AND status != 'todo'", (players,)) > 0
+
+
+def _proxies_of_line_ups(db: Session, players: int) -> int:
+    found = db.execute("SELECT DISTINCT line_up FROM games WHERE num_players = ?", (players,))
+    line_ups: list[Lineup] = [json.loads(text) for (text,) in found.fetchall()]
+    return 1 + max((who for line_up in line_ups for who in line_up), default=-1)
+
+
+def _count(db: Session, which: str, values: Sequence[int]) -> int:
+    (found,) = db.execute(f"SELECT COUNT(*) FROM games WHERE {which}", values).fetchone()
+    return int(found)
+
+
+def _ends(hint: str) -> str:
+    return f"(`hanabi-rl keys revoke {hint}` ends that key)"
+
+
+def _names(proxies: Sequence[Proxy]) -> str:
+    return ", ".join(proxy.name for proxy in proxies)

@@ -1,0 +1,337 @@
+"""The partners of many games, in jitted ticks: `PartnerRunner`.
+
+A runner is a cache. It is asked with whole games (deal and moves, and the games before it in a
+series), keeps what its policies remember of each in a slot of fixed arrays, and plays the moves
+again of a game that it does not know or had to give up: it may be killed at any time, and a game
+may go on in another one.
+
+A tick moves up to `BATCH_SIZE` games on, whoever their partners are, and then steps each policy on the
+seats that it holds in them: what nobody asks for is not computed. There is one program for the
+rules and one for each kind of policy, all compiled at the start.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from hanabi_rl.agents.policy import Policy, PyTree
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.partner_protocol import PartnerAction, SeatObservations
+from hanabi_rl.people.serve.series import PartnerMemories, SeriesMemory, Team, to_seat_order
+from hanabi_rl.people.serve.ticks import (
+    Moves,
+    Run,
+    Seats,
+    Tick,
+    advance,
+    compiled,
+    init_slots,
+    next_game_memory,
+    step,
+    write_memory,
+)
+from hanabi_rl.play.episodes import group_identical
+
+BATCH_SIZE = 16
+"""Games of a tick, and seats of a step. One width is one program to compile; this one takes three
+times as long as a single game, and a fifth of 16 of them."""
+
+
+@dataclasses.dataclass
+class _Slot:
+    """What a slot holds: the host's side."""
+
+    game: Game
+    team: Team
+    turn: int = -1  # so many of the game's moves were made; -1: it is not dealt
+    answer: PartnerAction | None = None  # at that turn
+    given: PartnerMemories | None = (
+        None  # what the team remembers before the deal; None: of no game
+    )
+
+    @property
+    def is_behind(self) -> bool:
+        """There are moves to make."""
+        return self.turn < self.game.turn
+
+    def goes_on_as(self, game: Game, team: Team) -> bool:
+        """The moves that were made are the first ones of `game`."""
+        known = self.game
+        return (team, game.deck, game.people) == (self.team, known.deck, known.people) and (
+            self.turn < 0 or game.moves[: self.turn] == known.moves[: self.turn]
+        )
+
+
+class PartnerRunner:
+    """The partners `policies`, in `slots` games at once.
+
+    In a game with persons at seats `people`, the i-th policy of the game's team sits at the i-th of
+    the other seats; where no teams are named, all `policies` are everybody's, and beside one person
+    they sit around the table in this order, the first one after the person. Partners are greedy;
+    those that play by chance of their own (`bot:random`) get the keys that `play_games(seed=seed)`
+    gives game number `game_id`. With `show` the answers say what every seat sees, for programs that
+    play; `series` is the folder where it is kept what they remember of the one person of all games.
+    Raises ValueError for policies of other rules.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        rules: Rules,
+        slots: int = 4,
+        seed: int = 0,
+        *,
+        show: bool = False,
+        run: Run = compiled,
+        series: Path | None = None,
+    ) -> None:
+        for policy in policies:
+            if policy.rules != rules:
+                raise ValueError(
+                    f"expected partners for {rules.difference_from(policy.rules)}, got one for "
+                    f"{policy.rules.difference_from(rules)}"
+                )
+        self.rules, self.size, self.show = rules, slots, show
+        self._width = min(BATCH_SIZE, slots)
+        self._policies, held = group_identical(tuple(policies))
+        self._group = {place: group for group, places in enumerate(held) for place in places}
+        self._places: collections.OrderedDict[int, int] = collections.OrderedDict()
+        """game_id -> slot, the one that was used longest ago first."""
+        self._slots: dict[int, _Slot] = {}
+        self._series = SeriesMemory(self._play, self._keep, self._fresh_memory, series)
+        self._run, self._key = run, jax.random.key(seed)
+        self._empty()
+        table = self._advance(self._moves([], []))  # compiles
+        for group in range(len(self._policies)):
+            self._step(group, table, self._padded([]))
+
+    def partner_action(
+        self,
+        games: Sequence[Game],
+        teams: Sequence[Team] | None = None,
+        initial_memories: Sequence[PyTree] | None = None,
+    ) -> list[PartnerAction]:
+        """See `Partners.think`; `teams` are indices into the policies. At most `slots` games are
+        advanced together. `initial_memories`: what the one partner in each game remembers before its deal (see
+        `agents/policy.py`, `next_game`; leaves without a batch axis), None for a game with
+        strangers; it counts where the runner does not know the game. Raises ValueError for a team
+        that does not fill the seats."""
+        teams = teams or [self._full_team(game) for game in games]
+        memories = initial_memories or [None] * len(games)
+        for game, team, memory in zip(games, teams, memories, strict=True):
+            self._check(game, team, memory)
+        try:
+            return self._think_of(games, teams, memories)
+        except BaseException:  # it may have stopped in the middle of a tick
+            self.forget()
+            raise
+
+    def _think_of(
+        self, games: Sequence[Game], teams: Sequence[Team], memories: Sequence[PyTree]
+    ) -> list[PartnerAction]:
+        asked = [
+            (game, team, self._series.before(game, team) if memory is None else (memory,))
+            for game, team, memory in zip(games, teams, memories, strict=True)
+        ]
+        answers: dict[int, PartnerAction] = {}
+        while len(answers) < len(asked):
+            together: dict[int, int] = {}  # a game that is asked for twice has its turn twice
+            for i, (game, _, _) in enumerate(asked):
+                if i not in answers and len(together) < self.size:
+                    together.setdefault(game.game_id, i)
+            found = self._think([asked[i] for i in together.values()])
+            answers |= dict(zip(together.values(), found, strict=True))
+        return [answers[i] for i in range(len(asked))]
+
+    def memory(self, game_id: int) -> PyTree:
+        """What the one partner of a game remembers after what it was asked last: NumPy leaves
+        without a batch axis. Raises KeyError where the game is not in a slot."""
+        (memory,) = self._memories_of(game_id)
+        return memory
+
+    def forget(self) -> None:
+        """Every slot is free again: as after a kill, or an error that left a tick half made."""
+        self._places.clear()
+        self._slots.clear()
+        self._series.forget()
+        arrays = jax.tree.leaves((self._state, self._memories))
+        if any(
+            isinstance(array, jax.Array) and array.is_deleted() for array in arrays
+        ):  # they were handed to what failed
+            self._empty()
+
+    def _empty(self) -> None:
+        self._state, self._memories = self._run(
+            init_slots, self._policies, rules=self.rules, size=self.size
+        )
+
+    def _check(self, game: Game, team: Team, given: PyTree) -> None:
+        players = self.rules.num_players
+        if given is not None and len(team) != 1:
+            raise ValueError(f"expected one partner who remembers, got {len(team)}")
+        if game.previous_games and len(game.people) != 1:
+            raise ValueError(f"expected one person in a series, got {len(game.people)}")
+        if len(team) != players - len(game.people):
+            raise ValueError(
+                f"expected {len(team)} seats for the partners, got {players - len(game.people)}: "
+                f"{players} players, persons at {sorted(game.people)}"
+            )
+
+    def _full_team(self, game: Game) -> Team:
+        """The team of all policies."""
+        places = tuple(range(len(self._group)))
+        beside_one = len(game.people) == 1 and len(places) == self.rules.num_players - 1
+        return to_seat_order(game, places) if beside_one else places
+
+    def _play(self, game: Game, team: Team, given: PartnerMemories | None) -> PartnerMemories:
+        """See `SeriesMemory`."""
+        self._think([(game, team, given)])
+        return self._memories_of(game.game_id)
+
+    def _keep(self, policy: int, memory: PyTree) -> PyTree:
+        """See `SeriesMemory`."""
+        after = self._run(next_game_memory, self._policies[self._group[policy]], memory)
+        return jax.tree.map(np.asarray, after)
+
+    def _fresh_memory(self, policy: int) -> PyTree:
+        """See `SeriesMemory`."""
+        memory = self._memories[self._group[policy]]
+        return jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), memory)
+
+    def _think(
+        self, asked: Sequence[tuple[Game, Team, PartnerMemories | None]]
+    ) -> list[PartnerAction]:
+        """Of different games, `slots` at most."""
+        for game, _, _ in asked:
+            if game.game_id in self._places:
+                self._places.move_to_end(game.game_id)  # before a slot is given up for another
+        slots = [self._slot(game, team, given) for game, team, given in asked]
+        # one team after the other: a tick of one policy's games is one step of it
+        slots_by_team = sorted(slots, key=lambda slot: self._slots[slot].team)
+        while behind := [slot for slot in slots_by_team if self._slots[slot].is_behind]:
+            for first in range(0, len(behind), self._width):
+                self._tick(behind[first : first + self._width])
+        answers = [self._slots[slot].answer for slot in slots]
+        assert all(answer is not None for answer in answers)
+        return [answer for answer in answers if answer is not None]
+
+    def _slot(self, game: Game, team: Team, given: PartnerMemories | None) -> int:
+        """The game's slot: its own, else a free one, else the one used longest ago."""
+        place = self._places.get(game.game_id)
+        if place is None:
+            free = len(self._places) < self.size
+            place = len(self._places) if free else self._places.popitem(last=False)[1]
+            self._places[game.game_id] = place
+            self._slots[place] = _Slot(game, team, given=given)
+        elif self._slots[place].goes_on_as(game, team):
+            self._slots[place].game = game
+        else:
+            self._slots[place] = _Slot(game, team, given=given)
+        return place
+
+    def _tick(self, places: Sequence[int]) -> None:
+        """Each of these slots one step on: its deal, or its next move."""
+        slots = [self._slots[place] for place in places]
+        for place, slot in zip(places, slots, strict=True):
+            if slot.turn < 0 and slot.given is not None:
+                for (group, where), row in zip(self._seats_of(place), slot.given, strict=True):
+                    self._memories[group] = self._run(
+                        write_memory, self._memories[group], np.int32(where), row
+                    )
+        steps = self._seats(places, slots)
+        table = self._advance(self._moves(places, slots))
+        answers = [self._step(group, table, seats) for group, seats in steps]
+        shown, answers = jax.device_get((table[1:] if self.show else None, answers))
+        decided = {}
+        for (_, seats), (actions, probabilities) in zip(steps, answers, strict=True):
+            for i in np.flatnonzero(seats.place < self._beyond):
+                row = int(seats.row[i])
+                if seats.seat[i] == (slots[row].turn + 1) % self.rules.num_players:
+                    decided[row] = int(actions[i]), probabilities[i].copy()
+        nobody = self.rules.noop, np.zeros(self.rules.num_moves, np.float32)  # a person is to move
+        for row, slot in enumerate(slots):
+            # copied: a view of one row would keep those of the whole tick
+            seen = (
+                None if shown is None else SeatObservations(*(rows[row].copy() for rows in shown))
+            )
+            slot.turn, slot.answer = slot.turn + 1, PartnerAction(*decided.get(row, nobody), seen)
+
+    def _moves(self, places: Sequence[int], slots: Sequence[_Slot]) -> Moves:
+        moves = Moves(
+            slot=np.full(self._width, self.size, np.int32),
+            begins=np.zeros(self._width, bool),
+            deck=np.zeros((self._width, self.rules.deck_size), np.uint8),
+            action=np.full(self._width, self.rules.noop, np.int32),
+        )
+        for row, (place, slot) in enumerate(zip(places, slots, strict=True)):
+            moves.slot[row], moves.begins[row] = place, slot.turn < 0
+            if slot.turn < 0:
+                moves.deck[row] = slot.game.deck
+            else:
+                moves.action[row] = slot.game.moves[slot.turn]
+        return moves
+
+    def _seats(self, places: Sequence[int], slots: Sequence[_Slot]) -> list[tuple[int, Seats]]:
+        """What each policy has to look at, by its number; as many steps as it takes."""
+        players, rows = self.rules.num_players, collections.defaultdict(list)
+        for row, (place, slot) in enumerate(zip(places, slots, strict=True)):
+            game, begins = slot.game, slot.turn < 0 and slot.given is None
+            asked = slot.turn + 1 == game.turn  # the moves before were made
+            others = (seat for seat in range(players) if seat not in game.people)
+            for policy, seat in zip(slot.team, others, strict=True):
+                which = row, seat, place * players + seat, begins, asked, game.game_id % 2**32
+                rows[self._group[policy]].append(which)
+        return [
+            (group, self._padded(of_group[first : first + self._width]))
+            for group, of_group in rows.items()
+            for first in range(0, len(of_group), self._width)
+        ]
+
+    def _memories_of(self, game_id: int) -> PartnerMemories:
+        """What the partners of a game in a slot remember, in the order of their seats."""
+        return tuple(
+            jax.tree.map(lambda leaf, at=where: np.array(leaf[at]), self._memories[group])
+            for group, where in self._seats_of(self._places[game_id])
+        )
+
+    def _seats_of(self, slot: int) -> list[tuple[int, int]]:
+        """Whose memory, and where in it, each partner of a slot's game has."""
+        held, players = self._slots[slot], self.rules.num_players
+        seats = (seat for seat in range(players) if seat not in held.game.people)
+        return [
+            (self._group[policy], slot * players + seat)
+            for policy, seat in zip(held.team, seats, strict=True)
+        ]
+
+    def _padded(self, rows: Sequence[tuple[int, int, int, bool, bool, int]]) -> Seats:
+        unused = (self._width, 0, self._beyond, False, False, 0)
+        columns = zip(*rows, *[unused] * (self._width - len(rows)), strict=True)
+        types = (np.int32, np.int32, np.int32, bool, bool, np.uint32)
+        return Seats(*map(np.array, columns, types))
+
+    @property
+    def _beyond(self) -> int:
+        """The first place where nothing is remembered."""
+        return self.size * self.rules.num_players
+
+    def _advance(self, moves: Moves) -> Tick:
+        self._state, tick = self._run(advance, self._state, moves, rules=self.rules)
+        return tick
+
+    def _step(self, group: int, tick: Tick, seats: Seats) -> tuple[jax.Array, jax.Array]:
+        self._memories[group], *found = self._run(
+            step,
+            self._memories[group],
+            self._policies[group],
+            tick,
+            seats,
+            self._key,
+        )
+        return found[0], found[1]

@@ -1,0 +1,93 @@
+"""The leaderboard of a challenge, from the games in its store. NumPy alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.intervals import bootstrap_median, mean_interval
+from hanabi_rl.people.serve.grants import GameStatus
+from hanabi_rl.people.serve.store import Store
+from hanabi_rl.play.lineups import seat_names
+from hanabi_rl.storage.files import to_json
+
+COLUMNS = (
+    "players",
+    "name",
+    "team",
+    "mean",
+    "mean_low",
+    "mean_high",
+    "median",
+    "zero_share",
+    "perfect_share",
+    "points_mean",
+    "games",
+    "interruptions",
+)
+
+
+def standings(store: Store, max_score: int = 25) -> list[dict[str, Any]]:
+    """A row for each evaluation key and number of players whose games are all done, best first;
+    `line_ups` lists each line-up's mean."""
+    found = []
+    for entry in store.entries():
+        for key in entry["keys"]:
+            rows = store.rows(key)
+            for players in sorted({row.num_players for row in rows}):
+                games = [row for row in rows if row.num_players == players]
+                if all(row.status == "done" for row in games):
+                    found.append(_figures(games, max_score) | _about(entry, players))
+    return sorted(found, key=lambda row: (row["players"], -row["mean"]))
+
+
+def progress(rows: Sequence[GameStatus]) -> dict[str, int]:
+    """How far a key's games are: done, active and todo."""
+    return {
+        status: sum(row.status == status for row in rows) for status in ("done", "active", "todo")
+    }
+
+
+def as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """The figures of `standings` as a table for programs."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _about(entry: dict[str, Any], players: int) -> dict[str, Any]:
+    return {"players": players, **{name: entry[name] for name in ("name", "team", "link")}}
+
+
+def _figures(games: Sequence[GameStatus], max_score: int) -> dict[str, Any]:
+    score = np.array([game.score for game in games], float)
+    mean, median = mean_interval(score, least=0, most=max_score), bootstrap_median(score)
+    low, high = to_json(mean.bounds)  # None: a single game has no bounds
+    return {
+        "mean": mean.mean,
+        "mean_low": low,
+        "mean_high": high,
+        "median": median.mean,
+        "zero_share": float(np.mean(score == 0)),
+        "perfect_share": float(np.mean(score == max_score)),
+        "points_mean": float(np.mean([game.points for game in games])),
+        "games": len(games),
+        "interruptions": sum(game.interruptions for game in games),
+        "line_ups": _by_line_up(games),
+    }
+
+
+def _by_line_up(games: Sequence[GameStatus]) -> list[dict[str, Any]]:
+    found = []
+    for line_up in sorted({game.line_up for game in games}, reverse=True):
+        score = np.array([game.score for game in games if game.line_up == line_up], float)
+        names = [f"proxy {i + 1}" for i in range(max(line_up, default=-1) + 1)]
+        mean = mean_interval(score).mean if len(score) > 1 else float(score[0])
+        found.append({"seats": seat_names(line_up, names), "games": len(score), "mean": mean})
+    return found

@@ -1,0 +1,566 @@
+"""The store of a challenge: entries, keys, games, and the journal of their moves.
+
+The only truth: whatever else a server holds can be rebuilt from it. It is kept in a file (SQLite)
+or, for several machines, in a PostgreSQL database; the statements are the same. Exactly once rests
+on three facts that it enforces: a game changes from `todo` to `active` once, in a transaction; a
+move's (game, turn) is a primary key; and every write names the lease under which it is made, so
+that a connection which has lost its game can change nothing.
+
+Grants and ends are on the disk before they are answered. Moves survive a killed process; after a
+power cut the last ones of games in progress may be played again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.database import Database, Session, StoreUnavailableError
+from hanabi_rl.people.serve.grants import (
+    GameLease,
+    GameStatus,
+    Key,
+    KeyLimits,
+    MoveWrite,
+    StaleLeaseError,
+)
+from hanabi_rl.people.serve.keys import Kind, hash_key, hint_of, make_key
+from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.proxies import (
+    UNSEATED,
+    Proxies,
+    Proxy,
+    assign_lineups,
+    fix_proxies,
+    stored_proxies,
+)
+from hanabi_rl.people.serve.schedule import deck_of
+from hanabi_rl.people.serve.schema import migrate
+from hanabi_rl.people.serve.sqlite import Sqlite
+from hanabi_rl.play.lineups import Lineup
+from hanabi_rl.storage.extras import install_command
+from hanabi_rl.storage.words import count
+
+POSTGRES = ("postgresql://", "postgres://")
+WORKER_S = 30.0  # a worker that was not seen for so long is gone
+
+
+class Store:
+    """The challenge kept at `place`: a file (made where it is missing) or a PostgreSQL address.
+
+    Every method may be called from any thread and any process, and raises StoreUnavailableError
+    where the database does not answer.
+    """
+
+    def __init__(
+        self,
+        place: Path | str,
+        limits: KeyLimits | None = None,
+        clock: Callable[[], float] = time.time,
+        *,
+        secret: Path | None = None,
+        worker: str = "",
+    ) -> None:
+        """secret: the file of what decks are dealt from, beside a file by default. worker: whose
+        leases `claim` grants; no two that run share a name. clock: seconds since the epoch.
+
+        Raises ValueError: a newer schema, another secret, no extra.
+        """
+        if secret is None:
+            if isinstance(place, str):
+                raise ValueError("expected the file of the secret of a store that is no file")
+            secret = place.with_suffix(".secret")
+        self.place, self.limits, self.clock, self.worker = (
+            place,
+            limits or KeyLimits(),
+            clock,
+            worker,
+        )
+        self._held: set[tuple[int, int]] = set()
+        self._proxies: Proxies = {}  # of this server
+        self._was_away = False
+        self._database = _open(place)
+        try:
+            migrate(self._database)
+            self.secret = self._the_secret(secret)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the connections; what was committed stays."""
+        self._database.close()
+
+    @property
+    def database(self) -> Database:
+        """For statements of other parts of the challenge (`prediction_store.py`)."""
+        return self._database
+
+    def add_entry(self, name: str, team: str = "", link: str = "") -> int:
+        """A new candidate. Raises ValueError where the name is taken."""
+        with self._database.transaction("durable") as db:
+            made = _one(
+                db,
+                "INSERT INTO entries (name, team, link, created_at) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (name) DO NOTHING RETURNING id",
+                (name, team, link, self.clock()),
+            )
+            if made is None:
+                raise ValueError(f"there is an entry named {name!r} already")
+            return made[0]
+
+    def fix_proxies(self, given: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
+        """Names the proxies (players -> those) that this server's games are played with: see
+        `proxies.agree`. Returns their names in the store's order; `claim` grants such games alone.
+
+        Raises:
+            ValueError: what the store holds cannot be played with them.
+        """
+        with self._database.transaction("alone") as db:
+            self._proxies = fix_proxies(db, self.secret, given, self.clock())
+        return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
+
+    def proxies(self) -> Proxies:
+        """Those that servers have named: the games of a number of players are played with them."""
+        with self._database.transaction("read") as db:
+            return stored_proxies(db)
+
+    def add_key(self, entry: str, kind: Kind, games: Mapping[int, int] | None = None) -> str:
+        """A new key of an entry, returned this once.
+
+        Args:
+            entry: its name.
+            kind: see `keys.Kind`; a test key has no games of its own.
+            games: players -> official games. Who sits where in them is said now, or, where no
+                server has named its proxies yet, by the first that does.
+
+        Raises:
+            ValueError: no such entry, too few games for all line-ups, or of a number of players
+                that servers have named no proxies for.
+        """
+        key = make_key(kind)
+        with self._database.transaction("alone") as db:
+            found = _one(db, "SELECT id FROM entries WHERE name = ?", (entry,))
+            if found is None:
+                raise ValueError(f"expected the name of an entry, got {entry!r}")
+            key_id = _one(
+                db,
+                "INSERT INTO keys (entry_id, kind, hash, hint, expires_at) "
+                "VALUES (?, ?, ?, ?, ?) RETURNING id",
+                (found[0], kind, hash_key(key), hint_of(key), self.clock() + self.limits.key_s),
+            )[0]
+            proxies = stored_proxies(db)
+            for players, number in (games or {}).items():
+                if number < 1:
+                    raise ValueError(f"expected 1 game of {players} players or more, got {number}")
+                if proxies and players not in proxies:
+                    raise ValueError(
+                        f"{number:,} games of {players} players: this store's server has proxies "
+                        f"for games of {' and '.join(map(str, proxies))} players alone; start it "
+                        f"with --proxies-{players}p first, or say --games-{players}p 0"
+                    )
+                db.executemany(
+                    "INSERT INTO games (id, key_id, num_players, position, line_up) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    [
+                        (secrets.randbits(48), key_id, players, position, UNSEATED)
+                        for position in range(number)
+                    ],
+                )
+                if proxies:
+                    assign_lineups(db, self.secret, key_id, players, len(proxies[players]))
+        return key
+
+    def revoke(self, hint: str) -> None:
+        """Ends the keys with this hint. Raises ValueError where there is none."""
+        with self._database.transaction("durable") as db:
+            done = db.execute(
+                "UPDATE keys SET revoked_at = ? WHERE hint = ? AND revoked_at IS NULL",
+                (self.clock(), hint),
+            )
+            if done.rowcount == 0:
+                raise ValueError(f"expected the hint of a key that is not revoked, got {hint!r}")
+
+    def key(self, key: str) -> Key | None:
+        """Who holds `key`; None where it is unknown, revoked or expired."""
+        with self._database.transaction("read") as db:
+            found = _one(
+                db,
+                "SELECT id, entry_id, kind, hint FROM keys "
+                "WHERE hash = ? AND revoked_at IS NULL AND expires_at > ?",
+                (hash_key(key), self.clock()),
+            )
+        return None if found is None else Key(*found)
+
+    def claim(self, key: Key) -> GameLease:
+        """The next game of a key, leased: one that was interrupted, oldest first, else the first
+        that was not begun.
+
+        Raises:
+            RefusedError: in words that its player may read.
+        """
+        (claimed,) = self.claim_all([key])
+        if isinstance(claimed, RefusedError):
+            raise claimed
+        return claimed
+
+    def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
+        """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
+        claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
+        with self._database.transaction("beside") as db:  # whose proxies these are stays so
+            sizes = self._sizes(db)
+            # in the order of keys, which are locked: so no two servers wait for each other
+            for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
+                claimed[place] = self._claim(db, key.key_id, sizes)
+        self._held.update((g.game_id, g.lease) for g in claimed if isinstance(g, GameLease))
+        return claimed
+
+    def record(self, grant: GameLease, turn: int, actions: Sequence[int]) -> None:
+        """Writes the moves from number `turn` on. Raises StaleLeaseError."""
+        self._write_one(MoveWrite(grant, turn, tuple(actions)))
+
+    def finish(
+        self, grant: GameLease, turn: int, actions: Sequence[int], score: int, points: int
+    ) -> None:
+        """Writes the last moves and the score, on the disk when this returns. Raises
+        StaleLeaseError."""
+        self._write_one(MoveWrite(grant, turn, tuple(actions), (score, points)))
+
+    def write(self, moves: Sequence[MoveWrite]) -> list[StaleLeaseError | None]:
+        """Writes moves of different games in one transaction, on the disk when this returns where
+        one of them has ended. For each: None, or that its lease had ended and nothing was written.
+        """
+        ends = [move for move in moves if move.end is not None]
+        with self._database.transaction("durable" if ends else "write") as db:
+            held = self._leased(db, [move.grant for move in moves])
+            stale = [_stale(move.grant, held) for move in moves]
+            kept = [move for move, error in zip(moves, stale, strict=True) if error is None]
+            now = self.clock()
+            db.executemany(
+                "INSERT INTO moves (game_id, turn, action, at) VALUES (?, ?, ?, ?)",
+                [
+                    (move.grant.game_id, move.turn + i, action, now)
+                    for move in kept
+                    for i, action in enumerate(move.actions)
+                ],
+            )
+            if ends:
+                db.executemany(
+                    "UPDATE games SET status = 'done', leased = 0, score = ?, points = ?, "
+                    "end_reason = 'finished', finished_at = ? WHERE id = ?",
+                    [(*move.end, now, move.grant.game_id) for move in kept if move.end],
+                )
+        self._held.difference_update((m.grant.game_id, m.grant.lease) for m in kept if m.end)
+        return stale
+
+    def release(self, grant: GameLease, *, counts_as_interruption: bool) -> None:
+        """The connection is gone: the game waits for another one. `counts_as_interruption`: its player's doing,
+        which is an interruption. Where the database does not answer, `heartbeat` does it later."""
+        lease = (grant.game_id, grant.lease)
+        if lease not in self._held:
+            return  # it has ended already
+        self._held.discard(lease)
+        with (
+            contextlib.suppress(StoreUnavailableError),
+            self._database.transaction("write") as db,
+        ):
+            self._end_leases(db, "id = ? AND lease = ?", lease, charged=counts_as_interruption)
+
+    def release_all(self) -> int:
+        """At the start of a server: the leases of its worker's former life end. Returns how many
+        there were."""
+        with self._database.transaction("write") as db:
+            self._seen(db, after_outage=True)
+            return self._end_leases(db, "worker = ?", (self.worker,))
+
+    def heartbeat(self) -> None:
+        """Says that this worker lives, which it must do every few seconds: the games of one that
+        was not seen for WORKER_S wait for others. Ends its leases that no connection has: the
+        database was gone while they were to be ended, or before their grant was heard of. Forfeits
+        the games of any key that have waited for too long."""
+        try:
+            with self._database.transaction("write") as db:
+                self._beat(db)
+        except StoreUnavailableError:
+            self._was_away = True
+            raise
+        self._was_away = False
+
+    def _beat(self, db: Session) -> None:
+        self._seen(db, after_outage=self._was_away)
+        found = db.execute(
+            "SELECT id, lease FROM games WHERE worker = ? AND leased = 1 AND leased_at < ?",
+            (self.worker, self.clock() - WORKER_S),
+        ).fetchall()
+        for lease in set(map(tuple, found)) - self._held:
+            self._end_leases(db, "id = ? AND lease = ?", lease)
+        self._expire_dead_workers(db)
+        self._forfeit(db)
+
+    def rows(self, key: Key) -> list[GameStatus]:
+        """All games of a key, in their order."""
+        with self._database.transaction("read") as db:
+            found = db.execute(
+                "SELECT num_players, line_up, status, score, points, interruptions FROM games "
+                "WHERE key_id = ? ORDER BY num_players, position",
+                (key.key_id,),
+            ).fetchall()
+        return [GameStatus(players, _line_up(text), *rest) for players, text, *rest in found]
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Every entry with its name, team, link and evaluation keys."""
+        with self._database.transaction("read") as db:
+            names = db.execute("SELECT id, name, team, link FROM entries").fetchall()
+            keys = db.execute(
+                "SELECT entry_id, id, hint FROM keys WHERE kind = 'eval' ORDER BY id"
+            ).fetchall()
+        return [
+            {
+                "name": name,
+                "team": team,
+                "link": link,
+                "keys": [
+                    Key(key_id, entry_id, "eval", hint)
+                    for of, key_id, hint in keys
+                    if of == entry_id
+                ],
+            }
+            for entry_id, name, team, link in names
+        ]
+
+    def finished(self, key: Key) -> Iterator[tuple[GameLease, int]]:
+        """The finished games of a key and their scores."""
+        with self._database.transaction("read") as db:
+            found = db.execute(
+                "SELECT id, lease, num_players, line_up, deck, score FROM games "
+                "WHERE key_id = ? AND end_reason = 'finished' ORDER BY num_players, position",
+                (key.key_id,),
+            ).fetchall()
+        for game_id, lease, players, line_up, deck, score in found:
+            seats = _line_up(line_up)
+            yield GameLease(game_id, lease, players, seats, tuple(deck), self.moves(game_id)), score
+
+    def moves(self, game_id: int) -> tuple[int, ...]:
+        """The moves made in a game so far."""
+        with self._database.transaction("read") as db:
+            return _moves(db, game_id)
+
+    def _sizes(self, db: Session) -> list[int]:
+        """The numbers of players whose games are played with this server's proxies."""
+        agreed = {players: _identities(proxies) for players, proxies in stored_proxies(db).items()}
+        own = {players: _identities(proxies) for players, proxies in self._proxies.items()}
+        return [players for players in own if own[players] == agreed.get(players)]
+
+    def _claim(self, db: Session, key_id: int, sizes: Sequence[int]) -> GameLease | RefusedError:
+        # the claims of a key are made in turns: they are counted
+        _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key_id,))
+        of_key = (" AND key_id = ?", (key_id,))
+        self._expire_dead_workers(db, *of_key)
+        self._forfeit(db, *of_key)
+        leased = _one(
+            db,
+            "SELECT COUNT(*) FROM games WHERE key_id = ? AND status = 'active' AND leased = 1",
+            (key_id,),
+        )[0]
+        if leased >= self.limits.leases:
+            return RefusedError(
+                f"{count(leased, 'game of this key is', 'games of this key are')} being played on "
+                "other connections, as many as may be: finish one first"
+            )
+        free = (
+            "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? AND num_players "
+            f"IN ({', '.join('?' * len(sizes)) or 'NULL'}) AND "
+        )
+        interrupted = "status = 'active' AND leased = 0 ORDER BY granted_at, num_players, position"
+        new = "status = 'todo' AND leased = 0 ORDER BY num_players, position"
+        found = _one(db, f"{free}{interrupted} LIMIT 1", (key_id, *sizes))
+        found = found or _one(db, f"{free}{new} LIMIT 1", (key_id, *sizes))
+        if found is None:
+            return RefusedError(_why_none(db, key_id, leased))
+        return self._lease(db, key_id, *found)
+
+    def _lease(
+        self, db: Session, key_id: int, game_id: int, players: int, position: int, line_up: str
+    ) -> GameLease:
+        deck = deck_of(self.secret, key_id, Rules(num_players=players), position)
+        lease, kept = _one(
+            db,
+            "UPDATE games SET status = 'active', leased = 1, lease = lease + 1, worker = ?, "
+            "leased_at = ?, "
+            "deck = COALESCE(deck, ?), granted_at = COALESCE(granted_at, ?) WHERE id = ? "
+            "RETURNING lease, deck",
+            (self.worker, self.clock(), bytes(deck), self.clock(), game_id),
+        )
+        seats = _line_up(line_up)
+        return GameLease(game_id, lease, players, seats, tuple(kept), _moves(db, game_id))
+
+    def _write_one(self, move: MoveWrite) -> None:
+        (error,) = self.write([move])
+        if error is not None:
+            raise error
+
+    def _leased(self, db: Session, grants: Sequence[GameLease]) -> set[tuple[int, int]]:
+        """Which of these (game, lease) go on; they are ours until the end of the transaction."""
+        marks = ", ".join("?" * len(grants))
+        found = db.execute(
+            f"SELECT id, lease FROM games WHERE id IN ({marks}) AND leased = 1 "
+            # in the order of ids: so no two servers wait for each other
+            f"AND status = 'active' ORDER BY id{self._words['locked']}",
+            [grant.game_id for grant in grants],
+        )
+        return set(map(tuple, found.fetchall()))
+
+    def _forfeit(self, db: Session, which: str = "", values: Sequence[Any] = ()) -> None:
+        """Ends the games (all, or `which`) that were left too often or too long ago."""
+        now = self.clock()
+        db.execute(
+            "UPDATE games SET status = 'done', score = 0, points = 0, end_reason = 'forfeit', "
+            "finished_at = ? WHERE id IN (SELECT id FROM games WHERE status = 'active' "
+            "AND leased = 0 AND (interruptions >= ? OR granted_at + grace_s < ?)"
+            f"{which}{self._words['unlocked']})",
+            (now, self.limits.interruptions, now - self.limits.game_s, *values),
+        )
+
+    def _expire_dead_workers(
+        self, db: Session, which: str = "", values: Sequence[Any] = ()
+    ) -> None:
+        """Of workers that were not seen for WORKER_S, but for this one, which is here."""
+        self._end_leases(
+            db,
+            "worker != ? AND worker IN (SELECT name FROM workers WHERE seen_at < ?)" + which,
+            (self.worker, self.clock() - WORKER_S, *values),
+        )
+
+    def _end_leases(
+        self, db: Session, which: str, values: Sequence[Any], *, charged: bool = False
+    ) -> int:
+        """Those that end by no doing of their player are no interruption, and the player has
+        `KeyLimits.game_s` anew. Returns how many there were."""
+        change, given = "interruptions = interruptions + 1", list[float]()
+        if not charged:
+            change, given = "grace_s = ? - granted_at", [self.clock()]
+        return db.execute(
+            f"UPDATE games SET leased = 0, {change} WHERE id IN ("
+            f"SELECT id FROM games WHERE leased = 1 AND {which}{self._words['unlocked']})",
+            (*given, *values),
+        ).rowcount
+
+    def _seen(self, db: Session, *, after_outage: bool) -> None:
+        """This worker lives. Games do not wait for their players while no worker did."""
+        (last,) = _one(db, "SELECT MAX(seen_at) FROM workers")
+        if after_outage and last is not None and self.clock() - last > WORKER_S:
+            db.execute(
+                "UPDATE games SET grace_s = grace_s + ? WHERE status = 'active'",
+                (self.clock() - last,),
+            )
+        db.execute(
+            "INSERT INTO workers (name, seen_at) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at",
+            (self.worker, self.clock()),
+        )
+
+    def _the_secret(self, file: Path) -> bytes:
+        """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
+        not the store's, of which the store knows the SHA-256."""
+        with self._database.transaction("alone") as db:
+            known = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
+            if known is None:
+                secret = _made(file)
+                db.execute(
+                    "INSERT INTO meta (name, value) VALUES ('secret', ?)",
+                    (hashlib.sha256(secret).hexdigest(),),
+                )
+                return secret
+        if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != known[0]:
+            raise ValueError(f"{file}: expected the secret that this store was made with")
+        return file.read_bytes()
+
+    @property
+    def _words(self) -> Mapping[str, str]:
+        return self._database.words
+
+
+def check_postgres(place: str) -> Callable[[str], Database]:
+    """The class of a database in PostgreSQL. Raises ValueError where `place` is no address of one,
+    or psycopg is not installed."""
+    if not place.startswith(POSTGRES):
+        raise ValueError("expected the address of a store, postgresql://...")
+    try:
+        from hanabi_rl.people.serve.postgres import Postgres
+    except ImportError as error:
+        raise ValueError(
+            f"a store in PostgreSQL needs psycopg: {install_command('postgres')} ({error})"
+        ) from error
+    return Postgres
+
+
+def _open(place: Path | str) -> Database:
+    return Sqlite(place) if isinstance(place, Path) else check_postgres(place)(place)
+
+
+def _identities(proxies: Sequence[Proxy]) -> list[str]:
+    return [proxy.identity for proxy in proxies]
+
+
+def _stale(grant: GameLease, held: set[tuple[int, int]]) -> StaleLeaseError | None:
+    if (grant.game_id, grant.lease) in held:
+        return None
+    return StaleLeaseError(f"game {grant.game_id}: lease {grant.lease} has ended")
+
+
+def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
+    """The first row; None without any."""
+    return db.execute(sql, values).fetchone()
+
+
+@functools.lru_cache(maxsize=1024)
+def _line_up(text: str) -> Lineup:
+    """Of the few that there are: a key has thousands of games."""
+    return tuple(json.loads(text))
+
+
+def _moves(db: Session, game_id: int) -> tuple[int, ...]:
+    rows = db.execute("SELECT action FROM moves WHERE game_id = ? ORDER BY turn", (game_id,))
+    return tuple(action for (action,) in rows.fetchall())
+
+
+def _why_none(db: Session, key_id: int, leased: int) -> str:
+    left = db.execute(
+        "SELECT num_players, COUNT(*) FROM games WHERE key_id = ? AND status != 'done' "
+        "AND leased = 0 GROUP BY num_players ORDER BY num_players",
+        (key_id,),
+    ).fetchall()
+    if left:
+        games = " and ".join(f"{games:,} of {players} players" for players, games in left)
+        return f"no environments left here: the games that remain ({games}) are not this server's"
+    total = _one(db, "SELECT COUNT(*) FROM games WHERE key_id = ?", (key_id,))[0]
+    if leased:
+        games = count(leased, "remaining game is", "remaining games are")
+        return (
+            f"no environments left for now: the {games} being played on other connections; try "
+            "again later"
+        )
+    games = count(total, "game of this key is", "games of this key are")
+    return f"no environments left: all {games} finished"
+
+
+def _made(place: Path) -> bytes:
+    """32 random bytes in a file that its owner alone reads. Who loses it loses the decks that were
+    not yet dealt."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        made = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(made, "wb") as file:
+            file.write(secrets.token_bytes(32))
+            file.flush()
+            os.fsync(file.fileno())
+    return place.read_bytes()

@@ -1,0 +1,253 @@
+"""What a study with people is, as a TOML file says it: `read_study`. Pure but for reading the file.
+
+title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
+participants = 40                           # completion_code
+[consent]                                   # version, text
+series = true                               # agents that can get to know a person do
+questionable = true                         # a button for the partner's last move
+check_right = 3                             # of [[check]], to go on
+wait = 120                                  # for a person, where [[agents]] has one,
+instead = "bot:convention"                  # and who plays where nobody comes
+[[agents]]                                  # name, games, warm_up; `person` is another participant
+[[before]]                                  # questions: name, text, kind, low, high, choices,
+[[check]]                                   # rating; those of a check: right, why
+[[after_game]]                              # left out: AFTER_GAME; `after_game = []`: none
+[[after_partner]]                           # after the last game with each
+[[at_end]]                                  # beside a ranking of the partners met
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from hanabi_rl.storage.dataclass_io import from_dict
+from hanabi_rl.storage.files import read_toml
+
+SCALE = 7  # points
+PERSON = "person"  # as the name of an agent: another participant
+MAX_TEXT = 2000  # characters of one answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One question of a form; every one may be skipped. `low` and `high` say what 1 and 7 mean."""
+
+    name: str = ""
+    text: str = ""
+    kind: Literal["scale", "choice", "text"] = "scale"
+    low: str = "not at all"
+    high: str = "very much"
+    choices: tuple[str, ...] = ()
+    rating: bool = False
+    """Of the scales of a form those marked make up the rating of a partner; where none is, all. At
+    the end of a study of two agents they compare the first partner (1) with the second (7)."""
+    right: str = ""
+    """Of a question of the check: the choice that is right ..."""
+    why: str = ""
+    """... and what is said of it afterwards."""
+
+    def read(self, given: str) -> str | int | None:
+        """The answer that a form's field holds; None where it was skipped, or is none."""
+        if self.kind == "text":
+            # browsers count a line's end as one character, and send two
+            return given.replace("\r\n", "\n").strip()[:MAX_TEXT] or None
+        if self.kind == "choice":
+            return given if given in self.choices else None
+        return int(given) if given in map(str, range(1, SCALE + 1)) else None
+
+
+AFTER_GAME = (
+    Question("meant", "I could tell what my partner meant."),
+    Question("understood", "My partner understood my hints."),
+    Question("predictable", "My partner's moves were predictable."),
+    Question("trust", "I trusted my partner."),
+    Question("human", "My partner plays like a person."),
+    Question("again", "I would play with this partner again."),
+    Question("remarks", "Anything you would like to say about this game?", "text"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyAgent:
+    """A partner, and how many games everyone plays with it, one after the other."""
+
+    name: str = ""
+    games: int = 1
+    warm_up: int = 0
+    """So many of them, the first, are to get used to the partner: people are told so, are not asked
+    about them, and no report counts them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Consent:
+    """What people agree to; the version is kept with every participant."""
+
+    version: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """A study. Whoever runs it answers for its consent text."""
+
+    title: str = ""
+    run_by: str = ""
+    contact: str = ""
+    language: str = "en"
+    """Of the texts in this file, as HTML names it; the table's own words are English."""
+    players: int = 2
+    order: Literal["latin", "random"] = "latin"
+    participants: int = 100
+    """After so many nobody else is asked."""
+    completion_code: str = ""
+    series: bool = False
+    """An agent that remembers whom it plays with (`agents/preloaded_profile.py`) keeps what it learnt of a
+    person from game to game; else it meets a stranger in every game."""
+    questionable: bool = False
+    """People may mark their partner's last move as questionable."""
+    check_right: int = 0
+    """How many questions of the check one must have right to play."""
+    wait: int = 120
+    """Seconds that one who is to play with a person waits for one ..."""
+    instead: str = ""
+    """... before this agent takes the place; it need not be one of `agents`."""
+    consent: Consent = Consent()
+    agents: tuple[StudyAgent, ...] = ()
+    before: tuple[Question, ...] = ()
+    check: tuple[Question, ...] = ()
+    after_game: tuple[Question, ...] = AFTER_GAME
+    after_partner: tuple[Question, ...] = ()
+    at_end: tuple[Question, ...] = ()
+
+    @property
+    def with_people(self) -> bool:
+        """Whether participants play with each other."""
+        return PERSON in [agent.name for agent in self.agents]
+
+    @property
+    def policies(self) -> list[str]:
+        """The names of all agents that are no persons."""
+        names = [agent.name for agent in self.agents if agent.name != PERSON]
+        return list(dict.fromkeys([*names, *([self.instead] if self.with_people else [])]))
+
+    def forms(self) -> dict[str, tuple[Question, ...]]:
+        """Every list of questions, by its name in the file."""
+        return {name: getattr(self, name) for name in _FORMS}
+
+
+_FORMS = ("before", "check", "after_game", "after_partner", "at_end")
+_LISTS = {"agents": StudyAgent} | dict.fromkeys(_FORMS, Question)
+
+
+def read_study(path: Path) -> Study:
+    """The study in a TOML file. Raises ValueError naming the field and what was expected;
+    FileNotFoundError."""
+    return study_of(read_toml(path), str(path))
+
+
+def study_of(content: dict[str, Any], where: str = "study") -> Study:
+    """The study that a TOML file's content says. Raises ValueError."""
+    lists: dict[str, Any] = {
+        name: tuple(_items(cls, content[name], f"{where}: {name}"))
+        for name, cls in _LISTS.items()
+        if name in content
+    }
+    rest = {name: value for name, value in content.items() if name not in _LISTS}
+    study = dataclasses.replace(from_dict(Study, rest, where=where), **lists)
+    _check(study, where)
+    return study
+
+
+def orders(agents: int) -> list[tuple[int, ...]]:
+    """The orders of a Latin square, balanced for what follows what (Williams 1949): over all of
+    them every agent comes at every place, and after every other, equally often. An odd number takes
+    the square and its mirror image."""
+    first = [(place + 1) // 2 * (1 if place % 2 else -1) % agents for place in range(agents)]
+    square = [tuple((agent + row) % agents for agent in first) for row in range(agents)]
+    return square + [order[::-1] for order in square] if agents % 2 and agents > 1 else square
+
+
+def _items(cls: type[Any], given: Any, where: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise ValueError(f"{where}: expected a list of tables, got {given!r:.60}")
+    for number, item in enumerate(given):
+        if not isinstance(item, dict):
+            raise ValueError(f"{where}[{number}]: expected a table, got {item!r:.60}")
+    return [from_dict(cls, item, where=f"{where}[{i}]") for i, item in enumerate(given)]
+
+
+def _check(study: Study, where: str) -> None:
+    for name in ("title", "run_by", "contact", "language"):
+        _check_text(getattr(study, name), f"{where}: {name}")
+    for name in ("version", "text"):
+        _check_text(getattr(study.consent, name), f"{where}: consent.{name}")
+    if not 2 <= study.players <= 5:
+        raise ValueError(f"{where}: players: expected 2 to 5, got {study.players}")
+    if study.participants < 1:
+        raise ValueError(f"{where}: participants: expected 1 or more, got {study.participants}")
+    if not study.agents:
+        raise ValueError(f"{where}: agents: expected one [[agents]] or more, got none")
+    for i, agent in enumerate(study.agents):
+        _check_text(agent.name, f"{where}: agents[{i}].name")
+        if agent.games < 1:
+            raise ValueError(f"{where}: agents[{i}].games: expected 1 or more, got {agent.games}")
+        if not 0 <= agent.warm_up < agent.games:
+            raise ValueError(
+                f"{where}: agents[{i}].warm_up: expected 0 to {agent.games - 1}, one game to count "
+                f"at least, got {agent.warm_up}"
+            )
+    _check_once([agent.name for agent in study.agents], f"{where}: agents", "agent")
+    if study.with_people:
+        if study.players != 2:
+            raise ValueError(f"{where}: players: expected 2 with a person, got {study.players}")
+        if study.wait < 1:
+            raise ValueError(f"{where}: wait: expected 1 second or more, got {study.wait}")
+        _check_text(study.instead, f"{where}: instead")
+        if study.instead == PERSON:
+            raise ValueError(f"{where}: instead: expected an agent, got {PERSON!r}")
+    for form, questions in study.forms().items():
+        _check_questions(questions, f"{where}: {form}")
+    if any(question.rating for question in study.at_end) and len(study.agents) != 2:
+        raise ValueError(
+            f"{where}: at_end: rating: expected two agents to compare, got {len(study.agents)}"
+        )
+    for i, question in enumerate(study.check):
+        if question.right not in question.choices:
+            raise ValueError(
+                f"{where}: check[{i}].right: expected one of the choices, got {question.right!r}"
+            )
+    if not 0 <= study.check_right <= len(study.check):
+        raise ValueError(
+            f"{where}: check_right: expected 0 to {len(study.check)}, the questions of the check, "
+            f"got {study.check_right}"
+        )
+
+
+def _check_questions(questions: Sequence[Question], where: str) -> None:
+    for i, question in enumerate(questions):
+        _check_text(question.text, f"{where}[{i}].text")
+        if not question.name.isidentifier():
+            raise ValueError(
+                f"{where}[{i}].name: expected a name of letters, digits and _, got "
+                f"{question.name!r}"
+            )
+        if (question.kind == "choice") != (len(question.choices) > 1):
+            raise ValueError(
+                f"{where}[{i}].choices: expected two or more for a choice and none for another "
+                f"kind, got {len(question.choices)} for kind {question.kind!r}"
+            )
+    _check_once([question.name for question in questions], where, "question")
+
+
+def _check_text(text: str, where: str) -> None:
+    if not text.strip():
+        raise ValueError(f"{where}: expected a text, got {text!r}")
+
+
+def _check_once(names: Sequence[str], where: str, what: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{where}: expected every {what} once, got {name!r} twice")

@@ -1,0 +1,52 @@
+"""Cookie of a study, which holds a participant's code: `StudyCookie`."""
+
+from __future__ import annotations
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from hanabi_rl.people.serve.study_folder import StudyFolder
+
+NAME = "hanabi_study"
+"""Start of the name; the whole name in earlier versions, which is still read."""
+
+
+class StudyCookie:
+    """Cookie of the study in `folder`.
+
+    The folder's tag is in its name: browsers keep one jar for all ports of a host, so studies on
+    one host would overwrite each other's cookie.
+    """
+
+    def __init__(self, folder: StudyFolder) -> None:
+        self._folder = folder
+        self.name = f"{NAME}_{folder.tag}"
+
+    def value(self, connection: HTTPConnection) -> str:
+        """Return the cookie as sent, empty if there is none."""
+        return connection.cookies.get(self.name, "")
+
+    def code(self, connection: HTTPConnection) -> str:
+        """Return the code in the cookie, empty if no participant of this study has it."""
+        return next(filter(self._folder.find, self._values(connection).values()), "")
+
+    def put(self, response: Response, request: Request, value: str, seconds: int) -> None:
+        """Set the cookie for `seconds`."""
+        response.set_cookie(
+            self.name,
+            value,
+            max_age=seconds,
+            httponly=True,
+            samesite="lax",
+            secure=request.url.scheme == "https",
+        )
+
+    def delete(self, response: Response, request: Request, code: str = "") -> None:
+        """Delete the cookie; under its old name, which studies share, only if it holds `code`."""
+        for name, value in self._values(request).items():
+            if name == self.name or value == code:
+                response.delete_cookie(name)
+
+    def _values(self, connection: HTTPConnection) -> dict[str, str]:
+        sent = connection.cookies
+        return {name: sent[name] for name in (self.name, NAME) if name in sent}

@@ -1,0 +1,206 @@
+"""What a study brought, as files that trainers and statistics read: `export_study`, `read_export`.
+
+games.safetensors         the games, as `load_games` and `train/bc.py` read them
+games.jsonl               a line for each of them: whose, with whom, times, answers, marks, and
+                          `previous_games`, the games of its series from which the agent knew the person
+games.participants.jsonl  a line for each person: order, answers before, of partners, at the end
+games.study.json          what everybody was asked
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.data.files import load_games, save_games
+from hanabi_rl.data.games import Games, concatenate_games
+from hanabi_rl.people.serve.folder import as_games
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.participant import Participant, PlayedGame
+from hanabi_rl.people.serve.study import Study, study_of
+from hanabi_rl.people.serve.study_folder import StudyFolder, to_json_dict
+from hanabi_rl.people.serve.study_steps import Step, warms_up
+from hanabi_rl.storage.files import check_writable, read_json, read_text, write_json, write_text
+
+FORMAT_VERSION = 1
+SUFFIX = ".safetensors"
+"""Of the games: hanab.live's formats end a game where no more points can be reached, so that a last
+life that was lost after that is not in them, and the score is another."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Export:
+    """The games of a study, and in the same order the lines that say whose they are."""
+
+    study: Study
+    games: Games
+    lines: Sequence[dict[str, Any]]
+    people: Sequence[dict[str, Any]]
+
+    def by_person(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(row of the game, line) of every person in every game."""
+        for row, line in enumerate(self.lines):
+            yield row, line
+            if "other" in line:
+                yield row, line["other"]
+
+
+def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) -> int:
+    """Writes `out` (.safetensors) and the files beside it; returns the number of games.
+
+    Finished games alone, or with `unfinished` also those that were left or go on. The file of games
+    is read back and replayed before it takes its place. Raises ValueError where there is none, and
+    for another suffix.
+    """
+    check_writable("--out", out, (SUFFIX,))
+    export = gather(folder, unfinished=unfinished)
+    beside = out.with_name(f".{out.stem}.new{out.suffix}")
+    try:
+        save_games(beside, export.games)
+        load_games(beside)  # by full replay
+        beside.replace(out)
+    finally:
+        beside.unlink(missing_ok=True)
+    _write_lines(out.with_suffix(".jsonl"), export.lines)
+    _write_lines(out.with_suffix(".participants.jsonl"), export.people)
+    study = {"format_version": FORMAT_VERSION, "study": to_json_dict(export.study)}
+    write_json(out.with_suffix(".study.json"), study)
+    return len(export.lines)
+
+
+def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
+    """What `export_study` writes. Raises ValueError where there is no game."""
+    people = folder.everyone()
+    chosen = [
+        (person, place, played)
+        for person in people
+        for place, played in enumerate(person.games)
+        if played.game.moves and (unfinished or played.game.end_reason == "finished")
+    ]
+    if not chosen:
+        raise ValueError(f"{folder.path}: expected a game to export, got none of {len(people)}")
+    by_id = {each[2].game.game_id: each for each in chosen}
+    tables = [  # two people have a copy each of what is one game
+        [each, *([by_id[twin]] if (twin := each[2].paired_game) in by_id else [])]
+        for each in chosen
+        if each[2].paired_game not in by_id or each[2].paired_game > each[2].game.game_id
+    ]
+    games = concatenate_games([as_games(_at_table(table)) for table in tables])
+    return Export(
+        folder.study,
+        dataclasses.replace(games, players=_players(folder.study, tables)),
+        [_of_table(folder.study, table) for table in tables],
+        [_of_person(folder.study, each) for each in people],
+    )
+
+
+def read_export(path: Path) -> Export:
+    """What `export_study` wrote to `path`. Raises FileNotFoundError; ValueError where the files do
+    not belong together, or `path` is no `.safetensors`."""
+    if path.suffix != SUFFIX:
+        raise ValueError(
+            f"expected the {SUFFIX} file that `hanabi-rl games export` wrote, got {path}: other "
+            "formats do not hold every game to its end"
+        )
+    asked = path.with_suffix(".study.json")
+    if not asked.is_file():
+        raise FileNotFoundError(f"expected {asked} beside {path}: export the study again")
+    games, lines = load_games(path), _read_lines(path.with_suffix(".jsonl"))
+    found = [line.get("game_id") for line in lines]
+    if found != games.game_ids.tolist():
+        raise ValueError(
+            f"{path.with_suffix('.jsonl')}: expected a line for each of the {len(games)} games of "
+            f"{path}, in their order, got {len(found)} of other ones"
+        )
+    study = study_of(read_json(asked)["study"], str(asked))
+    return Export(study, games, lines, _read_lines(path.with_suffix(".participants.jsonl")))
+
+
+_Seated = tuple[Participant, int, PlayedGame]
+"""A person, the place of the game among theirs, and the game."""
+
+
+def _at_table(table: Sequence[_Seated]) -> Game:
+    """The game with all of its people; one that goes on as one that was left now."""
+    game = table[0][2].game
+    people = frozenset().union(*(played.game.people for _, _, played in table))
+    game = dataclasses.replace(game, people=people)
+    return game if game.status == "done" else dataclasses.replace(game, end_reason="left")
+
+
+def _players(study: Study, tables: Sequence[Sequence[_Seated]]) -> np.ndarray:
+    """int32[N, P], who sat where: a person is its number in the study, the study's agents are -1,
+    -2, ..., in the order of their names."""
+    agents = sorted({*(agent.name for agent in study.agents), *study.policies})
+    rows = []
+    for table in tables:
+        played = table[0][2]
+        row = [-1 - agents.index(played.agent)] * played.game.rules.num_players
+        for person, _, theirs in table:
+            row[min(theirs.game.people)] = person.number
+        rows.append(row)
+    return np.array(rows, np.int32)
+
+
+def _of_table(study: Study, table: Sequence[_Seated]) -> dict[str, Any]:
+    """The line of a game; where two people played it, `other` is the second one's."""
+    first, *others = (_of_game(study, *each) for each in table)
+    return first | ({"other": others[0]} if others else {})
+
+
+def _of_game(study: Study, person: Participant, place: int, played: PlayedGame) -> dict[str, Any]:
+    game = played.game
+    return {
+        "game_id": game.game_id,
+        "participant": person.number,
+        "number": place + 1,
+        "warm_up": warms_up(study, person, place),
+        "seat": min(game.people),
+        "agent": played.agent,
+        "policy_hash": played.policy,
+        "instead": played.replaced_by_agent,
+        "earlier": [each.game_id for each in game.previous_games],
+        "end_reason": game.end_reason,
+        "started_at": round(played.started_at),
+        "times_ms": played.times_ms,
+        "questioned": played.questioned,
+        "answers": person.answers.get(Step("after", place).name, {}),
+        "consent_version": person.consent_version,
+    }
+
+
+def _of_person(study: Study, person: Participant) -> dict[str, Any]:
+    order = [study.agents[agent].name for agent in dict.fromkeys(a for a, _ in person.plan)]
+    return {
+        "participant": person.number,
+        "consent_version": person.consent_version,
+        "consented_at": round(person.consented_at),
+        "order": order,
+        "games": len(person.games),
+        "stopped": person.stopped,
+        "may_play": person.may_play(study),
+        "before": person.answers.get("before", {}),
+        "check": person.answers.get("check", {}),
+        "partners": {
+            agent: person.answers[name]
+            for number, agent in enumerate(order)
+            if (name := Step("partner", number).name) in person.answers
+        },
+        "end": person.answers.get("end", {}),
+    }
+
+
+def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in read_text(path).splitlines()]
+    except ValueError as error:  # JSON's and Unicode's errors name no file
+        raise ValueError(f"{path}: expected a line of JSON for each: {error}") from error

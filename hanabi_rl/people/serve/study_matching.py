@@ -1,0 +1,75 @@
+"""Two people of a study at one table: who waits for whom, and what keeps their two copies of a game
+alike. Each of them has a game of their own in their own file, so that neither file leads to the
+other person; the moves of one are made in both."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from hanabi_rl.people.serve.lifecycle import Game, MoveMade, PlayerLeft, RefusedError, advance
+from hanabi_rl.people.serve.participant import Participant
+
+ABSENT_AFTER_S = 15.0
+"""Seconds without a look after which one who waits is taken to have left."""
+
+
+@dataclasses.dataclass
+class _Wait:
+    place: int
+    since: float
+    seen: float
+
+
+class WaitingRoom:
+    """Who waits for another person. `patience` is how long, in seconds, by `clock`."""
+
+    def __init__(self, patience: float, clock: Callable[[], float]) -> None:
+        self._patience, self._clock = patience, clock
+        self._waits: dict[int, _Wait] = {}
+
+    def meet(self, number: int, place: int) -> tuple[int, int] | None:
+        """Person `number`, whose game `place` it is, looks whether anybody is there: the one who
+        has waited longest and the place of their game, who waits no more. Else `number` waits."""
+        now = self._clock()
+        self._waits = {
+            n: wait for n, wait in self._waits.items() if now - wait.seen <= ABSENT_AFTER_S
+        }
+        own = self._waits.pop(number, _Wait(place, now, now))
+        if self._waits:
+            other = min(self._waits, key=lambda n: self._waits[n].since)
+            return other, self._waits.pop(other).place
+        self._waits[number] = _Wait(place, own.since, now)
+        return None
+
+    def leave(self, number: int) -> None:
+        """`number` waits no more."""
+        self._waits.pop(number, None)
+
+    def gives_up(self, number: int) -> bool:
+        """Whether `number` has waited long enough, and waits no more then."""
+        wait = self._waits.get(number)
+        if wait is None or self._clock() - wait.since < self._patience:
+            return False
+        del self._waits[number]
+        return True
+
+
+def begun(person: Participant) -> int:
+    """How many more of their games with people the person began than the other one did."""
+    return sum(1 - 2 * min(played.game.people) for played in person.games if played.paired_game)
+
+
+def sync_with_pair(game: Game, twin: Game) -> Game:
+    """`game` with what happened in its twin alone, as where a server was killed between the two
+    writes."""
+    with_all = game
+    try:
+        for turn in range(game.turn, twin.turn):
+            event = MoveMade(turn % game.rules.num_players, turn, twin.moves[turn])
+            with_all, _ = advance(with_all, event)
+        if twin.end_reason == "left":
+            with_all, _ = advance(with_all, PlayerLeft())
+    except RefusedError:  # it had ended by itself
+        pass
+    return with_all

@@ -1,0 +1,491 @@
+"""A study in the browser: consent, forms, the table of `web.py`, and withdrawal: `make_study`.
+
+A web worker: it imports no JAX. A person is known by the code in a cookie. None is set before the
+consent, and nobody is taken in whose browser did not bring the consent's back. Nothing here logs.
+
+Every address on a page is relative, so that a proxy may serve a study under any path. A form names
+its participant, since another person may have begun in the same browser after it was opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.templating import Jinja2Templates
+from starlette.websockets import WebSocket
+
+from hanabi_rl.people.serve.forms import read_form
+from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.participant import Answers, Participant
+from hanabi_rl.people.serve.request_limits import RequestLimiter, address_of
+from hanabi_rl.people.serve.study import SCALE
+from hanabi_rl.people.serve.study_cookie import StudyCookie
+from hanabi_rl.people.serve.study_folder import SECRET, new_secret
+from hanabi_rl.people.serve.study_play import StudyPlay
+from hanabi_rl.people.serve.study_steps import Step, heading_of, next_step, questions_of, step_named
+from hanabi_rl.people.serve.web import HERE, REFUSED, GameSockets, WithHeaders, check_origin
+
+NO_COOKIE = (
+    "Your browser kept no cookie, so the study cannot recognise you on its next page. Nothing was "
+    "stored. Allow cookies for this site, then begin again."
+)
+WRONG_CODE = "Nobody takes part with this code: look at every letter."
+ANSWERED = (
+    "These questions were answered already, maybe in another tab. The first answers are kept."
+)
+NOT_ASKED = "These questions are not asked any more."
+NOT_YOURS = "Another participant has begun in this browser since this form was opened."
+UNKNOWN = (
+    "The study does not recognise this browser: its cookie is gone, or everything of yours was "
+    "deleted."
+)
+_MONTHS = 180 * 86400  # seconds that a browser keeps the code
+_MINUTES = 600  # and what stands there from the consent to the code
+
+
+class Pages:
+    """What a study shows and takes."""
+
+    def __init__(self, play: StudyPlay, pause: float, guard: RequestLimiter) -> None:
+        self.play, self.folder, self.study = play, play.folder, play.folder.study
+        self.lobby, self.guard = GameSockets(play, pause), guard
+        self._templates = Jinja2Templates(HERE / "templates")
+        version = self.study.consent.version.encode()
+        self._agreed = f"agreed-{hashlib.sha256(version).hexdigest()[:16]}"
+        self._cookie = StudyCookie(self.folder)
+
+    async def start(self, request: Request) -> Response:
+        """What the study is, and whether one agrees; in a known browser, who is there."""
+        if self._person(request) is not None:
+            return self._page(request, "study_known.html", code="")
+        complete = self.folder.complete(self.folder.everyone())
+        secret = new_secret()  # with the form, so that one that is sent twice is of one person
+        return self._page(request, "study_consent.html", complete=complete, secret=secret)
+
+    async def agree(self, request: Request) -> Response:
+        """The person agrees to the consent text of this version: `begin` finds that in a cookie."""
+        form = await read_form(request)
+        version, secret = form.get("version"), form.get("secret", "")
+        ours = version == self.study.consent.version and SECRET.fullmatch(secret)
+        if ours and self._cookie.code(request).endswith(secret):  # a double click
+            return RedirectResponse("next", 303)
+        if self._person(request) is not None or not ours:
+            return RedirectResponse("./", 303)
+        response = RedirectResponse("begin", 303)
+        self._cookie.put(response, request, f"{self._agreed}.{secret}", _MINUTES)
+        return response
+
+    async def begin(self, request: Request) -> Response:
+        """From here on things are kept, if the browser keeps the cookie: else nobody would be known
+        on the next page, and every try would take another's place."""
+        if self._person(request) is not None:
+            return RedirectResponse("next", 303)
+        agreed, _, secret = self._cookie.value(request).partition(".")
+        if agreed != self._agreed or not SECRET.fullmatch(secret):
+            return self._page(request, "study_text.html", text=NO_COOKIE)
+        try:
+            self.guard.check_opening(address_of(request.client))
+            person, code = self.folder.join(secret)
+        except RefusedError as error:
+            response = self._page(request, "study_text.html", text=f"{error}.")
+            self._cookie.delete(response, request)
+            return response
+        if self.folder.clock() - person.consented_at > _MINUTES:  # the form of one before
+            response = RedirectResponse("./", 303)
+            self._cookie.delete(response, request)
+            return response
+        return self._known_by(request, code, "next")
+
+    async def ask_different(self, request: Request) -> Response:
+        """Confirmation page for a new participant in a browser that another one has used."""
+        person = self._known(request)
+        complete = self.folder.complete(self.folder.everyone())
+        return self._page(
+            request, "study_different.html", code="", owner=_owner(person), complete=complete
+        )
+
+    async def different(self, request: Request) -> Response:
+        """The next person at this browser begins; the one before goes on with the code alone."""
+        person, form = self._known(request), await read_form(request)
+        response = RedirectResponse("./", 303)
+        if _is_owner(person, form):
+            self._cookie.delete(response, request, self._cookie.code(request))
+            await self._make_way(person)
+        return response
+
+    async def ask_code(self, request: Request) -> Response:
+        """Form for the code of a participant in another browser, or without the cookie."""
+        return self._page(request, "study_code.html", code="")
+
+    async def take_code(self, request: Request) -> Response:
+        """The participant who has this code goes on in this browser."""
+        form, before = await read_form(request), self._person(request)
+        found = self._find(request, _typed(form))
+        if isinstance(found, str):
+            return self._page(request, "study_code.html", code="", problem=found)
+        if before is not None and before.number != found.number:
+            await self._make_way(before)
+        return self._known_by(request, _typed(form), "begin")
+
+    async def _make_way(self, person: Participant) -> None:
+        """Close what a participant has left open, as another one begins in this browser."""
+        self.play.cancel_wait(person.number)
+        for played in person.games:
+            await self.lobby.disconnect(
+                played.game.game_id, "another participant begins in this browser"
+            )
+
+    async def refuse(self, request: Request) -> Response:
+        """The person does not agree."""
+        return self._page(request, "study_text.html", text="Nothing was stored. Goodbye.")
+
+    async def next(self, request: Request) -> Response:
+        """Whatever comes next."""
+        response = self._next(request, self._known(request))
+        if (code := self._cookie.code(request)) != self._cookie.value(request):  # its old name
+            self._cookie.put(response, request, code, _MONTHS)
+        return response
+
+    def _next(self, request: Request, person: Participant) -> Response:
+        step = next_step(self.study, person)
+        if step.kind == "play":
+            try:
+                game_id = self.play.deal(person, step.place)
+            except RefusedError:  # withdrawn in this moment
+                return RedirectResponse("./", 303)
+            if game_id is None:
+                return self._page(request, "study_wait.html")
+            return RedirectResponse(f"game/{game_id}", 303)
+        if step.kind == "done":
+            return self._done(request, person)
+        met = person.met(self.study)
+        return self._page(
+            request,
+            "study_form.html",
+            step=step,
+            owner=_owner(person),
+            first=not person.answers and not person.games,
+            heading=heading_of(step),
+            questions=questions_of(self.study, step),
+            ranked=[self._games_with(person, agent) for agent in met]
+            if step.kind == "end" and len(met) > 1
+            else [],
+            more=len(person.plan) - len(person.games)
+            if step.kind in ("after", "partner") and not person.stopped
+            else 0,
+        )
+
+    async def answer(self, request: Request) -> Response:
+        """A form filled in, as far as the person liked. Answers that are not kept are shown."""
+        form, person = await read_form(request), self._person(request)
+        step = step_named(form.get("step", ""))
+        answers = self._given(form, step, person)
+        if problem := self._keep(form, step, person, answers):
+            mine = problem in (ANSWERED, NOT_ASKED)
+            words = self._in_words(step, answers, person if mine else None)
+            words += [] if mine else _places(form)
+            shown = {"problem": problem, "mine": mine, "answers": words}
+            shown |= {} if mine else {"code": ""}
+            if words:
+                return self._page(request, "study_lost.html", status=409, **shown)
+        if form.get("then") == "stop":
+            return RedirectResponse("stop", 303)
+        return RedirectResponse("checked" if step.kind == "check" else "next", 303)
+
+    def _keep(
+        self, form: dict[str, str], step: Step, person: Participant | None, answers: Answers
+    ) -> str | None:
+        """Keep the answers of a form; return the reason if they are not kept."""
+        if person is None:
+            return UNKNOWN
+        if not _is_owner(person, form):
+            return NOT_YOURS
+        if step.kind == "done":
+            return NOT_ASKED
+        if step == next_step(self.study, person):
+            kept = self._change(person, lambda now: now.with_answers(step.name, answers))
+            return None if kept else UNKNOWN
+        if step.name not in person.answers:
+            return NOT_ASKED
+        return None if answers.items() <= person.answers[step.name].items() else ANSWERED
+
+    def _given(self, form: dict[str, str], step: Step, person: Participant | None) -> Answers:
+        """The answers in a form of this step; a ranking only if the person is known."""
+        read = {
+            question.name: question.read(form.get(f"q_{question.name}", ""))
+            for question in questions_of(self.study, step)
+        }
+        answers: Answers = {name: value for name, value in read.items() if value is not None}
+        if step.kind == "end" and person is not None:
+            answers |= self._ranking(person, form)
+        return answers
+
+    def _in_words(
+        self, step: Step, answers: Answers, person: Participant | None
+    ) -> list[tuple[str, str | int]]:
+        """Pairs of question and answer. A ranking names games, never agents."""
+        asked = questions_of(self.study, step)
+        words = [(each.text, answers[each.name]) for each in asked if each.name in answers]
+        if person is not None and "ranking" in answers:
+            for agent in person.met(self.study):
+                if place := answers["ranking"].get(self.study.agents[agent].name):
+                    words.append((f"The partner of {self._games_with(person, agent)}", place))
+        return words
+
+    async def checked(self, request: Request) -> Response:
+        """What is right, and why, of what the person answered in the check."""
+        person = self._known(request)
+        if "check" not in person.answers:
+            return RedirectResponse("next", 303)
+        return self._page(
+            request,
+            "study_checked.html",
+            given=person.answers["check"],
+            right=person.number_right(self.study),
+            goes_on=person.may_play(self.study),
+        )
+
+    async def ask_stop(self, request: Request) -> Response:
+        """Confirmation page for the end of all games."""
+        person = self._known(request)
+        if not _can_stop(person):
+            return RedirectResponse("next", 303)
+        return self._page(
+            request,
+            "study_stop.html",
+            owner=_owner(person),
+            more=len(person.plan) - len(person.games),
+            playing=any(played.game.status == "active" for played in person.games),
+        )
+
+    async def stop(self, request: Request) -> Response:
+        """The person has had enough: no more games, but the last questions."""
+        person, form = self._known(request), await read_form(request)
+        if not _is_owner(person, form) or not _can_stop(person):
+            return RedirectResponse("next", 303)
+        self.play.cancel_wait(person.number)
+        for played in person.games:
+            if played.game.status == "active":
+                with contextlib.suppress(RefusedError):
+                    self.play.leave(played.game.game_id)
+                    await self.lobby.show(played.game.game_id)
+        self._change(person, lambda now: now.with_stop())
+        return RedirectResponse("next", 303)
+
+    async def table(self, request: Request) -> Response:
+        """The table of one of the person's games."""
+        person = self._known(request)
+        if not self.play.holds(person, request.path_params["game"]):
+            raise HTTPException(404, "no such game of yours")
+        return self._page(
+            request,
+            "table.html",
+            watched=False,
+            players=self.play.rules.num_players,
+            owner=_owner(person),
+            warms_up=self.play.warms_up(request.path_params["game"]),
+        )
+
+    async def socket(self, socket: WebSocket) -> None:
+        """The socket of the table."""
+        game_id = socket.path_params["game"]
+        try:
+            check_origin(socket.headers)
+            mine = self.play.holds(self._known(socket), game_id)
+        except HTTPException:
+            mine = False
+        if not mine:
+            await socket.close(REFUSED, "no such game of yours")
+            return
+        await socket.accept()
+        await self.lobby.serve(socket, game_id)
+
+    async def ask_withdraw(self, request: Request) -> Response:
+        """Form for the deletion of everything, by the code, which no page fills in: the next person
+        at a shared computer must not delete what is another's."""
+        return self._page(request, "study_withdraw.html")
+
+    async def withdraw(self, request: Request) -> Response:
+        """Deletes everything of who holds the code."""
+        form = await read_form(request)
+        person = self._find(request, _typed(form))
+        if isinstance(person, str):
+            return self._page(request, "study_withdraw.html", problem=person)
+        if not self.folder.withdraw(person.number, "the participant"):
+            return self._page(request, "study_withdraw.html", problem=WRONG_CODE)
+        gone, twins = self.play.forget(person.number)
+        for game_id in gone:
+            await self.lobby.end(game_id)
+        for game_id in twins:
+            await self.lobby.show(game_id)
+        text = "Your games and answers are deleted. Thank you all the same."
+        response = self._page(request, "study_text.html", text=text)
+        if self._person(request) is None:  # who else takes part in this browser stays
+            self._cookie.delete(response, request, _typed(form))
+        return response
+
+    def _find(self, request: Request, code: str) -> Participant | str:
+        """Return the participant with this code, or the problem; an address has few tries."""
+        address = address_of(request.client)
+        try:
+            self.guard.check_key(address)
+        except RefusedError as error:
+            return f"{error}."
+        person = self.folder.find(code)
+        if person is None:
+            self.guard.wrong_key(address)
+            return WRONG_CODE
+        return person
+
+    def _known_by(self, request: Request, code: str, path: str) -> Response:
+        """The page at `path`, for the participant with this code from now on."""
+        response = RedirectResponse(path, 303)
+        self._cookie.put(response, request, code, _MONTHS)
+        return response
+
+    def _page(self, request: Request, name: str, status: int = 200, **shown: Any) -> Response:
+        """A template, filled in with `shown`; an empty `code` hides the code."""
+        base = {
+            "study": self.study,
+            "code": self._cookie.code(request),
+            "scale": range(1, SCALE + 1),
+            "base": _base(request),
+        }
+        return self._templates.TemplateResponse(request, name, base | shown, status)
+
+    def _done(self, request: Request, person: Participant) -> Response:
+        """Only now it is told who the partners were."""
+        partners = [
+            (self._games_with(person, agent), self._name_of(person, agent))
+            for agent in person.met(self.study)
+        ]
+        screened = not person.may_play(self.study)
+        return self._page(request, "study_done.html", partners=partners, screened=screened)
+
+    def _name_of(self, person: Participant, agent: int) -> str:
+        """Who it was; where a person was awaited and nobody came, who played instead."""
+        games = zip(person.plan, person.games, strict=False)
+        names = dict.fromkeys(played.agent for (who, _), played in games if who == agent)
+        return " and ".join(names)
+
+    def _games_with(self, person: Participant, agent: int) -> str:
+        places = [
+            str(place + 1)
+            for place, (who, _) in enumerate(person.plan[: len(person.games)])
+            if who == agent and person.games[place].game.moves
+        ]
+        return f"game{'s' if len(places) > 1 else ''} {' and '.join(places)}"
+
+    def _ranking(self, person: Participant, form: dict[str, str]) -> Answers:
+        """Each partner's place, 1 for the best, of those that were given one."""
+        met = person.met(self.study)
+        places = {
+            self.study.agents[agent].name: int(given)
+            for number, agent in enumerate(met)
+            if (given := form.get(f"rank_{number}", "")) in map(str, range(1, len(met) + 1))
+        }
+        return {"ranking": places} if places else {}
+
+    def _change(self, person: Participant, change: Callable[[Participant], Participant]) -> bool:
+        """Return False if the person withdrew in this moment."""
+        try:
+            self.folder.change(person.number, change)
+        except RefusedError:
+            return False
+        return True
+
+    def _person(self, connection: HTTPConnection) -> Participant | None:
+        return self.folder.find(self._cookie.code(connection))
+
+    def _known(self, connection: HTTPConnection) -> Participant:
+        person = self._person(connection)
+        if person is None:
+            raise HTTPException(303, headers={"Location": _base(connection) or "./"})
+        return person
+
+
+def _base(connection: HTTPConnection) -> str:
+    """Relative address of the first page."""
+    return "../" if "game" in connection.path_params else ""
+
+
+def _typed(form: dict[str, str]) -> str:
+    """The code in a form, as it is written in a cookie."""
+    return form.get("code", "").strip().upper()
+
+
+def _places(form: dict[str, str]) -> list[tuple[str, str | int]]:
+    """Pairs of partner and place in a form whose participant is not known any more."""
+    given = [(name.removeprefix("rank_"), form[name]) for name in form if name.startswith("rank_")]
+    return [(f"Partner {int(n) + 1}", place) for n, place in given if n.isdecimal() and place]
+
+
+def _owner(person: Participant) -> str:
+    """Name of a participant in the forms and settings of a browser, from which no code follows."""
+    return person.code_hash[:16]
+
+
+def _is_owner(person: Participant, form: dict[str, str]) -> bool:
+    """True if a form was opened by this participant."""
+    return form.get("owner", _owner(person)) == _owner(person)
+
+
+def _can_stop(person: Participant) -> bool:
+    """True if games are left."""
+    going_on = any(played.game.status == "active" for played in person.games)
+    return not person.stopped and (going_on or len(person.games) < len(person.plan))
+
+
+def make_study(
+    play: StudyPlay, pause: float = 0.8, guard: RequestLimiter | None = None
+) -> Starlette:
+    """The application; `pause` is the seconds before a partner's move is shown."""
+    pages = Pages(play, pause, guard or RequestLimiter())
+
+    async def alive(request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await pages.lobby.close()
+
+    def post(path: str, take: Callable[[Request], Awaitable[Response]]) -> Route:
+        return Route(path, take, methods=["POST"])
+
+    return Starlette(
+        routes=[
+            Route("/", pages.start),
+            Route("/begin", pages.begin),
+            Route("/no", pages.refuse),
+            Route("/different", pages.ask_different),
+            Route("/code", pages.ask_code),
+            Route("/next", pages.next),
+            Route("/checked", pages.checked),
+            Route("/game/{game:int}", pages.table),
+            Route("/stop", pages.ask_stop),
+            Route("/withdraw", pages.ask_withdraw),
+            Route("/healthz", alive),
+            post("/agree", pages.agree),
+            post("/different", pages.different),
+            post("/code", pages.take_code),
+            post("/answer", pages.answer),
+            post("/stop", pages.stop),
+            post("/withdraw", pages.withdraw),
+            WebSocketRoute("/game/{game:int}/ws", pages.socket),
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+        ],
+        middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, minimum_size=500)],
+        lifespan=lifespan,
+    )

@@ -1,0 +1,113 @@
+"""The files of a study as what statistics read: `person_agent_data`, a block a person and agent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hanabi_rl.evaluation.measure.study import PersonAgentData, SharedGame
+from hanabi_rl.people.serve.study import SCALE, Question, Study
+from hanabi_rl.people.serve.study_export import Export
+
+_Line = Mapping[str, Any]
+
+
+def person_agent_data(export: Export) -> list[PersonAgentData]:
+    """Every person with every agent that the person played a game with that counts, in the order of
+    the study's agents; games of an agent that took a person's place do not. A rating is what the
+    form of the partner says, or the mean of the games' forms where the study has none for
+    partners."""
+    people = {person["participant"]: person for person in export.people}
+    tables = counted_tables(export)
+    rows: dict[tuple[int, str], list[tuple[int, _Line]]] = {}
+    for row, table in tables.items():
+        for line in table:
+            rows.setdefault((line["participant"], line["agent"]), []).append((row, line))
+    shared = {row for row, table in tables.items() if len(table) > 1}
+    names = [agent.name for agent in export.study.agents]
+    return [
+        _block(export, people[person], agent, rows, shared)
+        for agent in names
+        for person in people
+        if (person, agent) in rows
+    ]
+
+
+def counted_tables(export: Export) -> dict[int, list[_Line]]:
+    """The row of every game that counts, and the lines of the people for whom it does: the first
+    game of one of two people may be a warm-up where the other's is none."""
+    tables: dict[int, list[_Line]] = {}
+    for row, line in export.by_person():
+        if not line["warm_up"] and not line["instead"]:
+            tables.setdefault(row, []).append(line)
+    return tables
+
+
+def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> float | None:
+    """The mean of the scales that make up the rating; None where fewer than half were answered."""
+    scales = [question for question in questions if question.kind == "scale"]
+    chosen = [question for question in scales if question.rating] or scales
+    given = [answers[question.name] for question in chosen if question.name in answers]
+    return float(np.mean(given)) if given and 2 * len(given) >= len(chosen) else None
+
+
+def _block(
+    export: Export,
+    person: Mapping[str, Any],
+    agent: str,
+    rows_of: Mapping[tuple[int, str], Sequence[tuple[int, _Line]]],
+    shared: Collection[int],
+) -> PersonAgentData:
+    """`shared`: the rows of games that two people have in a block each."""
+    study, rows = export.study, rows_of[person["participant"], agent]
+    scores = {row: _score(export, row) for row, _ in rows}
+    finished = [(row, line) for row, line in rows if scores[row] is not None]
+    if study.after_partner:
+        rating = rating_of(study.after_partner, person["partners"].get(agent, {}))
+    else:
+        of_games = [rating_of(study.after_game, line["answers"]) for _, line in rows]
+        given = [rating for rating in of_games if rating is not None]
+        rating = float(np.mean(given)) if given else None
+    ranking = person["end"].get("ranking", {})  # among those whose games count
+    ranking = {who: at for who, at in ranking.items() if (person["participant"], who) in rows_of}
+    better = [who for who, at in ranking.items() if at < ranking.get(agent, 0)]
+    ranked = agent in ranking and len(ranking) > 1
+    return PersonAgentData(
+        person=person["participant"],
+        agent=agent,
+        scores=tuple(score for score in scores.values() if score is not None),
+        abandoned=len(rows) - len(finished),
+        shared=tuple(SharedGame(row, score) for row, score in scores.items() if row in shared),
+        rating=rating,
+        rank=1 + len(better) if ranked else None,
+        preference=_rather(study, person, agent),
+        partner_moves=sum(_partner_moves(export, *each) for each in finished)
+        if study.questionable
+        else 0,
+        flagged_moves=sum(len(line["questioned"]) for _, line in finished),
+    )
+
+
+def _score(export: Export, row: int) -> int | None:
+    """Of a game that was finished; it is one for both of its people."""
+    finished = export.lines[row]["end_reason"] == "finished"
+    return int(export.games.scores[row]) if finished else None
+
+
+def _rather(study: Study, person: Mapping[str, Any], agent: str) -> float | None:
+    """How much rather this agent of two, by the scales at the end: low is the first partner met,
+    high the second."""
+    marked = [question for question in study.at_end if question.rating]
+    value = rating_of(marked, person["end"]) if marked else None
+    if value is None:
+        return None
+    middle = (1 + SCALE) / 2
+    return value - middle if person["order"].index(agent) == 1 else middle - value
+
+
+def _partner_moves(export: Export, row: int, line: _Line) -> int:
+    players = export.games.rules.num_players
+    movers = np.arange(export.games.num_actions[row]) % players
+    return int((movers != line["seat"]).sum())

@@ -1,0 +1,216 @@
+"""The table as text, and a game played by typing: the same frames as the page, without colours.
+
+Works at a terminal, for a screen reader, and from a pipe. No JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.local import LocalPlay
+from hanabi_rl.people.serve.view_json import Frame
+from hanabi_rl.storage.files import BYTE_ORDER_MARK
+from hanabi_rl.storage.words import count
+
+HELP = """p 2     play your card 2 (1 is the oldest)      d 1     discard card 1
+t r     tell your partner red (y g w b, or 1-5)  t 2 r   tell the second player red
+table   show the table again                     leave   end this game here
+help    this list                                quit    stop; the game is kept and can go on"""
+BAR = 20  # characters of a probability of 1
+
+
+def table_text(frame: Frame) -> str:
+    """The table as lines of text, oldest card first."""
+    letters = frame["letters"]
+    piles = " ".join(f"{letters[c]}{height}" for c, height in enumerate(frame["fireworks"]))
+    thrown = " ".join(_face(letters, card) for card in sorted(frame["discards"])) or "none"
+    points = frame["score"] if frame["over"] else frame["points"]
+    lines = [
+        f"Turn {frame['turn'] + 1} · hints {frame['hints']} of {frame['max_hints']} · lives "
+        f"{frame['lives']} of {frame['max_lives']} · deck {frame['deck']} · "
+        f"{count(points, 'point')}",
+        f"  Fireworks  {piles}",
+        f"  Discards   {thrown}",
+    ]
+    for seat in _around(frame):
+        lines += _hand_lines(frame, seat)
+    return "\n".join(lines)
+
+
+def bars_text(frame: Frame, most: int = 8) -> str:
+    """What the agent to move weighs, as bars; empty where nothing is known of it."""
+    lines = []
+    for bar in frame.get("chances", [])[:most]:
+        mark = ">" if bar["taken"] else " "
+        length = round(bar["chance"] * BAR)
+        filled = "█" * length + "·" * (BAR - length)
+        lines.append(f"  {mark} {bar['text']:<22} {filled} {bar['chance']:6.1%}")
+    return "\n".join(lines)
+
+
+def known_text(games: int) -> str:
+    """What a person is told of a partner who remembers so many games with them."""
+    if not games:
+        return "Your partner meets you for the first time, and will remember how you play"
+    return f"Your partner remembers how you played in {games} game{'s' if games > 1 else ''}"
+
+
+def play_terminal(
+    play: LocalPlay, lines: Iterable[str], show: Callable[[str], None] = print, games: int = 1
+) -> None:
+    """Plays `games` games with the moves in `lines`; stops, the game kept, where they end."""
+    source = iter(lines)
+    for _ in range(games):
+        if not _one_game(play, source, show):
+            return
+
+
+def watch_terminal(
+    play: LocalPlay, lines: Iterable[str], show: Callable[[str], None] = print
+) -> None:
+    """Shows a game of agents move by move; a line (Enter) goes on, the end of the lines stops."""
+    game_id = play.new_game().game_id
+    source = iter(lines)
+    while play.partner_to_move(game_id):
+        answer = play.partner_action(game_id)
+        frame = play.frame(game_id)
+        show(f"{table_text(frame)}\n{bars_text(frame)}")
+        play.partner_moves(game_id, frame["turn"], answer)
+        reading = play.conventions(play.game(game_id))[-1]
+        show(f"{play.frame(game_id)['log'][-1]} ({reading})\n")
+        if next(source, "quit").strip().lower() in ("q", "quit"):
+            return
+    show(_ending(play.frame(game_id)))
+
+
+def _one_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], None]) -> bool:
+    """Whether the game came to an end."""
+    game_id = play.current().game_id
+    show(f"With {', '.join(agent for agent in play.agents)}. `help` lists what you can type.")
+    if play.remembers:
+        show(known_text(len(play.game(game_id).previous_games)) + " (`--strangers` begins anew).")
+    show("")
+    shown = len(play.frame(game_id)["log"])
+    while True:
+        while play.partner_to_move(game_id):
+            turn = play.game(game_id).turn
+            play.partner_moves(game_id, turn, play.partner_action(game_id))
+        frame = play.frame(game_id)
+        for line in frame["log"][shown:]:
+            show(line)
+        shown = len(frame["log"])
+        if frame["over"]:
+            show("\n" + table_text(frame))
+            show(_ending(frame))
+            return True
+        show("\n" + table_text(frame) + "\nYour move:")
+        if not _person_moves(play, game_id, source, show):
+            show("The game is kept as it is: the same command goes on with it.")
+            return False
+
+
+def _person_moves(
+    play: LocalPlay, game_id: int, source: Iterator[str], show: Callable[[str], None]
+) -> bool:
+    """Reads lines until one is a move (or leaves); False where they end first."""
+    frame = play.frame(game_id)
+    for line in source:
+        words = line.lstrip(BYTE_ORDER_MARK).lower().split()
+        try:
+            if not words or words == ["table"]:
+                show(table_text(frame))
+            elif words[0] in ("help", "?"):
+                show(HELP)
+            elif words[0] in ("q", "quit"):
+                return False
+            elif words == ["leave"]:
+                play.leave(game_id)
+                return True
+            else:
+                play.move(game_id, frame["turn"], read_action(frame, words))
+                return True
+        except RefusedError as error:
+            show(f"Not that: {error}.")
+    return False
+
+
+def read_action(frame: Frame, words: list[str]) -> int:
+    """The action that was typed: `p 2`, `d 1`, `t red`, `t 2 r`, `t bob 3`.
+
+    Raises RefusedError saying what was expected, or why the rules do not allow it.
+    """
+    kinds = {"p": "play", "d": "discard", "t": "tell", "h": "tell", "c": "tell"}
+    kind = kinds.get(words[0][0], "")
+    if words[0] not in (kind, kind[:1], "h", "c") or len(words) < 2:
+        raise RefusedError("expected p, d or t and what, as in `p 2` or `t r` (`help` lists all)")
+    for action in frame["actions"]:
+        wanted = _slot_fits(action, words) if kind != "tell" else _hint_fits(frame, action, words)
+        if wanted and (kind == "tell") == (action["target"] is not None):
+            if kind != "tell" and action["kind"] != kind:
+                continue
+            if action["why_not"]:
+                raise RefusedError(action["why_not"])
+            return int(action["id"])
+    raise RefusedError(f"there is no such move as {' '.join(words)!r}")
+
+
+def _slot_fits(action: Frame, words: list[str]) -> bool:
+    return len(words) == 2 and words[1] == str(action["slot"])
+
+
+def _hint_fits(frame: Frame, action: Frame, words: list[str]) -> bool:
+    if action["target"] is None or len(words) not in (2, 3):
+        return False
+    others = [seat for seat in _around(frame) if seat != frame["you"]]
+    name = frame["names"][action["target"]].lower()
+    whom = words[1] if len(words) == 3 else None
+    if whom is None and len(others) > 1:
+        return False
+    if whom not in (None, name, name[0], str(others.index(action["target"]) + 1)):
+        return False
+    if action["kind"] == "rank":
+        return words[-1] == str(action["value"])
+    color = frame["colors"][action["value"]]
+    return words[-1] in (color, frame["letters"][action["value"]].lower())
+
+
+def _around(frame: Frame) -> list[int]:
+    """The seats in the order of play after one's own, which comes last."""
+    players = len(frame["names"])
+    first = 0 if frame["you"] is None else frame["you"] + 1
+    return [(first + offset) % players for offset in range(players)]
+
+
+def _hand_lines(frame: Frame, seat: int) -> Iterator[str]:
+    name, letters = frame["names"][seat], frame["letters"]
+    mark = ">" if seat == frame["to_move"] and not frame["over"] else " "
+    faces = [_face(letters, card["card"]) for card in frame["hands"][seat]]
+    told = [_told(frame, card) for card in frame["hands"][seat]]
+    widths = [max(len(face), len(hint)) for face, hint in zip(faces, told, strict=True)]
+    for title, cells in ((f"{mark} {name:<9}  ", faces), (" " * 13, told)):
+        row = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        yield (title + row).rstrip()
+
+
+def _face(letters: list[str], card: list[int] | None) -> str:
+    return "??" if card is None else f"{letters[card[0]]}{card[1]}"
+
+
+def _told(frame: Frame, card: Frame) -> str:
+    """`R-` told red, `-3` told 3, `--!RY1` told only that it is not red, not yellow, not a 1."""
+    letters, color, rank = frame["letters"], card["color"], card["rank"]
+    text = ("-" if color is None else letters[color]) + ("-" if rank is None else str(rank))
+    excluded = ""
+    if color is None:
+        excluded += "".join(letters[c] for c in range(len(letters)) if c not in card["colors"])
+    if rank is None:
+        ranks = range(1, frame["ranks"] + 1)
+        excluded += "".join(str(r) for r in ranks if r not in card["ranks"])
+    return text + (f"!{excluded}" if excluded else "")
+
+
+def _ending(frame: Frame) -> str:
+    word = "The game was left" if frame["left"] else "The game is over"
+    link = f"\n{frame['link']}" if frame.get("link") else ""
+    return f"{word}: {frame['score']} of {frame['max_score']} points.{link}"

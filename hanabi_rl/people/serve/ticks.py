@@ -1,0 +1,134 @@
+"""The device's side of a runner: what a tick computes. `runner.py` is the host's.
+
+Fixed arrays hold S games of P seats, and for each policy what it remembers at every seat of each.
+A tick works on W of the games and W of a policy's seats, wherever they lie in those arrays; rows of
+it that are not used point beyond them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.agents.policy import Policy, next_game, runs_search
+from hanabi_rl.games.hanabi import dynamics as core
+from hanabi_rl.games.hanabi.dynamics import State
+from hanabi_rl.games.hanabi.observation import observe
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.play.episodes import OWN_CHANCE
+
+
+class Moves(NamedTuple):
+    """What a tick does to W games. NumPy arrays, traced ones inside; rows that are not used have a
+    slot beyond the last."""
+
+    slot: Any  # int32[W]
+    begins: Any  # bool[W]
+    deck: Any  # uint8[W, D], of the games that begin
+    action: Any  # int32[W], of the others
+
+
+class Seats(NamedTuple):
+    """W seats of one policy in the games of a tick; rows that are not used have a game and a place
+    beyond the last."""
+
+    row: Any  # int32[W], which of the games
+    seat: Any  # int32[W]
+    place: Any  # int32[W], of what it remembers there
+    begins: Any  # bool[W]
+    asked: Any  # bool[W], for an answer; else it moved before, and looks on
+    key_index: Any  # uint32[W], the game's number among the streams of chance
+
+
+class Tick(NamedTuple):
+    """W games after a tick."""
+
+    turn: jax.Array  # int32[W]
+    observations: jax.Array  # float32[W, P, O]
+    legal: jax.Array  # bool[W, P, A]; idle seats have the no-op alone
+
+
+Run = Callable[..., Any]
+"""How the functions below are called: `run(function, *arguments, **static)`."""
+
+
+def compiled(function: Any, *arguments: Any, **static: Any) -> Any:
+    """By XLA."""
+    return function(*arguments, **static)
+
+
+@functools.partial(jax.jit, static_argnames=("rules", "size"))
+def init_slots(policies: tuple[Policy, ...], *, rules: Rules, size: int) -> tuple[State, list[Any]]:
+    """`size` games, and for each policy what it remembers at every seat of each, leaves
+    [size * P, ...]."""
+    decks = np.zeros((size, rules.deck_size), np.uint8)
+    places = size * rules.num_players
+    return core.deal(rules, jnp.asarray(decks)), [p.init_carry(places) for p in policies]
+
+
+def _rows(tree: Any, index: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.at[index].get(mode="clip"), tree)
+
+
+def _with_rows(tree: Any, index: Any, rows: Any) -> Any:
+    """Those beyond the last are dropped."""
+    return jax.tree.map(lambda leaf, new: leaf.at[index].set(new, mode="drop"), tree, rows)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def write_memory(memory: Any, place: Any, row: Any) -> Any:
+    """`memory` [S * P, ...] with another row (leaves without that axis) at `place`."""
+    return jax.tree.map(lambda leaf, new: leaf.at[place].set(new), memory, row)
+
+
+@jax.jit
+def next_game_memory(policy: Policy, row: Any) -> Any:
+    """What `policy` remembers before another game with the same partners, from what it remembered
+    at the end of one; leaves without the axis of places."""
+    after = next_game(policy, jax.tree.map(lambda leaf: leaf[None], row), jnp.ones(1, bool))
+    return jax.tree.map(lambda leaf: leaf[0], after)
+
+
+@functools.partial(jax.jit, static_argnames="rules", donate_argnums=0)
+def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Tick]:
+    """Deals or moves in W of the S games, and shows every seat what there is to be seen."""
+    moved, _, _ = core.step(rules, _rows(state, moves.slot), moves.action)
+    games = select_games(moves.begins, core.deal(rules, moves.deck), moved)
+    seen = observe(rules, games.without_deck())
+    tick = Tick(games.turn, seen, core.legal_actions(rules, games))
+    return _with_rows(state, moves.slot, games), tick
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def step(
+    memory: Any, policy: Policy, tick: Tick, seats: Seats, key: jax.Array
+) -> tuple[Any, jax.Array, jax.Array]:
+    """Steps `policy` on W seats, idle ones too, as those are that are not used: who thinks for long
+    does so at its turn alone, and there where it is asked alone. `memory` is what it remembers,
+    [S * P, ...], and `key` that of the chance it may play by. Returns the memory, and of every seat
+    the greedy action int32[W] and the probabilities float32[W, A]."""
+    used = seats.row < tick.turn.shape[0]
+    row = jnp.where(used, seats.row, 0)
+    idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop
+    awake = used & seats.asked if runs_search(policy) else used
+    legal = jnp.where(awake[:, None], tick.legal[row, seats.seat], idle)
+    fold = jax.vmap(jax.random.fold_in)
+    key = jax.random.fold_in(key, OWN_CHANCE)
+    own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)
+    own = fold(fold(own, tick.turn[row]), seats.seat)
+    stepped, logits = policy.step(
+        _rows(memory, seats.place),
+        tick.observations[row, seats.seat],
+        legal,
+        seats.begins,
+        own,
+    )
+    chances = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf), axis=-1)
+    action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    return _with_rows(memory, seats.place, stepped), action, chances

@@ -1,0 +1,170 @@
+"""A `PlayerView` as the plain values that pages and terminals show: `table_frame`.
+
+It is never handed a game or a deck, so that it cannot tell what its seat may not know. Colours are
+numbers 0.., ranks 1.., slots 1.. with 1 the oldest card, seats 0..; a card is `[colour, rank]`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hanabi_rl.games.hanabi.actions import Move, decode_action
+from hanabi_rl.games.hanabi.python_game import COLOR_NAMES, COLORS, PLAYER_NAMES
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.player_view import PlayerView, SeenCard, SeenMove
+
+FRAME_VERSION = 1
+
+Frame = dict[str, Any]
+
+
+def table_frame(sight: PlayerView, agents: dict[int, str]) -> Frame:
+    """Everything that is shown of a position; `agents` names who sits at the partners' seats."""
+    rules, you = sight.rules, sight.seat
+    names = seat_names(rules, you)
+    return {
+        "version": FRAME_VERSION,
+        "turn": sight.turn,
+        "you": you,
+        "to_move": sight.to_move,
+        "over": sight.over,
+        "left": sight.left,
+        "names": names,
+        "agents": [agents.get(seat, "") for seat in range(rules.num_players)],
+        "colors": list(COLOR_NAMES[: rules.num_colors]),
+        "letters": list(COLORS[: rules.num_colors]),
+        "ranks": rules.num_ranks,
+        "hand_size": rules.hand_size,
+        "hands": [[_card(rules, seen) for seen in hand] for hand in sight.hands],
+        "fireworks": list(sight.fireworks),
+        "discards": [_face(rules, card) for card in sight.discards],
+        "hints": sight.hints,
+        "max_hints": rules.max_info_tokens,
+        "lives": sight.lives,
+        "max_lives": rules.max_life_tokens,
+        "deck": sight.deck_left,
+        "turns_left": sight.turns_left,
+        "score": sight.score,
+        "points": sight.points,
+        "max_score": rules.max_score,
+        "last": _last(rules, sight.moves[-1]) if sight.moves else None,
+        "log": [move_text(rules, move, names) for move in sight.moves],
+        "actions": actions_of(sight, names),
+    }
+
+
+def seat_names(rules: Rules, you: int | None) -> list[str]:
+    """`You` at one's own seat, first names at the others."""
+    return ["You" if seat == you else PLAYER_NAMES[seat] for seat in range(rules.num_players)]
+
+
+def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
+    """A move that was made, in words: `Bob tells you red: cards 2, 4`."""
+    mine = names[move.seat] == "You"
+    what = decode_action(rules, move.action)
+    if what.kind in ("play", "discard"):
+        verb = what.kind if mine else f"{what.kind}s"
+        failed = "" if move.success else ", which does not fit: a life is lost"
+        return f"{names[move.seat]} {verb} card {what.slot + 1}: {card_text(rules, move.card)}" + (
+            failed
+        )
+    target = names[move.target or 0]
+    cards = ", ".join(str(slot + 1) for slot in move.touched)
+    return (
+        f"{names[move.seat]} {'tell' if mine else 'tells'} {'you' if target == 'You' else target} "
+        f"{_value(what)}: card{'s' if len(move.touched) > 1 else ''} {cards}"
+    )
+
+
+def action_text(rules: Rules, action: int, seat: int, names: list[str]) -> str:
+    """What an action of `seat` would be, without the card that it moves: `Tell Bob red`."""
+    what = decode_action(rules, action)
+    if what.kind in ("play", "discard"):
+        return f"{what.kind.capitalize()} card {what.slot + 1}"
+    target = names[(seat + what.offset) % rules.num_players]
+    return f"Tell {'you' if target == 'You' else target} {_value(what)}"
+
+
+def card_text(rules: Rules, card: int | None) -> str:
+    """`R1`, or `?` for a card that may not be known."""
+    if card is None:
+        return "?"
+    color, rank = divmod(card, rules.num_ranks)
+    return f"{COLORS[color]}{rank + 1}"
+
+
+def _value(what: Move) -> str:
+    return COLOR_NAMES[what.value] if what.kind == "color" else str(what.value + 1)
+
+
+def _face(rules: Rules, card: int) -> list[int]:
+    color, rank = divmod(card, rules.num_ranks)
+    return [color, rank + 1]
+
+
+def _card(rules: Rules, seen: SeenCard) -> Frame:
+    told = seen.told
+    return {
+        "order": seen.order,
+        "card": None if seen.card is None else _face(rules, seen.card),
+        "color": told.hinted_color,
+        "rank": None if told.hinted_rank is None else told.hinted_rank + 1,
+        "colors": sorted(told.colors),
+        "ranks": [rank + 1 for rank in sorted(told.ranks)],
+    }
+
+
+def _last(rules: Rules, move: SeenMove) -> Frame:
+    """The last move, as the page marks it: `orders` are the cards that it is about."""
+    what = decode_action(rules, move.action)
+    return {
+        "seat": move.seat,
+        "target": move.target,
+        "orders": list(move.orders),
+        "kind": what.kind,
+        "value": what.value + (what.kind == "rank") if move.target is not None else None,
+        "card": None if move.card is None else _face(rules, move.card),
+        "success": move.success,
+    }
+
+
+def actions_of(sight: PlayerView, names: list[str]) -> list[Frame]:
+    """One's own moves on one's own turn, each with why it is not allowed, or None."""
+    if sight.over or sight.seat is None or sight.to_move != sight.seat:
+        return []
+    result = []
+    for action in range(sight.rules.noop):
+        what = decode_action(sight.rules, action)
+        target = None if what.offset < 0 else (sight.seat + what.offset) % sight.rules.num_players
+        result.append(
+            {
+                "id": action,
+                "kind": what.kind,
+                "slot": None if what.slot < 0 else what.slot + 1,
+                "target": target,
+                "value": what.value + (what.kind == "rank") if target is not None else None,
+                "text": action_text(sight.rules, action, sight.seat, names),
+                "why_not": _why_not(sight, what, target),
+            }
+        )
+    return result
+
+
+def _why_not(sight: PlayerView, what: Move, target: int | None) -> str | None:
+    if target is None:
+        held = len(sight.hands[sight.seat or 0])
+        if what.slot >= held:
+            return f"you hold only {held} cards"
+        if what.kind == "discard" and sight.hints == sight.rules.max_info_tokens:
+            return "all hints are there: a discard would bring none back"
+        return None
+    if sight.hints == 0:
+        return "no hint is left: a discard brings one back"
+    faces = [
+        divmod(seen.card, sight.rules.num_ranks)
+        for seen in sight.hands[target]
+        if seen.card is not None
+    ]
+    if all(face[0 if what.kind == "color" else 1] != what.value for face in faces):
+        return "a hint must point at one card or more"
+    return None

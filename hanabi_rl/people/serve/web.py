@@ -1,0 +1,374 @@
+"""The page and its socket, for one machine: `make_app`.
+
+A web worker: it imports no JAX and holds nothing but connections. What it sends is made by
+`GameTables` from sights, never from a deck.
+
+The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": "history", "frames":
+[...], "conventions": [...]}` (all of a game that is over, or watched, and what each move was by
+convention), `{"type": "role", "moves": false}` (a newer tab of this game is there, and moves; true:
+not any more) and `{"type": "error", "text": ...}`. It takes `{"action": id, "turn": n}`, `{"leave":
+true}`, in a study that asks for it `{"questionable": turn, "marked": true}` and, where agents are
+watched, `{"step": turn}`. A move of any other turn than the current one is answered with the
+current table and changes nothing. `{"what_if": [id, ...], "turn": n}` asks for the hypothetical
+game that leaves one that is shown face up after n moves, and is answered like history, of type
+`what_if`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.templating import Jinja2Templates
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.local import LocalPlay
+from hanabi_rl.people.serve.tables import GameTables
+from hanabi_rl.people.serve.terminal import known_text
+
+HERE = Path(__file__).parent
+HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
+MAX_MESSAGE = 4096  # bytes of one message from a page
+REFUSED = 1008  # WebSocket close code, after which a page does not connect again
+MAX_WRONG = 10  # messages that are no moves, before a connection is closed
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Referrer-Policy": "same-origin",  # none at all would make the origin of our own forms `null`
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+OLDER_TAB = "a newer tab plays this game: reload this one to play here"
+
+
+@dataclasses.dataclass
+class _Tab:
+    opened: float  # when, as it says: only its own tabs are put in order by it
+    moves: bool = True  # it takes itself for the newest
+
+
+class GameSockets:
+    """The connections of every game, and the partners' turns in them."""
+
+    def __init__(self, play: GameTables, pause: float) -> None:
+        self.play, self.pause = play, pause
+        self._watching: dict[int, dict[WebSocket, _Tab]] = {}
+        self._turns: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self, socket: WebSocket, game_id: int) -> None:
+        """One connection, from the table as it is now to its close."""
+        self._watching.setdefault(game_id, {})[socket] = _Tab(_opened(socket))
+        try:
+            await self._tell_roles(game_id)
+            await self._greet(socket, game_id)
+            wrong = 0
+            while wrong < MAX_WRONG:
+                problem = await self._handle(game_id, socket, await socket.receive())
+                if problem is not None:
+                    wrong += 1
+                    await _send(socket, {"type": "error", "text": problem})
+                    await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
+            await socket.close(REFUSED, "too many messages that are no moves")
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the page is gone; the game stays
+        finally:
+            self._watching.get(game_id, {}).pop(socket, None)
+            await self._tell_roles(game_id)
+
+    async def end(self, game_id: int) -> None:
+        """Nobody is at this table any more."""
+        if turn := self._turns.pop(game_id, None):
+            turn.cancel()
+        await self.disconnect(game_id, "this game is no more")
+
+    async def disconnect(self, game_id: int, reason: str) -> None:
+        """Close all connections of a game, which goes on."""
+        for socket in self._watching.pop(game_id, {}):
+            with contextlib.suppress(RuntimeError):
+                await socket.close(REFUSED, reason)
+
+    async def close(self) -> None:
+        """Stops what the partners were about to do."""
+        for turn in self._turns.values():
+            turn.cancel()
+        await asyncio.gather(*self._turns.values(), return_exceptions=True)
+
+    async def _greet(self, socket: WebSocket, game_id: int) -> None:
+        await self._weigh(game_id)
+        if self.play.watched or self.play.game(game_id).status == "done":
+            await _send(socket, self._history(game_id))
+        await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
+        if not self.play.watched:
+            self._ask_partner(game_id)
+
+    def _mover(self, game_id: int) -> WebSocket | None:
+        """The newest tab; of two that say the same the later connection."""
+        tabs = self._watching.get(game_id, {})
+        return max(reversed(tabs), key=lambda socket: tabs[socket].opened, default=None)
+
+    async def _tell_roles(self, game_id: int) -> None:
+        """One has come or gone: a tab that moves from now on, or no more, is told."""
+        mover = self._mover(game_id)
+        for socket, tab in list(self._watching.get(game_id, {}).items()):
+            if tab.moves != (socket is mover):
+                tab.moves = not tab.moves
+                with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                    await _send(socket, {"type": "role", "moves": tab.moves})
+
+    async def _handle(self, game_id: int, socket: WebSocket, message: Message) -> str | None:
+        """Does what a message says; returns what is wrong with it."""
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1006))
+        try:
+            content = orjson.loads(message.get("text") or message.get("bytes") or b"")
+        except orjson.JSONDecodeError:
+            return "that was no JSON"
+        if not isinstance(content, dict):
+            return "expected an object"
+        if socket is not self._mover(game_id):
+            return OLDER_TAB
+        try:
+            if "what_if" in content:
+                await _send(socket, self._what_if(game_id, content))
+            else:
+                await self._obey(game_id, content)
+        except RefusedError as error:
+            return str(error)
+        return None
+
+    async def _obey(self, game_id: int, content: dict[str, Any]) -> None:
+        game = self.play.game(game_id)
+        if self.play.watched:
+            if content.get("step") == game.turn and game.status == "active":
+                async with self._failure_told(game_id):
+                    answer = await asyncio.to_thread(self.play.partner_action, game_id)
+                    self.play.partner_moves(game_id, game.turn, answer)
+                    await self._weigh(game_id)
+                    await self._show(game_id)
+            return
+        if content.get("leave") is True:
+            self.play.leave(game_id)
+        elif "questionable" in content:
+            turn, marked = content["questionable"], content.get("marked")
+            if type(turn) is not int or type(marked) is not bool:
+                raise RefusedError(
+                    "expected a whole number under 'questionable' and true or false under 'marked'"
+                )
+            self.play.mark(game_id, turn, marked)
+        else:
+            self.play.move(game_id, _whole(content, "turn"), _whole(content, "action"))
+        await self.show(game_id)
+        self._ask_partner(game_id)
+
+    async def _weigh(self, game_id: int) -> None:
+        """Where agents are watched: what the next one thinks of its moves is shown before it
+        moves."""
+        if self.play.watched and self.play.partner_to_move(game_id):
+            async with self._failure_told(game_id):
+                await asyncio.to_thread(self.play.partner_action, game_id)
+
+    def _ask_partner(self, game_id: int) -> None:
+        running = self._turns.get(game_id)
+        if self.play.partner_to_move(game_id) and (running is None or running.done()):
+            self._turns[game_id] = asyncio.create_task(self._partners_play(game_id))
+
+    async def _partners_play(self, game_id: int) -> None:
+        async with self._failure_told(game_id):
+            with contextlib.suppress(RefusedError):  # the person has left meanwhile
+                while self.play.partner_to_move(game_id):
+                    await self._partner_turn(game_id)
+
+    @contextlib.asynccontextmanager
+    async def _failure_told(self, game_id: int) -> AsyncIterator[None]:
+        """What any agent's code raises: the game is kept, and a reload asks it again."""
+        try:
+            yield
+        except RefusedError:
+            raise
+        except Exception:
+            logging.getLogger(__name__).exception("the partner failed")
+            text = "The partner failed (the terminal says how). Reload to ask it again."
+            await self._tell(game_id, [{"type": "error", "text": text}])
+
+    async def _partner_turn(self, game_id: int) -> None:
+        """The answer is shown after a fixed pause, so that its speed tells nothing."""
+        turn = self.play.game(game_id).turn
+        resting = asyncio.create_task(asyncio.sleep(self.pause))
+        answer = await asyncio.to_thread(self.play.partner_action, game_id)
+        await resting
+        self.play.partner_moves(game_id, turn, answer)
+        await self._show(game_id)
+
+    async def show(self, game_id: int) -> None:
+        """Shows a game as it is now to all who are at its table."""
+        for each in (game_id, *self.play.paired_games(game_id)):
+            await self._show(each)
+
+    async def _show(self, game_id: int) -> None:
+        messages = [{"type": "frame", "frame": self.play.frame(game_id)}]
+        if self.play.watched or self.play.game(game_id).status == "done":
+            messages.insert(0, self._history(game_id))
+        await self._tell(game_id, messages)
+
+    async def _tell(self, game_id: int, messages: list[dict[str, Any]]) -> None:
+        for socket in list(self._watching.get(game_id, ())):
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                for message in messages:
+                    await _send(socket, message)
+
+    def _history(self, game_id: int) -> dict[str, Any]:
+        return {
+            "type": "history",
+            "frames": self.play.history(game_id),
+            "conventions": self.play.conventions(self.play.game(game_id)),
+        }
+
+    def _what_if(self, game_id: int, content: dict[str, Any]) -> dict[str, Any]:
+        """Raises RefusedError."""
+        moves, turn = content["what_if"], _whole(content, "turn")
+        if not isinstance(moves, list) or any(type(move) is not int for move in moves):
+            raise RefusedError("expected a list of whole numbers under 'what_if'")
+        line, frames = self.play.what_if(game_id, turn, moves)
+        conventions = self.play.conventions(line)
+        answer = {"type": "what_if", "turn": turn, "moves": moves}
+        return answer | {"frames": frames, "conventions": conventions}
+
+
+def make_app(
+    play: LocalPlay, pause: float = 0.8, at_end: Callable[[], object] = lambda: None
+) -> Starlette:
+    """The application; `pause` is the seconds before a partner's move is shown, `at_end` is called
+    when the server stops."""
+    lobby = GameSockets(play, pause)
+    templates = Jinja2Templates(HERE / "templates")
+
+    async def start(request: Request) -> Response:
+        return RedirectResponse(f"game/{play.current().game_id}", 303)
+
+    async def new(request: Request) -> Response:
+        check_origin(request.headers)
+        game = play.new_game(strangers="strangers" in request.query_params)
+        return RedirectResponse(f"game/{game.game_id}", 303)
+
+    async def table(request: Request) -> Response:
+        game = play.game(_known_game(play, request.path_params["game"]))
+        shown: dict[str, Any] = {"watched": play.watched, "players": play.rules.num_players}
+        if play.remembers:
+            shown["known"] = known_text(len(game.previous_games))
+        return templates.TemplateResponse(request, "table.html", shown)
+
+    async def games(request: Request) -> Response:
+        suffix = f".{request.path_params['suffix']}"
+        if suffix not in (".safetensors", ".json"):
+            raise HTTPException(404, "expected games.safetensors or games.json")
+        content = None if play.folder is None else play.folder.download(play.rules, suffix)
+        if content is None:
+            raise HTTPException(404, "no game is finished yet")
+        name = f"hanabi-{play.rules.num_players}p{suffix}"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    async def socket(websocket: WebSocket) -> None:
+        try:
+            check_origin(websocket.headers)
+            game = _known_game(play, websocket.path_params["game"])
+        except HTTPException as error:
+            await websocket.close(REFUSED, error.detail)
+            return
+        await websocket.accept()
+        await lobby.serve(websocket, game)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await lobby.close()
+        at_end()
+
+    return Starlette(
+        routes=[
+            Route("/", start),
+            Route("/new", new, methods=["POST"]),
+            Route("/game/{game:int}", table),
+            WebSocketRoute("/game/{game:int}/ws", socket),
+            Route("/games.{suffix}", games),
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+        ],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS),
+            Middleware(WithHeaders),
+            Middleware(GZipMiddleware, minimum_size=500),
+        ],
+        lifespan=lifespan,
+    )
+
+
+class WithHeaders:
+    """Puts `HEADERS` on every response."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+def check_origin(headers: Headers) -> None:
+    """A browser names the page that asks; only our own may."""
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        raise HTTPException(403, "another site's page may not play here")
+
+
+def _known_game(play: LocalPlay, game_id: int) -> int:
+    try:
+        return play.game(game_id).game_id
+    except KeyError:
+        raise HTTPException(404, "no such game here") from None
+
+
+def _whole(content: dict[str, Any], name: str) -> int:
+    """Raises RefusedError."""
+    value = content.get(name)
+    if type(value) is not int:
+        raise RefusedError(f"expected a whole number under {name!r}")
+    return value
+
+
+def _opened(socket: WebSocket) -> float:
+    try:
+        return float(socket.query_params.get("opened", "0"))
+    except ValueError:
+        return 0.0
+
+
+async def _send(socket: WebSocket, content: dict[str, Any]) -> None:
+    await socket.send_text(orjson.dumps(content).decode())

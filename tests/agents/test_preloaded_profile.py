@@ -1,0 +1,166 @@
+"""An agent that knows its partner from recorded games."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.compiled import ask, init_params, legal_actions, observe
+from support.games import TINY, TINY_3P, random_games
+
+from hanabi_rl.agents.identity import agent_hash
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, next_game
+from hanabi_rl.agents.policy_file import write_file
+from hanabi_rl.agents.preloaded_profile import has_profile, profile_counts
+from hanabi_rl.agents.structured.profile import COUNTS
+from hanabi_rl.agents.structured.profile_from_games import player_counts
+from hanabi_rl.data.files import save_games
+from hanabi_rl.data.games import Games
+from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.nn.structured_network import StructuredConfig
+
+TOLD = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
+HINT, TURN = (list(COUNTS).index(name) for name in ("hint", "turn"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An agent that is told whom it plays with, one that is not, and games of two."""
+    path = tmp_path_factory.mktemp("knowing")
+    for name, network in (("told", TOLD), ("blind", dataclasses.replace(TOLD, profile=False))):
+        params = init_params(TINY, network, jax.random.key(2))
+        write_file(path / f"{name}.safetensors", NetworkPolicy(params, TINY, network), {})
+    save_games(path / "games.safetensors", recorded())
+    return path
+
+
+def recorded() -> Games:
+    return random_games(TINY, 6, seed=4)
+
+
+def counted(games: Games, seats: list[int]) -> tuple[int, int]:
+    """Hints and turns of these seats in all moves but each game's last, from the actions alone."""
+    hints = turns = 0
+    for game in range(len(games)):
+        for turn, action in enumerate(games.moves(game)[:-1]):
+            if turn % games.rules.num_players in seats:
+                turns += 1
+                hints += int(action) >= 2 * games.rules.hand_size
+    return hints, turns
+
+
+def test_the_partner_is_who_sat_where_the_name_says() -> None:
+    """By default at the seats of people, and where none is marked at every seat."""
+    games = recorded()
+    human = np.zeros((6, 2), bool)
+    human[:, 0] = True
+    marked = dataclasses.replace(games, human_seats=human)
+    for found, seats in (
+        (profile_counts(games), [0, 1]),
+        (profile_counts(games, 1), [1]),
+        (profile_counts(marked), [0]),
+        (profile_counts(marked, 1), [1]),
+    ):
+        own, partner = found[:, [HINT, TURN]]
+        assert tuple(partner) == counted(games, seats) and not own.any()
+    three = random_games(TINY_3P, 3, seed=1)
+    own, *others = profile_counts(three, 2)[:, [HINT, TURN]]
+    assert [tuple(row) for row in others] == [counted(three, [2])] * 2 and not own.any()
+    with pytest.raises(ValueError, match="expected a seat from 0 to 1, got 2"):
+        profile_counts(games, 2)
+
+
+def test_which_agents_learn_of_their_partners(folder: Path) -> None:
+    told = load_policy(str(folder / "told.safetensors"))
+    assert has_profile(told) and has_profile(
+        load_policy(f"{folder / 'told.safetensors'}?temperature=2")
+    )
+    known = load_policy(f"{folder / 'told.safetensors'}?knows={folder / 'games.safetensors'}")
+    assert has_profile(known)
+    assert not has_profile(load_policy(str(folder / "blind.safetensors")))
+    assert not has_profile(load_policy("bot:simple", TINY))
+
+
+@pytest.mark.slow  # test_profile.py has what is counted in play
+def test_what_it_counts_in_play_is_added_to_what_it_knows(folder: Path) -> None:
+    """Seat 1 of another game, its beginning, another game with the same partner, and a stranger,
+    who again is the player of the games."""
+    policy = load_policy(f"{folder}/told.safetensors?knows={folder}/games.safetensors,0")
+    known = profile_counts(recorded(), 0)
+    games = random_games(TINY, 6, seed=9)
+    played = jax.device_get(replay(TINY, games.decks, games.actions).state)
+
+    def turn(carry: Any, turn: int, new: bool, asked: Policy = policy) -> Any:
+        state = jax.tree.map(lambda x: x[turn, :1], played)
+        obs, legal = (np.asarray(see(TINY, state))[:, 1] for see in (observe, legal_actions))
+        return ask(asked, carry, obs, legal, np.array([new]))
+
+    carry, counts, last = policy.init_carry(1), player_counts(games)[0, ::-1], games.num_actions[0]
+    np.testing.assert_array_equal(carry.profile.counts[0], known)
+    for t in range(last):
+        carry, logits = turn(carry, t, t == 0)
+        if t == 1:
+            mine = logits
+    np.testing.assert_array_equal(carry.profile.counts[0], known + counts)
+    carry = next_game(policy, carry, jnp.array([True]))
+    np.testing.assert_array_equal(carry.profile.counts[0], known + counts)
+    carry, _ = turn(carry, 0, True)
+    np.testing.assert_array_equal(carry.profile.counts[0], known)
+    _, again = turn(carry, 1, False)
+    np.testing.assert_array_equal(again, mine)
+    stranger = policy.replace(counts=0 * known)
+    carry, _ = turn(stranger.init_carry(1), 0, True, stranger)
+    _, before = turn(carry, 1, False, stranger)
+    assert np.abs(np.asarray(before) - np.asarray(mine)).max() > 1e-4
+
+
+def test_identity_and_options_of_others(folder: Path) -> None:
+    """Who is known is part of who it is, and other wrappers may lie beneath."""
+    names = [
+        f"{folder}/told.safetensors{option}"
+        for option in (
+            "",
+            f"?knows={folder}/games.safetensors",
+            f"?knows={folder}/games.safetensors,1",
+            f"?temperature=2&knows={folder}/games.safetensors",
+        )
+    ]
+    policies = [load_policy(name) for name in names]
+    assert len({policy.identity() for policy in policies}) == 4
+    known = profile_counts(recorded())
+    whose = {"wrapper": "knowing", "of": policies[0].identity()}
+    assert policies[1].identity() == agent_hash(whose, known)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "{f}/blind.safetensors?knows={f}/games.safetensors",
+            "got a NetworkPolicy, which has no profile$",
+        ),
+        ("bot:random?knows={f}/games.safetensors", "--network.profile trains.*, got a RandomBot"),
+        ("{f}/told.safetensors?knows={f}/games.safetensors,2", "expected a seat from 0 to 1, got"),
+        ("{f}/told.safetensors?knows={f}/games.safetensors,x", "knows: expected a file of games, "),
+        ("{f}/told.safetensors?knows={f}/games.safetensors,0,1", "FILE,SEAT; got .*,0,1"),
+        (
+            "{f}/told.safetensors?knows={f}/three.safetensors",
+            "expected games of 2 players, got 3 players$",
+        ),
+        (
+            "{f}/told.safetensors?knows={f}/none.safetensors",
+            "expected a file of games, got .*none.safetensors, which does",
+        ),
+    ],
+)
+def test_what_is_refused(name: str, message: str, folder: Path) -> None:
+    if not (three := folder / "three.safetensors").exists():
+        save_games(three, random_games(TINY_3P, 2))
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        load_policy(name.format(f=folder))

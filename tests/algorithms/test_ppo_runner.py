@@ -1,0 +1,335 @@
+"""When a run measures, logs, keeps and saves; what a resumed one keeps of its schedule; at what
+precision partners play and on how many decks they are met."""
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY, taught_games
+from support.policies import network_policy
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.noisy import EpsilonNoise
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.policy_folder import save_policy
+from hanabi_rl.algorithms import ppo_runner, training_partners
+from hanabi_rl.algorithms.best_response import BestResponseConfig
+from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
+from hanabi_rl.algorithms.obl import OBLConfig
+from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, _Trainer, restore_schedules
+from hanabi_rl.data.files import save_games
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.partner_population import PartnerPopulation, with_precision
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.nn.networks import FEED_FORWARD
+from hanabi_rl.runs.run_dir import write_config
+from hanabi_rl.runs.session import TrainingSession
+from hanabi_rl.runs.tracking import Tracker, read_metrics
+from hanabi_rl.storage.dataclass_io import to_dict
+from hanabi_rl.storage.files import read_json
+
+
+def scheduled(config: IPPOConfig, folder: Path) -> PPO:
+    return restore_schedules("ippo", ALGORITHM.training(config, None).ppo, config, folder)
+
+
+def test_a_run_resumed_with_more_steps_keeps_its_schedule_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, lr=0.1, lr_schedule="linear")
+    write_config(tmp_path, to_dict(config), algorithm="ippo", seed=0)
+    longer = dataclasses.replace(config, total_steps=480, resume=True)
+    assert scheduled(config, tmp_path).schedule_updates == 4
+    assert capsys.readouterr().err == ""
+    assert scheduled(longer, tmp_path).schedule_updates == 4
+    said = capsys.readouterr().err
+    assert (
+        "ends with update 4" in said and "the 2 updates after it keep its last rate, 0.025" in said
+    )
+
+
+def test_a_constant_rate_needs_no_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, lr_schedule="constant")
+    write_config(tmp_path, to_dict(config), algorithm="ippo", seed=0)
+    longer = dataclasses.replace(config, total_steps=480, resume=True)
+    scheduled(longer, tmp_path)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_resumed_with_fewer_steps_reports_those_that_it_has(tmp_path: Path) -> None:
+    class Plain(PPOAlgorithm):
+        def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
+            return {}
+
+    for name in ("policy", "policy-latest"):
+        save_policy(
+            tmp_path / name, network_policy(TINY, 0), algorithm="ippo", steps=960, score=None
+        )
+    fewer = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, resume=True)
+    summary = Plain().measure(fewer, tmp_path, None, None, 1.0)
+    assert summary["env_steps"] == read_json(tmp_path / "summary.json")["env_steps"] == 960
+
+
+class Learner(NamedTuple):
+    update: int
+    params: dict[str, str]
+
+
+class Policy(NamedTuple):
+    params: str
+
+    def replace(self, params: str) -> "Policy":
+        return Policy(params)
+
+
+def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seven updates of ten steps, measured every third and after the last; scores 9, 2, nan, 5:
+    that from before the first update is never the best."""
+    for name in ("replicate", "shard", "unshard", "fetch"):
+        monkeypatch.setattr(parallel, name, lambda tree: tree)
+    scores = iter([9.0, 2.0, float("nan"), 5.0])
+    logged: list[tuple[int, set[str]]] = []
+    saved: list[tuple[int, Any, Any]] = []
+    kept: list[tuple[str, str, int, float | None]] = []
+    shown: list[tuple[int, float, float]] = []
+    session: Any = SimpleNamespace(
+        restored=None,
+        log=lambda step, found: logged.append((step, set(found))),
+        check_finite=lambda where, found: None,
+        stop_requested=lambda: False,
+        stop_if_asked=lambda: None,
+        save=lambda step, state, host_state, metrics: saved.append((step, host_state, metrics)),
+        keep=lambda name, policy, algorithm, steps, score: kept.append(
+            (name, policy.params, steps, score)
+        ),
+    )
+    config: Any = SimpleNamespace(
+        num_updates=7, num_envs=2, num_steps=5, eval_every=3, log_every=2, save_every=4,
+        keep_evaluated=True,
+    )  # fmt: skip
+    plan: Any = SimpleNamespace(
+        selected_by="s", shown="extra", temperature=None,
+        evaluate=lambda policy, config: {"s": next(scores), "other": 0.0},
+    )  # fmt: skip
+
+    def update(learner: Learner, actors: Any, beside: Any) -> Any:
+        assert beside is given
+        later = Learner(learner.update + 1, {"actor": f"after {learner.update + 1}"})
+        return later, actors, {"train_score": 0.5 * later.update, "extra": 10.0 * later.update}
+
+    start: Any = Learner(0, {"actor": "after 0"})
+    given: Any = "what is given"
+    template: Any = Policy("template")
+    trainer = _Trainer("x", session, config, plan, start, None, template)  # type: ignore[arg-type]
+    progress: Any = SimpleNamespace(
+        update=lambda steps, score, extra: shown.append((steps, score, extra))
+    )
+    trainer.run(update, given, progress)
+    assert [step for step, _ in logged] == [0, 2, 3, 4, 6, 7]
+    assert [step for step, found in logged if "s" in found] == [0, 3, 6, 7]
+    assert shown == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
+    assert [(name, who, steps) for name, who, steps, _ in kept] == [
+        ("policies/0", "after 0", 0),
+        ("policies/30", "after 3", 30),
+        ("policy", "after 3", 30),
+        ("policy-latest", "after 4", 40),
+        ("policies/60", "after 6", 60),
+        ("policies/70", "after 7", 70),
+        ("policy", "after 7", 70),
+        ("policy-latest", "after 7", 70),
+    ]
+    assert [score for name, _, _, score in kept if name == "policy"] == [2.0, 5.0]
+    assert [step for step, _, _ in saved] == [4, 7]
+    assert [host for _, host, _ in saved] == [{"best_score": 2.0}, {"best_score": 5.0}]
+    assert saved[0][2] == {} and saved[1][2] == {"s": 5.0, "other": 0.0}
+
+
+def test_environment_steps_beyond_32_bits_are_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The last update of the paper's 1e10 steps: metrics, progress, the policies' folders and what
+    they say of themselves."""
+    for name in ("replicate", "shard", "fetch"):
+        monkeypatch.setattr(parallel, name, lambda tree: tree)
+    config = IPPOConfig(game=TINY, keep_evaluated=True)
+    done, steps = config.num_updates, 9_999_876_096
+    assert (done, done * config.num_envs * config.num_steps) == (76_293, steps)
+    policy, none, shown = network_policy(TINY, 0), None, []
+    start: Any = Learner(np.int32(done), {"actor": policy.params})
+    plan: Any = SimpleNamespace(
+        selected_by="s", shown=None, temperature=None, evaluate=lambda *_: {"s": 1.0}
+    )
+    progress: Any = SimpleNamespace(update=lambda steps, score: shown.append(steps))
+    checkpoints: Any = "there"
+    with Tracker(tmp_path) as tracker:
+        session: Any = TrainingSession(
+            tmp_path,
+            tracker,
+            checkpoints,
+            none,
+            none,
+            "environment steps",  # type: ignore[arg-type]
+        )
+        trainer = _Trainer("ippo", session, config, plan, start, none, policy)  # type: ignore[arg-type]
+        trainer.last_log = (0.0, done - 1)
+        trainer.evaluate(done)
+        trainer.log(done, {"train_score": jnp.float32(1)}, {}, progress)
+    assert read_metrics(tmp_path / "metrics.jsonl")[0]["env_steps"] == shown[0] == steps
+    for name in ("policy", f"policies/{steps}"):
+        kept = load_policy(tmp_path / name)
+        assert isinstance(kept, NetworkPolicy) and kept.info.steps == steps
+
+
+def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("replicate", "shard", "fetch"):
+        monkeypatch.setattr(parallel, name, lambda tree: tree)
+    state = Learner(5, {"actor": "after 5"}), None
+    kept: list[float] = []
+    session: Any = SimpleNamespace(
+        restored=SimpleNamespace(state=state, host_state={"best_score": 3.0}),
+        keep=lambda name, policy, algorithm, steps, score: kept.append(score),
+    )
+    scores = iter([2.0, 3.0, 3.5])
+    plan: Any = SimpleNamespace(
+        selected_by="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
+    )
+    config: Any = SimpleNamespace(num_envs=2, num_steps=5, keep_evaluated=False)
+    none: Any = None
+    trainer = _Trainer("x", session, config, plan, none, none, Policy(""))  # type: ignore[arg-type]
+    assert trainer.learner == state[0]
+    for _ in range(3):
+        trainer.evaluate(5)
+    assert kept == [3.5]
+
+
+def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
+    network = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
+    assert network.precision == "float32"
+    group = PartnerPopulation(
+        stacks=(network, EpsilonNoise(network, epsilon=0.1), "a bot"), stack_sizes=(1, 1, 1)
+    )
+    plain, wrapped, bot = with_precision(group, "bfloat16").stacks
+    assert (plain.precision, wrapped.policy.precision, bot) == ("bfloat16", "bfloat16", "a bot")
+    assert wrapped.epsilon == 0.1 and with_precision(None, "bfloat16") is None
+
+
+def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def beside(one: Any, others: Any, decks: int, seed: int, purpose: str) -> Any:
+        asked.append((one, tuple(others), decks, seed, purpose))
+        scores = np.arange(len(others))[:, None, None] + np.array([[0, 1], [1, 2]])  # seats, decks
+        return scores, scores
+
+    monkeypatch.setattr(training_partners, "evaluate_with_partners", beside)
+    monkeypatch.setattr(
+        training_partners, "selfplay_metrics", lambda policy, config: {"selfplay_mean": 7.0}
+    )
+    config: Any = SimpleNamespace(eval_games=10, seed=4)
+    policy: Any = "policy"
+    found = training_partners.partner_metrics(("a", "b", "c"))(policy, config)  # type: ignore[arg-type]
+    assert asked == [("policy", ("a", "b", "c"), 3, 4, "selection")]
+    assert found == {"selfplay_mean": 7.0, training_partners.PARTNER_SCORE_KEY: 2.0}
+    assert training_partners.score_with_partners(policy, list("abcdefghijkl"), config) == [
+        *range(1, 13)
+    ]  # type: ignore[arg-type]
+    assert asked[-1][2] == 1
+
+
+class Enough(Exception):  # noqa: N818 - no error
+    pass
+
+
+def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = IPPOConfig(total_steps=3 * 1024 * 128, seed=9, precision="bfloat16")
+    write_config(tmp_path, to_dict(config), algorithm="ippo", seed=9)
+    beside = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
+    asked: list[Any] = []
+
+    def init(*given: Any) -> None:
+        asked.append(given)
+        raise Enough
+
+    monkeypatch.setattr(PPO, "init", init)
+    plain_jit = SimpleNamespace(jit=lambda function: function, random=jax.random)
+    monkeypatch.setattr(ppo_runner, "jax", plain_jit)
+    plan = dataclasses.replace(
+        ALGORITHM.training(config, None), reference=beside, partners=EpsilonNoise(beside)
+    )
+    with pytest.raises(Enough):
+        ALGORITHM.train(config, tmp_path, plan)
+    ((ppo, key, given, actor),) = asked
+    assert ppo == dataclasses.replace(plan.ppo, schedule_updates=3)
+    assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()
+    assert given.reference.precision == given.partners.policy.precision == "bfloat16"
+    assert actor is beside.params and given.start_states is None
+
+
+def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:
+    """Of a game of n moves the positions before the first n - 3 of them."""
+    assert ppo_runner.load_start_states(IPPOConfig()) is None
+    games, names = [taught_games(TINY, 2, seed) for seed in (0, 1)], []
+    for number, some in enumerate(games):
+        names.append(str(tmp_path / f"{number}.safetensors"))
+        save_games(Path(names[-1]), some)
+    config = IPPOConfig(game=TINY, start_states=tuple(names), start_share=0.125)
+    starts = ppo_runner.load_start_states(config)
+    assert starts is not None and float(starts.prob) == 0.125
+    expected = sum(int(n) - 3 for some in games for n in some.num_actions)
+    assert starts.states.counters.shape == (expected,)
+
+
+def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> None:
+    """Other games, or another level below, under the same name."""
+    place = tmp_path / "games.safetensors"
+    config = OBLConfig(game=TINY, previous=str(tmp_path / "below"))
+    begins = IPPOConfig(game=TINY, start_states=(str(place),))
+    found = []
+    for seed in (0, 1, 0):
+        policy = network_policy(TINY, seed=seed)
+        save_policy(tmp_path / "below", policy, algorithm="obl", steps=0, score=None)
+        save_games(place, taught_games(TINY, 2, seed))
+        starts = ppo_runner.load_start_states(begins)
+        below, states = (
+            ppo_runner.named_input_hashes(config),
+            ppo_runner.named_input_hashes(begins, starts),
+        )
+        assert below == {f"--previous {tmp_path / 'below'}": policy.identity()}
+        first_as = BestResponseConfig(game=TINY, start_from=config.previous, partners=("bot:iggi",))
+        assert ppo_runner.named_input_hashes(first_as) == {
+            "--partners bot:iggi": load_policy("bot:iggi", TINY).identity(),
+            f"--start-from {tmp_path / 'below'}": policy.identity(),
+        }
+        assert list(states) == [f"--start-states {place}"]
+        found.append((*below.values(), *states.values()))
+    first, other, again = found
+    assert first == again and not set(first) & set(other)
+    assert ppo_runner.named_input_hashes(IPPOConfig()) == {}
+
+
+def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def selfplay(*given: Any, purpose: str) -> Any:
+        asked.append((*given, purpose))
+        mean, points = SimpleNamespace(mean=1.0), SimpleNamespace(mean=2.0)
+        return SimpleNamespace(summary=SimpleNamespace(mean=mean, points=points))
+
+    monkeypatch.setattr(ppo_runner, "evaluate_selfplay", selfplay)
+    config: Any = SimpleNamespace(eval_games=10, seed=4)
+    policy: Any = "policy"
+    found = ppo_runner.selfplay_metrics(policy, config)
+    assert found == {"selfplay_mean": 1.0, "selfplay_points": 2.0}
+    assert asked == [("policy", 10, 4, "selection")]

@@ -1,0 +1,274 @@
+"""The gauntlet: whom an agent meets, its figures against NumPy, and the command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from support.games import LENIENT
+from support.policies import network_policy
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
+from hanabi_rl.agents.provenance import training_partners
+from hanabi_rl.cli import main
+from hanabi_rl.evaluation.measure import gauntlet
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.gauntlet import (
+    GauntletPartner,
+    GauntletResult,
+    PartnerResult,
+    family_of,
+    gauntlet_partners,
+)
+from hanabi_rl.evaluation.reporting.gauntlet import (
+    gauntlet_figures,
+    gauntlet_table,
+    partner_table,
+    plot_gauntlet,
+)
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.storage.checkpoint import Checkpointer
+
+
+def beside(name: str, family: str, met: bool, seed: int) -> PartnerResult:
+    scores = np.random.default_rng(seed).integers(0, 26, (2, 6, 3))
+    return PartnerResult(GauntletPartner(name, family, load_policy("bot:random")), met, scores)
+
+
+@pytest.fixture
+def result() -> GauntletResult:
+    others = [beside("a", "x", True, 1), beside("b", "x", False, 2), beside("c", "y", True, 3)]
+    return GauntletResult("agent", beside("agent", gauntlet.SELF_PLAY, False, 0), others)
+
+
+def test_a_family_counts_once_and_those_met_apart(result: GauntletResult) -> None:
+    a, b, c = (found.scores.astype(float) for found in result.partner_results)
+    mean_x = (a.mean() + b.mean()) / 2
+    assert result.family("x").mean == pytest.approx(mean_x)
+    by_series = ((a + b) / 2).mean(axis=(0, 2))
+    std_error = by_series.std(ddof=1) / np.sqrt(6)
+    assert result.family("x").std_error == pytest.approx(std_error)
+    assert result.over_families() == pytest.approx(((mean_x + c.mean()) / 2, min(mean_x, c.mean())))
+    assert result.families(met=False).keys() == {"x"}
+    assert result.over_families(met=False) == pytest.approx((b.mean(), b.mean()))
+    assert result.over_families(met=True)[0] == pytest.approx((a.mean() + c.mean()) / 2)
+    assert result.zero_share() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
+
+
+def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(
+    result: GauntletResult,
+) -> None:
+    scores = np.stack([found.scores.astype(float) for found in result.partner_results]).mean(
+        axis=(0, 1)
+    )
+    gain = scores[:, 2] - scores[:, 0]
+    assert result.gain().mean == pytest.approx(gain.mean())
+    assert result.gain().std_error == pytest.approx(gain.std(ddof=1) / np.sqrt(6))
+    first = result.partner_results[0]
+    expected = first.scores.mean(axis=(0, 1))
+    assert [of.mean for of in first.by_game] == pytest.approx(expected.tolist())
+
+
+def test_text_and_figures_say_the_same(result: GauntletResult) -> None:
+    figures = json.loads(json.dumps(gauntlet_figures(result)))
+    lines = partner_table(result).splitlines()
+    assert lines[3].startswith("a*") and lines[4].startswith("b ")
+    for line, found in zip(lines[3:6], figures["partners"], strict=True):
+        assert f"{found['mean']:.2f} [" in line
+        assert line.split()[-3:] == [f"{mean:.2f}" for mean in found["by_game"]]
+    assert f"worst {figures['over_families']['met']['worst']:.2f}" in lines[6]
+    head, row = gauntlet_table([result, result]).splitlines()[:2]
+    cells = dict(zip(head.split(), row.split(), strict=True))
+    assert cells["y"] == f"{figures['families']['y']['mean']:.2f}*"
+    assert cells["x"] == f"{figures['families']['x']['mean']:.2f}"
+    assert cells["worst"] == f"{figures['over_families']['all']['worst']:.2f}"
+    assert cells["gain"] == f"{figures['gain']:+.2f}"
+
+
+def test_a_share_of_what_is_possible_where_best_responses_are_known(
+    result: GauntletResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the family x one of two is known, so that only y has a share."""
+    a, b, c = result.partner_results
+    known = [
+        dataclasses.replace(each, partner=each.partner._replace(best=best))
+        for each, best in ((a, 20.0), (b, None), (c, 16.0))
+    ]
+    told = dataclasses.replace(result, partner_results=known)
+    of_best = [a.scores.mean() / 20, None, c.scores.mean() / 16]
+    figures = json.loads(json.dumps(gauntlet_figures(told)))
+    assert [each["of_best"] for each in figures["partners"]] == pytest.approx(of_best)
+    assert figures["of_best"] == {"y": pytest.approx(of_best[2])}
+    lines = partner_table(told).splitlines()
+    assert f"  {of_best[0]:.0%}  " in lines[3] and "%" in lines[4].split("]")[1]
+    assert f"  {of_best[2]:.0%}  " in gauntlet_table([told]).splitlines()[1]
+    assert "of best" not in partner_table(result) + gauntlet_table([result])
+
+    every = [
+        dataclasses.replace(each, partner=each.partner._replace(best=best))
+        for each, best in ((a, 10.0), (b, 30.0), (c, 16.0))
+    ]
+    whole = dataclasses.replace(
+        result, partner_results=every
+    )  # shares of means, not means of shares
+    mean_x = (a.scores.mean() + b.scores.mean()) / 2
+    assert whole.fractions_of_best_response() == pytest.approx(
+        {"x": mean_x / 20, "y": c.scores.mean() / 16}
+    )
+    expected = (mean_x + c.scores.mean()) / (20 + 16)
+    assert whole.fraction_of_best_response() == pytest.approx(expected)
+    assert f"  {expected:.0%}  " in gauntlet_table([whole]).splitlines()[1]
+    assert result.fraction_of_best_response() is None
+
+    kept = tmp_path / "best.json"
+    monkeypatch.setattr(gauntlet, "BEST_RESPONSE_FILE", kept)
+    assert gauntlet_partners(load_policy("bot:random"))[0].best is None
+    content = {"gauntlet_version": gauntlet.VERSION, "players": {"2": {"bot:iggi": {"mean": 18.5}}}}
+    kept.write_text(json.dumps(content))
+    best = {partner.name: partner.best for partner in gauntlet_partners(load_policy("bot:random"))}
+    assert best["bot:iggi"] == 18.5 and best["bot:piers"] is None
+    assert (
+        gauntlet.best_response_scores(Rules(num_players=3))
+        == gauntlet.best_response_scores(LENIENT)
+        == {}
+    )
+    kept.write_text(json.dumps(content | {"gauntlet_version": 0}))
+    assert gauntlet.best_response_scores(Rules()) == {}
+
+
+def test_agents_are_told_apart_in_the_picture_however_many(
+    result: GauntletResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *a, **k: saved.append(figure))
+    results = [dataclasses.replace(result, agent=f"agent {number}") for number in range(9)]
+    plot_gauntlet(results, tmp_path / "gauntlet.png", "title", 25)
+    handles, labels = saved[0].axes[0].get_legend_handles_labels()
+    looks = {(bars.lines[0].get_color(), bars.lines[0].get_marker()) for bars in handles}
+    assert len(looks) == len(labels) == 9
+
+
+def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
+    two, three = load_policy("bot:iggi"), load_policy("bot:iggi", Rules(num_players=3))
+    found = gauntlet_partners(two, people=("bot:flawed", "bot:iggi"))
+    names = [partner.name for partner in found]
+    assert "bot:iggi" not in names and len(set(names)) == len(names)
+    assert "agent:hgroup-2p" in names
+    families = {partner.name: partner.family for partner in found}
+    assert (
+        families["bot:flawed"] == gauntlet.HUMAN_PROXIES and families["bot:piers"] == "rule lists"
+    )
+    of_three = [partner.name for partner in gauntlet_partners(three)]
+    assert "agent:human-3p" in of_three and not any(name.endswith("-2p") for name in of_three)
+
+
+def test_the_command_plays_what_pairs_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An agent of a run, and what its training wrote of another in Orbax."""
+    policies = [network_policy(LENIENT, seed) for seed in range(2)]
+    agent, partner_folder = str(tmp_path / "agent"), str(tmp_path / "checkpoints" / "5")
+    save_policy(Path(agent), policies[0], algorithm="x", steps=0, score=None)
+    document = checkpoint_policy(policies[1], params_path="actor")
+    with Checkpointer(tmp_path / "checkpoints", policy=document) as checkpoints:
+        checkpoints.save(5, {"actor": policies[1].params})
+    monkeypatch.setattr(gauntlet, "FAMILIES", {"chance": ("bot:random",)})
+    picture = tmp_path / "out" / "g.png"
+    arguments = ["--games", "8", "--series", "1", "--seed", "3", "--plot", str(picture), "--json"]
+    main(["gauntlet", agent, "--people", partner_folder, *arguments])
+    (found,) = json.loads(capsys.readouterr().out)["agents"]
+    assert [partner["partner"] for partner in found["partners"]] == ["bot:random", partner_folder]
+    for partner in found["partners"][1:]:
+        pair = evaluate_pair(load_policy(agent), load_policy(partner["partner"]), 8, 3).summary
+        assert partner["mean"] == pytest.approx(pair.mean.mean)
+        assert partner["mean_ci95"] == pytest.approx(pair.mean.bounds)
+    assert picture.stat().st_size > 5000
+
+
+def test_who_stops_the_command_has_the_agents_that_were_done(
+    result: GauntletResult, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def played(name: str, *args: Any) -> GauntletResult:
+        if "iggi" in name:
+            return result
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gauntlet, "gauntlet_partners", lambda policy, people: [])
+    monkeypatch.setattr(gauntlet, "run_gauntlet", played)
+    with pytest.raises(SystemExit):
+        main(["gauntlet", "bot:iggi", "bot:piers"])
+    assert partner_table(result) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bot:iggi", "--games", "7"], "--games: expected a multiple of --series 5, got 7"),
+        (["bot:iggi", "--series", "0"], "--series: expected"),
+        (["bot:rules?seed=1", "bot:rules?seed=01"], "expected policies that differ"),
+        (["bot:iggi", "--people", "bot:smart", "bot:smart"], "--people: expected policies that"),
+        (["bot:iggi", "--people", "bot:smart"], "got bot:smart: bot:smart of the family smart"),
+        (["bot:iggi", "--people", "nobody"], "expected an agent"),
+    ],
+)
+def test_what_cannot_be_played_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["gauntlet", *arguments])
+    error = capsys.readouterr().err.strip()
+    assert ended.value.code == 2 and message in error and len(error.splitlines()) == 1
+
+
+def test_whom_a_run_was_trained_with_is_in_its_config(tmp_path: Path) -> None:
+    policy = network_policy(Rules(), seed=0)
+    save_policy(tmp_path / "run" / "policy", policy, algorithm="x", steps=0, score=None)
+    config: dict[str, Any] = {"config": {"partners": ["bot:rules?seed=1..2", "bot:simple"]}}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    expected = ("bot:rules?seed=1", "bot:rules?seed=2", "bot:simple")
+    for name in ("run", "run/policy", "run/policy/policy.safetensors", "run/checkpoints/5"):
+        assert training_partners(str(tmp_path / name)) == expected
+    assert training_partners("bot:smart") == training_partners(str(tmp_path)) == ()
+
+
+def test_who_was_met_with_options_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bot's own parameters are no options: another seed is somebody else."""
+    met = (
+        "bot:smart?noise=0.15",
+        "bot:iggi?gullible=2&temperature=0.5",
+        "bot:rules?seed=900&noise=0.1",
+        "bot:rules?epsilon=0&seed=901",
+        "agent:human-3p?temperature=0.3",
+        "bot:of-another-version?seed=1",
+    )
+    asked = {
+        "bot:smart": True,
+        "bot:iggi?noise=0.5": True,
+        "bot:rules?seed=900": True,
+        "bot:rules?seed=901": False,
+        "bot:rules": False,
+        "agent:human-3p": True,
+        "bot:simple": False,
+        "bot:of-another-version?seed=1": True,
+    }
+    nobody = load_policy("bot:random")
+    monkeypatch.setattr(
+        gauntlet,
+        "evaluate_with_partners",
+        lambda _, them, *a, **b: (np.zeros((len(them), 2, 1)), None),
+    )
+    partners = [GauntletPartner(name, "x", nobody) for name in asked]
+    result = gauntlet.run_gauntlet("agent", nobody, partners, met, series=1, length=1)
+    assert {each.partner.name: each.seen_in_training for each in result.partner_results} == asked
+
+
+def test_a_partner_is_of_its_family_whatever_its_settings() -> None:
+    asked = ("bot:holmes", "bot:rules?seed=7", "bot:iggi?safe=1,1", "agent:clone-2p", "bot:random")
+    families = ["simple", "rule seeds", "rule lists", "conventions", None]
+    assert [family_of(name) for name in asked] == families

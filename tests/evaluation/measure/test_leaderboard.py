@@ -1,0 +1,146 @@
+"""AH2AC2's line-ups against lists written by hand, and its games against `play_games`."""
+
+import numpy as np
+import pytest
+from support.games import LENIENT, LENIENT_3P
+from support.policies import network_policy
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.evaluation.measure.leaderboard import (
+    best_seed,
+    play_leaderboard,
+    play_proxy_self_play,
+)
+from hanabi_rl.evaluation.measure.prediction import Prediction
+from hanabi_rl.evaluation.papers.ah2ac2 import LEADERBOARD
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+from hanabi_rl.play.lineups import mixed_lineups, seat_names
+
+TWO_PLAYERS = {"C1", "C2", "1C", "2C"}
+THREE_PLAYERS = {
+    *("C11", "C12", "C21", "C22", "1C1", "1C2", "2C1", "2C2", "11C", "12C", "21C", "22C"),
+    *("CC1", "CC2", "C1C", "C2C", "1CC", "2CC"),
+}
+
+
+def names(seats):
+    return "".join("C" if who < 0 else str(who + 1) for who in seats)
+
+
+@pytest.mark.parametrize(("players", "expected"), [(2, TWO_PLAYERS), (3, THREE_PLAYERS)])
+def test_line_ups_are_those_of_the_paper(players, expected):
+    found = [names(seats) for seats in mixed_lineups(players, 2)]
+    assert set(found) == expected and len(found) == len(expected) == {2: 4, 3: 18}[players]
+
+
+@pytest.mark.parametrize(("players", "proxies"), [(2, 1), (2, 3), (3, 1), (4, 2), (5, 3)])
+def test_line_ups_of_other_sizes_are_counted(players, proxies):
+    found = mixed_lineups(players, proxies)
+    assert len(set(found)) == len(found) == (proxies + 1) ** players - proxies**players - 1
+
+
+def test_two_players_take_turns_in_both_seats():
+    candidate, *proxies = (network_policy(LENIENT, seed) for seed in (1, 2, 3))
+    entry = play_leaderboard(candidate, proxies, 16, seed=5)
+    decks = evaluation_decks(LENIENT, 16, 5)
+    for index, seats in enumerate(entry.line_ups):
+        at_seat = tuple(candidate if who < 0 else proxies[who] for who in seats)
+        games = np.flatnonzero(entry.line_up == index)
+        assert len(games) == 4
+        np.testing.assert_array_equal(
+            entry.points[games], play_games(at_seat, LENIENT, decks[games]).points
+        )
+    record = entry.as_dict(["p", "q"])
+    assert record["games"] == 16 and record["points_mean"] == pytest.approx(entry.points.mean())
+    assert record["median"] == np.median(entry.score)
+    assert (
+        record["line_ups"][0]["seats"] == ["candidate", "p"] and record["line_ups"][0]["games"] == 4
+    )
+    assert record["line_ups"][0]["mean"] == pytest.approx(entry.score[entry.line_up == 0].mean())
+
+
+@pytest.mark.slow  # two are the same with fewer
+def test_three_players_sit_in_every_line_up_equally_often():
+    candidate, *proxies = (network_policy(LENIENT_3P, seed) for seed in (1, 2, 3))
+    entry = play_leaderboard(candidate, proxies, 20, seed=5)
+    counts = np.bincount(entry.line_up)
+    assert sorted(counts) == [1] * 16 + [2] * 2
+    decks = evaluation_decks(LENIENT_3P, 20, 5)
+    for index in (1, 7, 17):  # one candidate with two different proxies, and two candidates
+        games = np.flatnonzero(entry.line_up == index)
+        # copies: three policies to play_games, which has compiled three for the first of them
+        at_seat = tuple(
+            (candidate if who < 0 else proxies[who]).replace() for who in entry.line_ups[index]
+        )
+        expected = play_games(at_seat, LENIENT_3P, decks[games])
+        np.testing.assert_array_equal(entry.score[games], expected.scores)
+        np.testing.assert_array_equal(entry.points[games], expected.points)
+
+
+def test_what_a_proxy_draws_in_a_game_depends_on_the_number_of_the_game_alone():
+    """Not on how the games are put together: every candidate meets the same chance."""
+    candidate, proxy = network_policy(LENIENT, 1), load_policy("bot:random", LENIENT)
+    entry = play_leaderboard(candidate, [proxy, proxy], 16, seed=5)
+    decks = evaluation_decks(LENIENT, 16, 5)
+    for game in (1, 6, 15):
+        seats = entry.line_ups[entry.line_up[game]]
+        alone = play_games(
+            (candidate, proxy),
+            LENIENT,
+            decks[[game]],
+            5,
+            seating=np.array([[0, 1] if seats[0] < 0 else [1, 0]]),
+            key_index=np.array([game]),
+        )
+        assert (entry.points[game], entry.score[game]) == (alone.points[0], alone.scores[0])
+
+
+@pytest.mark.slow  # cli/test_cli_cross_play.py has such a candidate, of two players
+def test_a_candidate_that_is_a_proxy_plays_no_self_play():
+    """AH2AC2 A.6 excepts it; by what a policy is, not by which object."""
+    proxies = [network_policy(LENIENT_3P, seed) for seed in (1, 2)]
+    entry = play_leaderboard(network_policy(LENIENT_3P, 1), proxies, 20, seed=5)
+    assert {names(seats) for seats in entry.line_ups} == {
+        seats for seats in THREE_PLAYERS if "2" in seats
+    }
+    assert len(entry.line_ups) == 12 and np.bincount(entry.line_up).sum() == 20
+    with pytest.raises(ValueError, match="a proxy that is not the candidate itself"):
+        play_leaderboard(proxies[0], proxies[:1], 20)
+
+
+def test_the_proxies_own_row_is_the_mean_of_both():
+    proxies = [network_policy(LENIENT, seed) for seed in (1, 2)]
+    decisions, steps = np.array([10, 10]), np.array([20, 20])
+    read = [Prediction(np.array(right), np.array(nats), decisions, steps) for right, nats in (
+        ([4.0, 6.0], [10.0, 30.0]),
+        ([8.0, 8.0], [2.0, 6.0]),
+    )]  # fmt: skip
+    entry = play_proxy_self_play(proxies, 16, seed=5, predictions=read)
+    decks = evaluation_decks(LENIENT, 16, 5)
+    alone = [play_games((proxy,) * 2, LENIENT, decks).points for proxy in proxies]
+    np.testing.assert_array_equal(entry.points, np.where(np.arange(16) % 2 == 0, *alone))
+    assert entry.summary.points.mean == pytest.approx(
+        (alone[0][::2].mean() + alone[1][1::2].mean()) / 2
+    )
+    assert entry.prediction.cross_entropy_per_timestep().mean == pytest.approx((1.0 + 0.2) / 2)
+    assert entry.as_dict(["p", "q"])["line_ups"][1]["seats"] == ["q", "q"]
+    with pytest.raises(ValueError, match="a game for each of the proxies, got 1 for 2"):
+        play_proxy_self_play(proxies, 1)
+    assert best_seed(read) == 1 and best_seed(read[::-1]) == 0
+    odd = read[0]._replace(nll=np.array([np.nan, 1.0]))
+    with pytest.raises(ValueError, match="of every seed, got nan of number 2"):
+        best_seed([read[0], odd, read[1]])
+
+
+def test_errors_say_what_was_expected():
+    candidate = network_policy(LENIENT, 1)
+    with pytest.raises(ValueError, match="at least one proxy"):
+        play_leaderboard(candidate, [], 10)
+    with pytest.raises(ValueError, match="each of the 4 line-ups at least, got 3"):
+        play_leaderboard(candidate, [candidate, candidate], 3)
+
+
+def test_the_published_table_is_complete():
+    assert {players: len(rows) for players, rows in LEADERBOARD.items()} == {2: 8, 3: 7}
+    assert seat_names((-1, 1), ["p", "q"]) == ["candidate", "q"]

@@ -1,0 +1,157 @@
+"""Leaderboards as files: those of the docs hold, and what does not is refused by its row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.loading import BOT, SHIPPED, load_policy, parse_name
+from hanabi_rl.cli import main
+from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
+from hanabi_rl.evaluation.measure.leaderboard_file import (
+    LeaderboardRow,
+    read_board,
+    row_of,
+    with_row,
+    write_board,
+)
+from hanabi_rl.games.hanabi.rules import Rules
+
+BOARDS = sorted((Path(__file__).parents[2] / "docs" / "leaderboard").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
+def test_a_board_of_the_docs(path: Path, tmp_path: Path) -> None:
+    """Every row is in order, what ships is still who it was, and writing changes nothing."""
+    board = read_board(path)
+    for player in (*board.proxies, *board.rows):
+        if parse_name(player.agent).scheme in (BOT, SHIPPED):
+            policy = load_policy(player.agent, Rules(num_players=board.players))
+            assert policy.identity() == player.hash, player.agent
+    write_board(tmp_path / path.name, board)
+    assert (tmp_path / path.name).read_text() == path.read_text()
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    return {
+        "agent": "bot:iggi",
+        "hash": "a" * 64,
+        "by": "me",
+        "version": "1",
+        "mean": 12.0,
+        "ci95": [11.0, 13.0],
+        "median": 12.0,
+        "zero_share": 0.1,
+        "perfect_share": 0.0,
+        **changes,
+    }
+
+
+def written(path: Path, rows: list[Any], **changes: Any) -> Path:
+    board = {
+        "format_version": 1,
+        "about": "A test.",
+        "players": 2,
+        "games": 1000,
+        "seed": 0,
+        "proxies": [{"agent": "bot:simple", "hash": "c" * 64}],
+        "rows": rows,
+    }
+    path.write_text(json.dumps(board | changes))
+    return path
+
+
+AT = "hf:me/a@" + "0" * 40
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"agent": "runs/mine"}, "an agent that anybody can load .*, got runs/mine"),
+        ({"agent": "hf:me/a"}, "a commit of 40 hexadecimal digits behind hf:me/a@.* got None"),
+        ({"agent": "hf:me/a@main"}, "a commit of 40 hexadecimal digits .* got main"),
+        ({"hash": "a"}, "expected the SHA-256 of bot:iggi, got 'a'"),
+        ({"hash": "c" * 64}, "no proxy among the rows"),
+        ({"mean": 14.0}, "expected a mean of bot:iggi in its interval"),
+        ({"ci95": [1.0]}, r"expected ci95 of bot:iggi to be \[low, high\]"),
+        ({"perfect_share": 0.95}, "expected shares of bot:iggi from 0 to 1"),
+        ({"median": 26.0}, "expected a median of bot:iggi"),
+        ({"mean": "12"}, "rows: bot:iggi.mean: expected float, got '12'"),
+        ({"by": " "}, "expected who adds bot:iggi"),
+        ({"note": "x"}, "rows: bot:iggi: unknown field 'note'"),
+    ],
+)
+def test_a_row_that_is_wrong(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    assert read_board(
+        written(tmp_path / "a.json", [row(), row(agent=AT, hash="b" * 64, mean=11.0)])
+    )
+    with pytest.raises(ValueError, match=f"a.json: .*{message}"):
+        read_board(written(tmp_path / "a.json", [row(**change)]))
+
+
+@pytest.mark.parametrize(("most", "one"), [(0, 3), (25, 20)])
+def test_the_interval_of_a_row_ends_where_scores_do(tmp_path: Path, most: int, one: int) -> None:
+    """Student's interval of a thousand games of which all but one have 0, or the maximum, passes
+    it: half of it is 1.962 / sqrt(1000) standard deviations, here |one - most| / sqrt(1000)."""
+    score = np.full(1000, most, np.int32)
+    score[0] = one
+    entry = LeaderboardEntry(score, score, np.zeros(1000, np.int32), ((-1, 0),), 25)
+    added = row_of(entry, "bot:random", "d" * 64, "me", "1")
+    mean, half = most + (one - most) / 1000, 1.962 * abs(one - most) / 1000
+    expected = (max(mean - half, 0.0), min(mean + half, 25.0))
+    assert (added.mean, added.ci95) == (mean, pytest.approx(expected, abs=1e-3))
+    path = written(tmp_path / "a.json", [])
+    write_board(path, with_row(read_board(path), added))
+    assert read_board(path).rows == (added,)
+
+
+def test_a_board_that_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    worse = row(agent=AT, hash="b" * 64, mean=11.0)
+    without = {key: value for key, value in row().items() if key != "by"}
+    for rows, changes, message in (
+        ([worse, row()], {}, "the rows best first"),
+        ([row(), row()], {}, "every agent once"),
+        ([without], {}, "bot:iggi: expected a field by, got none"),
+        ([3], {}, "rows: expected objects, got int"),
+        ([], {"games": 100}, "at least 1,000 games"),
+        ([], {"proxies": []}, "at least one proxy"),
+        ([], {"players": 6}, "2 to 5 players"),
+        ([], {"format_version": 2}, "format_version 1, got 2"),
+    ):
+        with pytest.raises(ValueError, match=f"a.json: .*{message}"):
+            read_board(written(path, rows, **changes))
+
+
+def test_a_row_finds_its_place(tmp_path: Path) -> None:
+    board = read_board(written(tmp_path / "a.json", [row()]))
+    better = LeaderboardRow(**row(agent=AT, hash="b" * 64, mean=12.5, ci95=(11.0, 13.0)))
+    board = with_row(board, better)
+    assert [one.agent for one in board.rows] == [AT, "bot:iggi"]
+    again = LeaderboardRow(**row(mean=12.9, ci95=(11.0, 13.0)))
+    assert [one.mean for one in with_row(board, again).rows] == [12.9, 12.5]
+
+
+def test_the_command_adds_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proxy = {"agent": "bot:simple", "hash": load_policy("bot:simple").identity()}
+    path = written(tmp_path / "a.json", [], proxies=[proxy])
+    for flags, message in (
+        (["--agents", "bot:iggi"], "expected --agents and --by"),
+        (["--agents", str(tmp_path), "--by", "me"], "anybody can load"),
+        (["--agents", "bot:iggi", "--by", "me", "--games", "9"], "no other flags"),
+        (["--agents", "bot:iggi", "--by", "me", "--json"], "no other flags"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["leaderboard", "--board", str(path), *flags])
+        assert message in capsys.readouterr().err
+    main(["leaderboard", "--board", str(path), "--agents", "bot:legal-random", "--by", "me"])
+    (added,) = read_board(path).rows
+    assert (added.agent, added.by, added.mean) == ("bot:legal-random", "me", 0.0)
+    changed = written(tmp_path / "b.json", [], proxies=[proxy | {"hash": "d" * 64}])
+    with pytest.raises(SystemExit):
+        main(["leaderboard", "--board", str(changed), "--agents", "bot:iggi", "--by", "me"])
+    assert "expected bot:simple to be dddd" in capsys.readouterr().err

@@ -1,0 +1,115 @@
+"""Facts about cards as sets, against counts of lists in plain Python."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.bots.obs_view import with_left
+from hanabi_rl.games.hanabi import cards
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
+from hanabi_rl.games.hanabi.rules import Rules
+
+GAMES = [
+    Rules(2),
+    Rules(2, num_colors=2, num_ranks=3, num_cards_of_rank=(1, 3, 4), hand_size=2),
+    Rules(2, num_colors=3, num_ranks=4, num_cards_of_rank=(2, 1, 1, 2), hand_size=2),
+    Rules(2, num_colors=4, num_ranks=1, num_cards_of_rank=(3,), hand_size=2),
+]
+
+
+class Position:
+    """Some piles and some cards discarded, by chance; every fact by counting."""
+
+    def __init__(self, rules: Rules, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.rules, ranks = rules, rules.num_ranks
+        self.piles = [int(rng.integers(ranks + 1)) for _ in range(rules.num_colors)]
+        self.played = [c * ranks + r for c, top in enumerate(self.piles) for r in range(top)]
+        deck = full_deck(rules)
+        for card in self.played:
+            deck.remove(card)
+        self.lost = [card for card in deck if rng.random() < 0.6]
+        self.copies = [full_deck(rules).count(card) for card in range(rules.num_cards)]
+
+    def left(self, card: int) -> int:
+        return self.copies[card] - self.lost.count(card)
+
+    def fits(self, card: int) -> bool:
+        return self.piles[card // self.rules.num_ranks] == card % self.rules.num_ranks
+
+    def useless(self, card: int) -> bool:
+        color, rank = divmod(card, self.rules.num_ranks)
+        chain = range(self.piles[color], rank + 1)  # all of these would have to be played
+        return card in self.played or any(
+            self.left(color * self.rules.num_ranks + r) == 0 for r in chain
+        )
+
+    def planes(self) -> list[int]:
+        return [
+            as_set(card for card in range(self.rules.num_cards) if self.lost.count(card) > plane)
+            for plane in range(max(self.rules.num_cards_of_rank))
+        ]
+
+
+def as_set(members: object) -> int:
+    return sum(1 << card for card in members)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rules", GAMES, ids=str)
+def test_facts_are_those_of_counting(rules: Rules) -> None:
+    for seed in range(60):
+        at = Position(rules, seed)
+        every = range(rules.num_cards)
+        played, planes = as_set(at.played), at.planes()
+        gone, single = cards.exhausted_cards(rules, planes), cards.last_copies(rules, planes)
+        useless = cards.useless_cards(rules, played, gone)
+
+        assert gone == as_set(card for card in every if at.left(card) == 0)
+        assert single == as_set(card for card in every if at.left(card) == 1)
+        assert cards.next_cards(rules, played) == as_set(filter(at.fits, every))
+        assert useless == as_set(filter(at.useless, every))
+
+        counts = jnp.array([at.lost.count(card) for card in every])
+        assert int(with_left(rules, counts, 0)) == gone
+        assert int(with_left(rules, counts, 1)) == single
+
+
+@pytest.mark.parametrize("rules", GAMES, ids=str)
+def test_arrays_hold_what_ints_hold(rules: Rules) -> None:
+    positions = [Position(rules, seed) for seed in range(20)]
+    played = np.array([as_set(at.played) for at in positions], np.uint32)
+    planes = np.array([at.planes() for at in positions], np.uint32).T
+    for array in (np.asarray, jnp.asarray):
+        gone = cards.exhausted_cards(rules, [array(plane) for plane in planes])
+        single = cards.last_copies(rules, [array(plane) for plane in planes])
+        found = cards.useless_cards(rules, array(played), gone), single
+        assert all(sets.dtype == np.uint32 for sets in found)
+        for row, at in enumerate(positions):
+            alone = cards.exhausted_cards(rules, at.planes())
+            assert int(found[0][row]) == cards.useless_cards(rules, int(played[row]), alone)
+            assert int(single[row]) == cards.last_copies(rules, at.planes())
+
+
+def test_above_keeps_to_its_colour() -> None:
+    rules = Rules(2)
+    red_4, yellow_5 = 1 << 3, 1 << 9
+    assert cards.successors(rules, red_4 | yellow_5) == 1 << 4
+    assert cards.with_successors(rules, 1 << 5 | red_4) == 0b1111100000 | 0b11000
+    assert [bool(cards.is_single(of)) for of in (0, red_4, red_4 | yellow_5)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_table_has_its_sets() -> None:
+    rules = Rules(2)
+    deck = full_deck(rules)  # red: 1 1 1 2 2 | 3 3 4 4 5, then yellow
+    table = PythonGame(rules, deck)
+    for action in (5, 10, 0, 11):  # play a 1; a hint; discard another 1; a hint
+        table.apply(action)
+    assert table.played == 1 and table.discard_planes == [1, 0, 0]
+    table.apply(0)
+    assert table.discard_planes == [1, 1, 0]

@@ -1,0 +1,360 @@
+"""The challenge at home: what is trained on what, who plays with whom, and that it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.games import TINY, taught_games
+from support.policies import network_policy
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.cli import main
+from hanabi_rl.data.files import load_games
+from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
+from hanabi_rl.evaluation.measure.prediction import predict_decisions
+from hanabi_rl.games.hanabi.dynamics import Rules
+from hanabi_rl.launch import data_challenge as challenges
+from hanabi_rl.launch import pretrained_clone as priors
+from hanabi_rl.launch.data_challenge import (
+    Challenge,
+    challenge_table,
+    cloning_epochs,
+    run_challenge,
+)
+from hanabi_rl.launch.presets import preset_config
+from hanabi_rl.play import demos
+from hanabi_rl.play.demos import demo_games, demonstrators, generate
+
+SHORT = Challenge("simple", games=24, held_out=8, methods=("bc",), decks=64, seed=3)
+
+
+def test_epochs_grow_as_games_shrink() -> None:
+    assert [cloning_epochs(games) for games in (10, 180, 1000, 2000, 100_000)] == [
+        60,
+        60,
+        48,
+        24,
+        6,
+    ]
+
+
+def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> None:
+    challenge = dataclasses.replace(SHORT, total_steps=12_345, kl_weight=0.2, level="learnt")
+    configs: dict[str, Any] = {
+        name: challenges._config(name, challenge, tmp_path) for name in challenges.METHODS
+    }
+    assert configs["bc"].data == (str(tmp_path / "games.safetensors"),)
+    assert configs["bc"].val == () and configs["bc"].epochs == cloning_epochs(24)
+    assert not hasattr(configs["ippo"], "bc_policy")
+    for name in ("hdr_ippo", "br_bc"):
+        assert configs[name].bc_policy == str(tmp_path / "bc")
+    assert configs["hdr_ippo"].kl_weight == 0.2
+    for name in ("hdr_ippo", "br_bc", "ippo"):
+        assert configs[name].total_steps == 12_345
+    for name in ("bc", "br_bc", "ippo"):
+        assert configs[name].network.level == "learnt"
+    assert all(config.seed == 3 for config in configs.values())
+    quick = preset_config("br_bc", "quick")
+    for name in ("anneal_start", "anneal_end"):
+        share = getattr(quick, name) / quick.total_steps
+        assert getattr(configs["br_bc"], name) == int(12_345 * share)
+
+
+@pytest.mark.parametrize(
+    ("asked", "trained"),
+    [
+        ((), []),
+        (("ippo",), ["ippo"]),
+        (("hdr_ippo",), ["bc", "hdr_ippo"]),
+        (("ippo", "br_bc", "bc"), ["bc", "br_bc", "ippo"]),
+    ],
+)
+def test_the_clone_comes_before_what_begins_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], trained: list[str]
+) -> None:
+    monkeypatch.setattr(challenges, "_method", lambda name, *_: {"method": name})
+    monkeypatch.setattr(challenges, "_with_themselves", lambda *_: {"mean": 1.0})
+    record = run_challenge(dataclasses.replace(SHORT, methods=asked), tmp_path)
+    assert [row["method"] for row in record["methods"]] == trained
+    kept = json.loads((tmp_path / "challenge.json").read_text())
+    assert kept["partner"] == "simple" and kept["methods"] == record["methods"]
+
+
+def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
+    """AH2AC2's protocol has several proxies: of A+B both, or whoever is named."""
+
+    def names(**changes: Any) -> list[str]:
+        challenge = dataclasses.replace(SHORT, **changes)
+        found = challenges.proxies_of(challenge, Rules(num_players=challenge.players))
+        assert [policy.name for policy in found.values()] == [  # type: ignore[attr-defined]
+            name.removeprefix("bot:") for name in found
+        ]
+        return list(found)
+
+    assert names() == ["simple"]
+    assert names(partner="simple+piers", players=3) == ["simple", "piers"]
+    assert names(partner="simple+simple") == ["simple"]
+    assert names(proxies=("bot:piers", "bot:iggi")) == ["bot:piers", "bot:iggi"]
+
+
+def test_a_partner_that_searches_is_one_player(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one for each agent that it takes the others for."""
+    partner = "agent:ippo-2p?search=fast&partner=bot:holmes+bot:iggi"
+    monkeypatch.setattr(demos, "load_policy", lambda name, rules: load_policy("bot:simple", rules))
+    challenge = dataclasses.replace(SHORT, partner=partner)
+    assert list(challenges.proxies_of(challenge, Rules())) == [partner]
+    row = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
+    own = row | {"cross_entropy_per_timestep": 1.0}
+    record = dataclasses.asdict(challenge) | {"prior": None, "methods": []}
+    lines = challenge_table(record | {"partner_with_itself": own}).splitlines()
+    assert f"24 games of {partner}," in lines[0] and f"games with {partner} over" in lines[0]
+    assert lines[-1].startswith("the proxy ")
+    preset = dataclasses.replace(
+        preset_config("bc", "prior"), demos=("bot:iggi", partner, f"bot:smart+{partner}")
+    )
+    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    monkeypatch.setattr(priors, "run_once", lambda *_: None)
+    monkeypatch.setattr(priors, "load_policy", lambda *_: load_policy("bot:simple"))
+    found = priors.train_pretrained_clone(partner, Rules(), "facts", tmp_path)
+    assert (found.players, found.excluded_families) == (("bot:iggi",), ("self-taught",))
+    found = priors.train_pretrained_clone("bot:iggi", Rules(), "facts", tmp_path)
+    assert found.players == (partner, f"bot:smart+{partner}")
+
+
+@pytest.mark.slow  # its games are those of measure/test_leaderboard.py
+def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
+    """Not of decks times seatings: as many games as --decks says, in all."""
+    challenge = dataclasses.replace(SHORT, decks=40)
+    agent, *others = (network_policy(TINY, seed) for seed in range(3))
+    proxies = dict(zip(("one", "other"), others, strict=True))
+    held_out = taught_games(TINY, 4)
+    row = challenges._measured(agent, challenge, held_out, proxies)
+    beside = row["with_partner"]
+    assert beside["games"] == 40 and len(beside["line_ups"]) == 4
+    expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
+    assert beside["mean"] == expected.summary.mean.mean
+    assert beside["points_mean"] == expected.points.mean() > 0
+    assert beside["median"] == np.median(expected.score)
+    own = challenges._with_themselves(challenge, proxies, held_out)
+    assert [line["seats"] for line in own["line_ups"]] == [["one"] * 2, ["other"] * 2]
+    assert json.loads(json.dumps([row, own]))[0]["nats"] == row["nats"], "the record is JSON"
+    assert row["nats"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
+
+
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The games that methods are asked to predict; nothing is trained or played."""
+    asked: list[Any] = []
+
+    def method(name: str, challenge: Any, folder: Any, held_out: Any, *_: Any) -> dict[str, Any]:
+        asked.append(held_out)
+        return {"method": name, "row": len(asked)}
+
+    monkeypatch.setattr(challenges, "_method", method)
+    monkeypatch.setattr(challenges, "_with_themselves", lambda *_: {"mean": 1.0})
+    return asked
+
+
+def test_every_seed_draws_its_own_games_to_learn_from_and_to_predict(
+    tmp_path: Path, predicted: list[Any]
+) -> None:
+    learnt = []
+    for seed in (0, 1, 2):
+        run_challenge(dataclasses.replace(SHORT, seed=seed), tmp_path / str(seed))
+        learnt.append(load_games(tmp_path / str(seed) / "games.safetensors"))
+    drawn = [deck.tobytes() for games in (*learnt, *predicted) for deck in games.decks]
+    assert len(drawn) == 3 * (24 + 8) == len(set(drawn))
+
+
+def test_other_methods_add_their_rows(tmp_path: Path, predicted: list[Any]) -> None:
+    def methods(*names: str) -> list[tuple[str, int]]:
+        record = run_challenge(dataclasses.replace(SHORT, methods=names), tmp_path)
+        assert json.loads((tmp_path / "challenge.json").read_text())["methods"] == record["methods"]
+        return [(row["method"], row["row"]) for row in record["methods"]]
+
+    assert methods("ippo") == [("ippo", 1)]
+    assert methods("br_bc") == [("bc", 2), ("br_bc", 3), ("ippo", 1)]
+    assert methods("ippo", "hdr_ippo") == [("bc", 4), ("hdr_ippo", 5), ("br_bc", 3), ("ippo", 6)]
+
+
+def test_a_partner_that_has_become_another_is_another_challenge(
+    tmp_path: Path, predicted: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is a folder's, which may be trained anew."""
+    run_challenge(SHORT, tmp_path / "c")
+    other = SimpleNamespace(identity=lambda: "another")
+    monkeypatch.setattr(challenges, "demonstrators", lambda *_: (other, other))
+    with pytest.raises(ValueError, match="holds a challenge with another partner_hashes"):
+        run_challenge(SHORT, tmp_path / "c")
+    monkeypatch.undo()
+    monkeypatch.setattr(challenges, "proxies_of", lambda *_: {"bot:x": other})
+    with pytest.raises(ValueError, match="holds a challenge with another proxy_hashes"):
+        run_challenge(SHORT, tmp_path / "c")
+
+
+def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
+    tmp_path: Path, predicted: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for all challenges with such partners; the table says which, and cloning begins there."""
+    pool = (
+        "bot:simple",
+        "bot:holmes",
+        "bot:iggi",
+        "agent:ippo-2p",
+        "bot:rules?seed=0..1",
+        "agent:x",
+    )
+    preset = dataclasses.replace(preset_config("bc", "prior"), demos=pool)
+    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    trained: list[Any] = []
+    monkeypatch.setattr(priors, "run_once", lambda _, config: trained.append(config))
+    who = SimpleNamespace(identity=lambda: "a prior")
+    monkeypatch.setattr(priors, "load_policy", lambda *_: who)
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        challenges,
+        "_method",
+        lambda name, _, config, *rest: asked.append(config) or {"method": name},
+    )
+    record = run_challenge(dataclasses.replace(SHORT, prior=True, level="learnt"), tmp_path / "c")
+    (config,) = trained
+    assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
+    assert config.run_dir == str(tmp_path / "prior-2p-learnt-without-simple")
+    assert (config.network.level, config.seed, asked[0].start_from) == ("learnt", 0, config.run_dir)
+    figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
+    own = figures | {"cross_entropy_per_timestep": 1.0}
+    table = challenge_table(record | {"methods": [], "partner_with_itself": own})
+    assert (
+        f"cloning begins with {config.run_dir}, a clone of 400 games each of bot:iggi, "
+        "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1: none of the partner's family, simple"
+    ) in table.splitlines()
+    assert record["prior"]["identity"] == "a prior"
+    with pytest.raises(ValueError, match="another prior: expected True, got False"):
+        run_challenge(dataclasses.replace(SHORT, level="learnt"), tmp_path / "c")
+    rules = Rules(num_players=3)
+    found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
+    assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
+    assert found.excluded_families == ("rule seeds",)
+    assert "nobody left out" in str(
+        priors.train_pretrained_clone("random", rules, "facts", tmp_path)
+    )
+
+
+def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = dataclasses.replace(preset_config("bc", "prior"), demos=("bot:convention",))
+    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    with pytest.raises(ValueError, match="--prior: expected players of other families than simple"):
+        priors.train_pretrained_clone("simple", Rules(), "reading", tmp_path)
+
+
+@pytest.mark.slow
+def test_the_clone_plays_with_the_partner_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = run_challenge(SHORT, tmp_path / "c")
+    capsys.readouterr()
+    (row,) = record["methods"]
+    policy, partner = load_policy(row["run_dir"]), load_policy("bot:simple")
+    expected = play_leaderboard(policy, [partner], 64, 3).summary
+    assert row["with_partner"]["mean"] == pytest.approx(expected.mean.mean)
+    assert row["with_partner"]["games"] == 64  # both seatings, in half of them each
+    train = load_games(tmp_path / "c" / "games.safetensors")
+    held_out = demo_games(train.rules, "simple", 8, 3, "held-out")
+    decks = {deck.tobytes() for deck in train.decks}
+    assert len(train) == 24 and not decks & {deck.tobytes() for deck in held_out.decks}
+    assert 0 < row["accuracy"] < 1 and row["nats"] > 0
+    assert record["partner_with_itself"]["mean"] > 14
+    assert "with the proxies" in challenge_table(record)
+    with pytest.raises(ValueError, match="another games: expected 24, got 25"):
+        run_challenge(dataclasses.replace(SHORT, games=25), tmp_path / "c")
+    again = run_challenge(SHORT, tmp_path / "c")  # finished runs are not repeated
+    assert again == record
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"games": 4}, "--games: expected at least 5, got 4"),  # the clone validates on some
+        ({"decks": 0}, "--decks: expected at least 1, got 0"),
+        ({"kl_weight": 1.5}, "--kl-weight: expected a weight in .0, 1., got 1.5"),
+        ({"level": "all"}, "--level: expected one of facts, learnt, reading, got 'all'"),
+        ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
+        ({"partner": "convention", "level": "reading"}, "expected facts or learnt for a clone of"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SHORT, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"proxies": ("bot:x",)}, "bot:x"),
+        ({"agents": ("bot:x",)}, "bot:x"),
+        ({"agents": ("bot:simple",)}, "--agents bot:simple: expected a proxy that is not the cand"),
+        ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected policies that differ"),
+        ({"partner": "simple+bot:simple"}, "--proxies: expected policies that differ"),
+        (
+            {"players": 3, "partner": "simple+piers", "decks": 17},
+            "each of the 18 line-ups at least",
+        ),
+    ],
+)
+def test_what_cannot_be_played_is_said_before_anything_is_written(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        run_challenge(dataclasses.replace(SHORT, **changes), tmp_path / "c")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_given_agents_are_rows_beside_the_methods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        challenges, "_method", lambda name, *given: {"method": name} | challenges._measured(
+            load_policy("bot:iggi"), given[0], *given[2:]
+        )
+    )  # fmt: skip
+    other = dataclasses.replace(SHORT, decks=8, agents=("bot:legal-random",))
+    text = challenge_table(run_challenge(other, tmp_path)).splitlines()
+    assert [line.split()[0] for line in text[2:]] == ["bc", "bot:legal-random", "the"]
+    assert "median" in text[1] and "per timestep" in text[1]
+    assert "8 games with simple over every line-up" in text[0]
+    more = run_challenge(dataclasses.replace(other, agents=("bot:iggi",)), tmp_path)
+    assert [row["method"] for row in more["agents"]] == ["bot:legal-random", "bot:iggi"]
+
+
+def test_an_unknown_partner_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["challenge", "--partner", "nobody", "--out", str(tmp_path / "x")])
+    assert "bot:simple" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_mixed_tables_take_turns_around_the_seats() -> None:
+    """Each move is the greedy one of the bot whose seat it is."""
+    games = generate(Rules(3), "simple+value", 6, seed=0)
+    first, second, third = demonstrators(games.rules, "simple+value")
+    assert first is third
+    turns = np.arange(games.actions.shape[1])
+    played = turns < games.num_actions[:, None]
+    position = (turns % 3 - np.arange(6)[:, None]) % 3  # of the line-up, at the mover's seat
+    for policy, mine in ((first, position != 1), (second, position == 1)):
+        guess = predict_decisions(policy, games).guess
+        assert (guess == games.actions)[played & mine].all()
+    assert (predict_decisions(first, games).guess != games.actions)[played & (position == 1)].any()
+    with pytest.raises(ValueError, match="expected at most 2 agents, got 3"):
+        demonstrators(Rules(2), "simple+value+smart")

@@ -1,0 +1,265 @@
+"""What is computed reaches the user, whatever can be printed where."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from hanabi_rl.cli import main
+from hanabi_rl.launch.errors import user_errors
+from hanabi_rl.launch.safe_stdio import SafeStream, safe_streams, to_ascii
+
+SHOWN = "12.3 ± 0.4 |▁▄█| β ─│┌ é → 日"
+
+
+def terminal(encoding: str) -> io.TextIOWrapper:
+    """As strict as Python's stdout is."""
+    return io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
+
+
+def written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    return stream.buffer.getvalue().decode(stream.encoding)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        ("utf-8", SHOWN),
+        ("ascii", "12.3 +- 0.4 |.=@| beta -|+ e ? ?"),
+        ("latin-1", "12.3 ± 0.4 |.=@| beta -|+ é ? ?"),
+        ("cp1252", "12.3 ± 0.4 |.=@| beta -|+ é ? ?"),
+        ("cp437", "12.3 ± 0.4 |.▄█| beta ─│┌ é ? ?"),  # the Greek letter there is a sharp s
+    ],
+)
+def test_every_character_reaches_every_terminal(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, expected: str
+) -> None:
+    for name in ("stdout", "stderr"):
+        stream = terminal(encoding)
+        monkeypatch.setattr(sys, name, stream)
+        with user_errors("test", []):
+            print(SHOWN, file=getattr(sys, name))
+        assert written(stream) == f"{expected}\n"
+        assert getattr(sys, name) is stream
+
+
+def test_plain_text_is_left_as_it_is() -> None:
+    every = "".join(map(chr, range(128)))
+    assert to_ascii(every) == every
+    assert len({to_ascii(bar) for bar in " ▁▂▃▄▅▆▇█"}) == 9, "bars of other heights stay apart"
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_an_evaluation_prints_its_numbers(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    stream = terminal(encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    main(["evaluate", "bot:random", "--games", "32", "--seed", "5"])
+    text = written(stream)
+    assert "self-play" in text and "scores 0 to 25: |@" in text and "best game" in text
+
+
+class Broken(io.StringIO):
+    """Its reader has left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_broken_stderr_does_not_keep_the_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table goes there with --json, and every progress bar."""
+    monkeypatch.setattr("hanabi_rl.launch.safe_stdio._silence", lambda stream: None)
+    monkeypatch.setattr(sys, "stderr", Broken())
+    main(["evaluate", "bot:random", "--games", "32", "--seed", "5", "--json"])
+    assert json.loads(capsys.readouterr().out)["games"] == 32
+
+
+def test_a_closed_stderr_is_not_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To print(file=None), which a closed stream is, None is stdout."""
+    monkeypatch.setattr(sys, "stderr", None)
+    with user_errors("test", []):
+        print("decoration", file=sys.stderr)
+        print("result")
+    assert capsys.readouterr().out == "result\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(BrokenPipeError(), 128 + signal.SIGPIPE), (OSError(28, "full"), 2)]
+)
+def test_a_broken_stdout_ends_nothing_before_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: OSError,
+    code: int,
+) -> None:
+    """A run that prints goes on to write its files; what it ends with says what happened."""
+
+    class Failing(io.StringIO):
+        def write(self, text: str) -> int:
+            raise error
+
+    monkeypatch.setattr("hanabi_rl.launch.safe_stdio._silence", lambda stream: None)
+    monkeypatch.setattr(sys, "stdout", Failing())
+    done: list[str] = []
+
+    def command() -> None:
+        with user_errors("test", []):
+            print("table")
+            done.append("files")
+
+    with pytest.raises(SystemExit) as stop:
+        command()
+    assert done == ["files"] and stop.value.code == code
+    assert capsys.readouterr().err == (
+        "" if code == 141 else "test: [Errno 28] full (--debug shows where)\n"
+    )
+
+
+def test_a_stream_keeps_its_first_error_and_its_own_ways() -> None:
+    stream = SafeStream(Broken())
+    assert stream.write("abc") == 3 and isinstance(stream.error, BrokenPipeError)
+    assert not stream.isatty()
+    with pytest.raises(BrokenPipeError):
+        stream.finish()
+    whole = io.StringIO()
+    with safe_streams():
+        SafeStream(whole).write("abc")
+    assert whole.getvalue() == "abc"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError("Unable to allocate 9 EiB"), "fits into memory, got: Unable to allocate"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "fits into memory, got: RESOURCE_EX"),
+    ],
+)
+def test_too_little_memory_is_one_line(
+    capsys: pytest.CaptureFixture[str], error: Exception, said: str
+) -> None:
+    with pytest.raises(SystemExit) as stop, user_errors("test", []):
+        raise error
+    err = capsys.readouterr().err
+    assert stop.value.code == 2 and said in err and len(err.splitlines()) == 1
+    with pytest.raises(RuntimeError, match="a bug"), user_errors("test", []):
+        raise RuntimeError("a bug")
+
+
+def run(shell: str) -> subprocess.CompletedProcess[bytes]:
+    command = shell.replace("hanabi-rl", f"{sys.executable} -m hanabi_rl")
+    return subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+
+
+@pytest.mark.slow  # a process of its own
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line() -> None:
+    done = run("hanabi-rl agents > /dev/full")
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1
+    assert b"No space left on device" in done.stderr
+
+
+@pytest.mark.slow  # three processes
+def test_closed_streams() -> None:
+    done = run("hanabi-rl agents 2>&- | head -c 8; exit ${PIPESTATUS[0]}")
+    assert done.stdout == b"bot:rand" and done.returncode in (0, 128 + signal.SIGPIPE)
+    assert run("hanabi-rl agents >&-").returncode == 0
+
+
+def test_an_argument_that_is_no_text(capsysbinary: Any) -> None:
+    """A name of a file with bytes that are no UTF-8 comes as lone surrogates."""
+    with user_errors("test", []):
+        print("games\udcff.json")
+    assert capsysbinary.readouterr().out == b"games?.json\n"
+
+
+IGNORED = """
+import gc, os, signal, sys, time
+from hanabi_rl.launch.errors import user_errors
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+left = [{times}]
+class Finalised:
+    def __del__(self):
+        raised()
+def raised(*_):
+    if left[0]:
+        left[0] -= 1
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(0.01)  # the handler raises here, and Python ignores it
+with user_errors("test", []):
+    {how}
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
+        gc.collect()
+    sys.exit("not ended")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+@pytest.mark.parametrize("how", ["gc.callbacks.append(raised)", "Finalised()"])
+def test_a_signal_that_comes_where_python_ignores_it_ends_the_process_all_the_same(
+    name: str, code: int, how: str
+) -> None:
+    """As one did that came in jax's callback of the garbage collector, while a study compiled."""
+    times = 30 if "gc" in how else 1  # several wait to be sent again, had each its turn
+    program = IGNORED.format(name=name, how=how, times=times)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    said = b"test: stopped without saving" if code == 130 else b""
+    assert done.returncode == code and done.stderr.startswith(said), done.stderr
+    assert done.stderr.count(b"\n") == (code == 130)
+
+
+COMPILES = """
+import gc, sys
+gc.set_threshold(20, 2, 2)  # what is raised comes in jax's callback of the collector, or near it
+from hanabi_rl.cli import main
+main(["study", "casual", "--port", "0", "--state", sys.argv[1]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wait_s", [0.5, 2.5])
+def test_sigterm_ends_a_study_that_compiles(tmp_path: Any, wait_s: float) -> None:
+    """At once, with 143: no signal is lost, and nothing crashes on the way out."""
+    nothing_compiled = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
+    with subprocess.Popen(
+        [sys.executable, "-c", COMPILES, str(tmp_path / "study")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=nothing_compiled,
+    ) as study:
+        assert study.stdout is not None
+        said = b""
+        while b"compiling" not in said and study.poll() is None:
+            said += study.stdout.read(1)
+        time.sleep(wait_s)
+        study.terminate()
+        assert study.wait(60) == 143, said + study.stdout.read()
+
+
+def test_a_command_gets_homes_where_no_shell_has_expanded_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    given = ["--out=~/x", "~/a", "--debug", "--partners", "bot:iggi", "obl:~/b", "~"]
+    with user_errors("test", given) as args:
+        pass
+    assert args == [
+        "--out=/home/me/x",
+        "/home/me/a",
+        "--partners",
+        "bot:iggi",
+        "obl:/home/me/b",
+        "/home/me",
+    ]

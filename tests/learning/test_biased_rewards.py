@@ -1,0 +1,199 @@
+"""Behaviour-preferring pairs: the space of rewards, whose moves are paid, and what is learnt."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.games import TINY
+from support.pairs import PAIRS
+from support.small_ppo import make_ppo, small_rollout
+
+from hanabi_rl.algorithms.behaviour_preferring import Snapshot, make_pair, mid_skill
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.events import event_counts
+from hanabi_rl.games.hanabi.events import EVENTS, detect_events
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.biased_rewards import (
+    BiasedReward,
+    EventWeights,
+    biased_reward_space,
+    sample_biased_rewards,
+)
+from hanabi_rl.learning.pairs import LearnerPair, PerLearner
+from hanabi_rl.learning.rewards import training_reward
+from hanabi_rl.learning.rollout import EpisodeSetup, TrainContext
+
+NOTHING = (0.0,) * len(EVENTS)
+reward_of = jax.jit(training_reward, static_argnums=0)
+events_of = jax.jit(jax.vmap(functools.partial(detect_events, TINY)))
+
+
+def preference(score_weight: float = 1.0, **weights: float) -> BiasedReward:
+    listed = [weights.get(event, 0.0) for event in EVENTS]
+    return BiasedReward(jnp.array(listed, jnp.float32), jnp.float32(score_weight))
+
+
+def test_there_are_203_weights_with_at_most_two_preferred_events() -> None:
+    assert tuple(field.name for field in dataclasses.fields(EventWeights)) == EVENTS
+    assert [len(biased_reward_space(EventWeights(), most)) for most in (0, 1, 2)] == [1, 21, 203]
+    space = biased_reward_space(EventWeights(), 2)
+    assert len(set(space)) == 203 and space[0] == NOTHING
+    assert max(np.count_nonzero(w) for w in space) == 2 and np.abs(space).max() == 1.0
+
+
+def test_each_event_may_be_wanted_or_unwanted_as_the_table_says() -> None:
+    """shared/reference/zsc-eval.md, 6.2."""
+    both, wanted, strong = (-0.5, 0.5), (0.5,), (-1.0, 1.0)
+    assert dataclasses.asdict(EventWeights()) == {
+        **dict.fromkeys(("hint_color", "hint_rank", "discard_chop", "discard_rich"), both),
+        **dict.fromkeys(("hint_playable", "hint_save", "play_known"), wanted),
+        "hint_again": (-0.5,),
+        **dict.fromkeys(("play_blind", "play_response", "play_newest", "discard_hinted"), strong),
+        **dict.fromkeys(("misplay", "discard_last_copy"), ()),
+    }
+
+
+def test_preferences_are_drawn_without_replacement_and_by_the_seed() -> None:
+    def drawn(count: int, seed: int) -> list[Any]:
+        return sample_biased_rewards(EventWeights(), 2, (0.5, 1.0), count, seed)
+
+    assert len(set(drawn(406, 0))) == 406
+    assert drawn(5, 1) == drawn(16, 1)[:5] != drawn(5, 2)
+    with pytest.raises(ValueError, match="pairs: expected 1 to 406, the rewards there are"):
+        drawn(407, 0)
+
+
+def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
+    ppo = make_ppo()
+    rollout = small_rollout(ppo, small)
+    timesteps, envs = rollout.transition.reward.shape
+    learns = np.random.default_rng(0).random((timesteps, envs, 2)) < 0.5
+    rollout = rollout.replace(episode=EpisodeSetup(is_learner=learns))
+    action, reward = jax.jit(ppo.current_player_actions)(rollout), rollout.transition.reward
+    start = np.float32(0)
+    wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
+    paid = np.asarray(reward_of(ppo.config, rollout, action, start, wanted))
+    expected = 0.5 * np.asarray(reward)
+    found, mover = np.asarray(events_of(rollout.state, action)), np.asarray(rollout.state.player)
+    for t in range(timesteps):
+        for e in range(envs):
+            if learns[t, e, mover[t, e]]:
+                expected[t, e] += 0.5 * found[t, e, EVENTS.index("hint_color")]
+                expected[t, e] -= found[t, e, EVENTS.index("misplay")]
+    np.testing.assert_allclose(paid, expected, atol=1e-6)
+    everyone = rollout.replace(episode=EpisodeSetup())
+    assert not np.allclose(reward_of(ppo.config, everyone, action, start, wanted), paid)
+
+
+def test_team_events_are_paid_whoever_moves_and_scaled_with_the_score(small: Any) -> None:
+    """The sum of `rewards.py`, term by term: u times all that the team is paid, and phi beside."""
+    config = make_ppo(keep_points=True, life_cost=0.5, teaming_weight=0.3, g2_weight=-0.25).config
+    ppo = make_ppo()
+    rollout = small_rollout(ppo, small)
+    nobody = np.zeros((*rollout.transition.reward.shape, 2), bool)
+    rollout = rollout.replace(episode=EpisodeSetup(is_learner=nobody))
+    move, start = jax.jit(ppo.current_player_actions)(rollout), np.float32(0)
+    team = np.asarray(reward_of(config, rollout, move, start))
+    assert np.abs(team - rollout.transition.reward).max() > 0.2
+    wanted = preference(0.5, hint_color=0.5)
+    paid = reward_of(config, rollout, move, start, wanted)
+    np.testing.assert_allclose(paid, 0.5 * team, atol=1e-6)  # nobody's moves are the learner's
+    mine = rollout.replace(episode=EpisodeSetup(is_learner=~nobody))
+    hints = np.asarray(events_of(rollout.state, move))[..., EVENTS.index("hint_color")]
+    paid = reward_of(config, mine, move, start, wanted)
+    np.testing.assert_allclose(paid, 0.5 * team + 0.5 * hints, atol=1e-6)
+
+
+class Trained(NamedTuple):
+    pair: LearnerPair
+    update: Any
+    learners: PerLearner
+    actors: PerLearner
+
+
+@pytest.fixture(scope="module")
+def pair() -> Trained:
+    made = make_pair(PAIRS)
+    learners, actors = zip(*jax.jit(made.init)(jax.random.key(0)), strict=True)
+    return Trained(made, made.compile_update(), PerLearner(*learners), PerLearner(*actors))
+
+
+def started(pair: Trained) -> tuple[PerLearner, PerLearner]:
+    """Copies, which an update may reuse."""
+    learners, actors = jax.tree.map(jnp.copy, (pair.learners, pair.actors))
+    return parallel.replicate(learners), parallel.shard(actors)
+
+
+def test_the_two_learners_begin_apart(pair: Trained) -> None:
+    """Other parameters, other decks and other draws: with one key both would be one."""
+    kernels = [
+        max(jax.tree.leaves(learner.params["actor"]), key=jnp.size) for learner in pair.learners
+    ]
+    assert not np.allclose(*kernels)
+    keys = [jax.random.key_data(learner.key) for learner in pair.learners]
+    assert not np.array_equal(*keys)
+    decks = [np.asarray(actors.env.game.deck) for actors in pair.actors]
+    assert not np.array_equal(*decks)
+
+
+@pytest.mark.slow  # compiles a second update
+def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair: Trained) -> None:
+    learnt, _, metrics = pair.update(*started(pair), preference())
+    learners, actors = started(pair)
+    beside = parallel.replicate(pair.pair.policy(pair.learners.response))
+    plain, _, expected = pair.pair.biased.compile_update()(
+        learners.biased, actors.biased, TrainContext(partners=beside)
+    )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
+        learnt.biased.params,
+        plain.params,
+    )
+    found = metrics.biased
+    assert float(found["train_games"]) == float(expected["train_games"]) > 0
+    assert float(found["partner_seats"]) == float(metrics.response["partner_seats"]) == 1.0
+
+
+@pytest.mark.slow  # learns
+def test_a_preferred_event_becomes_more_frequent_at_the_biased_seat(pair: Trained) -> None:
+    """Hints of a rank, by someone who gets half a point for each of its own: were the response or
+    everyone paid, it would give as many."""
+    learners, actors = started(pair)
+    for _ in range(60):
+        learners, actors, _ = pair.update(learners, actors, preference(hint_rank=0.5))
+    biased, response = (pair.pair.policy(parallel.fetch(learner)) for learner in learners)
+    played = evaluate_pair(response, biased, 200)
+    place = EVENTS.index("hint_rank")
+    hints = np.array([event_counts(games).mean(axis=0)[:, place] for games in played.records])
+    of_response = np.mean([hints[s][seating[0]] for s, seating in enumerate(played.seatings)])
+    of_biased = np.mean([hints[s][seating[1]] for s, seating in enumerate(played.seatings)])
+    assert of_biased > 1.5 * of_response and of_biased > 1.0
+
+
+def test_the_mid_skill_checkpoint_scores_nearest_to_half() -> None:
+    taken = [Snapshot(u, score, None) for u, score in enumerate((0.5, 1.75, 2.25, 3.5, 4.0))]  # type: ignore[arg-type]
+    assert mid_skill(taken).update == 1  # 1.75 and 2.25 are as near to 2.0: the earlier
+    assert mid_skill(taken[:1]).update == 0
+
+
+@pytest.mark.parametrize("players", [2, 3, 4])
+def test_a_pair_is_trained_as_partners_are_met(players: int) -> None:
+    """One seat is the response's, the others are all the biased learner's, whatever the number of
+    players: what `evaluation/measure/partner_set.py` plays, and what a best response is trained with."""
+    game = dataclasses.replace(TINY, num_players=players)
+    made = make_pair(dataclasses.replace(PAIRS, game=game))
+    held = {}
+    for role, learner in made.__dict__.items():
+        keys = jax.random.split(jax.random.key(0), 200)
+        drawn = jax.vmap(lambda key, of=learner: of.sample_episode(key, jnp.float32(0)).is_learner)(
+            keys
+        )
+        held[role] = np.asarray(drawn)
+        seats = {"biased": players - 1, "response": 1}[role]
+        assert (held[role].sum(axis=1) == seats).all() and held[role].any(axis=0).all()
+        assert learner.learner_fraction == pytest.approx(seats / players)
+    np.testing.assert_array_equal(held["biased"], ~held["response"])  # of the same keys

@@ -1,0 +1,186 @@
+"""Prioritised partners: the rule, running means, and lanes that change hands."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.policies import network_policy
+from support.small_ppo import NETWORK, make_ppo
+
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.partner_population import PartnerPopulation, stack_policies
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.prioritized_partners import (
+    PrioritizedPartnerPPO,
+    PrioritizedPartnerState,
+    moving_averages,
+    rank_priorities,
+)
+from hanabi_rl.learning.rollout import TrainContext
+
+
+@pytest.mark.parametrize(
+    ("beta", "expected"),
+    [
+        (0.0, (0.25, 0.25, 0.25, 0.25)),
+        (0.5, (0.2406, 0.2947, 0.2947, 0.1701)),
+        (1.0, (2 / 9, 3 / 9, 3 / 9, 1 / 9)),
+        (1.5, (0.1989, 0.3654, 0.3654, 0.0703)),
+    ],
+)
+def test_the_rule_on_the_specifications_numbers(beta, expected):
+    found = ranked(jnp.array([4.0, 2.0, 2.0, 8.0]), beta)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_partner_that_was_never_met_comes_before_the_worst():
+    found = ranked(jnp.array([4.0, jnp.nan, 0.0]), 1.0)
+    np.testing.assert_allclose(found, np.array([1, 3, 2]) / 6, atol=1e-6)
+
+
+def test_running_means_are_of_partners_not_of_lanes():
+    """Lanes 0 and 2 play with partner 2: 3 games with 12 points; lane 1 with partner 0: no game."""
+    before = jnp.array([5.0, 6.0, jnp.nan, 1.0])
+    members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
+    found = jax.jit(moving_averages)(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
+    np.testing.assert_allclose(found, [5.0, 6.0, 4.0, 0.95 * 1.0 + 0.05 * 2.0], rtol=1e-6)
+
+
+def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
+    """Two lanes, each its own; of five games that end, one was the learner's alone."""
+    done = jnp.array([[True, True, False, True], [True, False, False, True]])
+    score = jnp.array([[3.0, 4.0, 9.0, 5.0], [7.0, 9.0, 9.0, 6.0]])
+    learns = np.ones((2, 4, 2), bool)
+    learns[:, :, 1], learns[1, 0] = False, True
+    rollout: Any = SimpleNamespace(
+        transition=SimpleNamespace(done=done, score=score), episode=SimpleNamespace(learns=learns)
+    )
+    ppo = PrioritizedPartnerPPO(
+        make_ppo().config, NETWORK, num_env_groups=2, beta=1.0, resample_every=3
+    )
+    metrics = jax.vmap(lambda _: ppo.env_group_metrics(rollout), axis_name=parallel.AXIS)
+    found = jax.device_get(jax.jit(metrics)(np.zeros(1)))
+    np.testing.assert_array_equal(found["lane_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
+    np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
+
+
+def test_a_partner_without_a_return_is_taken_as_the_lowest_or_as_the_mean_of_the_others():
+    """The mean of 9 and 1 is 5: rank 2 of 9, 5, 1."""
+    returns = jnp.array([9.0, jnp.nan, 1.0])
+    np.testing.assert_allclose(ranked(returns, 1.0, "lowest"), np.array([1, 3, 2]) / 6, rtol=1e-6)
+    np.testing.assert_allclose(ranked(returns, 1.0, "mean"), np.array([1, 2, 3]) / 6, rtol=1e-6)
+    two = jnp.array([jnp.nan, 4.0, jnp.nan])
+    np.testing.assert_allclose(ranked(two, 1.0, "mean"), np.full(3, 1 / 3), rtol=1e-6)
+    for unseen in ("lowest", "mean"):  # at the start nothing is known of anybody
+        none = ranked(jnp.full(3, jnp.nan), 1.0, unseen)
+        np.testing.assert_allclose(none, np.full(3, 1 / 3), rtol=1e-6)
+
+
+ranked = jax.jit(rank_priorities, static_argnums=(1, 2))
+
+
+def population(lanes: int, **options: Any) -> tuple[PrioritizedPartnerPPO, PrioritizedPartnerState]:
+    """A learner with one lane a partner, 9, 1, 8, ... points with each so far."""
+    ppo = PrioritizedPartnerPPO(make_ppo().config, NETWORK, num_env_groups=lanes, **options)
+    learner = PrioritizedPartnerState(
+        params={},
+        opt_state=(),
+        update=jnp.int32(5),
+        key=jax.random.key(3),
+        returns=jnp.array([9.0, 1.0, 8.0, 7.0])[:lanes],
+        group_partner=jnp.arange(lanes),
+    )
+    return ppo, learner
+
+
+def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes 0 and 3 hold partner 2, lane 1 partner 0, lane 2 partner 3; scores go to these."""
+    weights = np.random.default_rng(0).normal(size=(4, 3))
+    partners = PartnerPopulation(stacks=({"weights": jnp.asarray(weights)},), stack_sizes=(4,))
+    ppo, learner = population(4, beta=1.0)
+    members = np.array([2, 0, 3, 2])
+    met: list[Any] = []
+
+    def plain_update(self: Any, learner: Any, actors: Any, given: Any):
+        met.append(given.partners)
+        lanes = {"lane_scores": jnp.array([4.0, 3.0, 0.0, 8.0]), "lane_games": jnp.ones(4)}
+        return learner.replace(update=learner.update + 1), actors, {"loss": 0.5} | lanes
+
+    monkeypatch.setattr(PPO, "update", plain_update)
+    monkeypatch.setattr(
+        PrioritizedPartnerPPO, "resample_partners", lambda self, *both: (met.append(both), both)[1]
+    )
+    learner = learner.replace(group_partner=jnp.asarray(members))
+    after, _, metrics = ppo.update(learner, None, TrainContext(partners=partners))  # type: ignore[arg-type]
+    beside, (redrawn, _) = met
+    np.testing.assert_allclose(beside.stacks[0]["weights"], weights[members], rtol=1e-6)
+    assert beside.sizes == partners.stack_sizes and int(after.update) == 6
+    expected = [0.95 * 9 + 0.05 * 3, 1.0, 0.95 * 8 + 0.05 * 6, 0.95 * 7]
+    np.testing.assert_allclose(after.returns, expected, rtol=1e-6)
+    np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by what is new
+    assert metrics.keys() == {"loss", "lowest_partner_score"}
+    assert float(metrics["lowest_partner_score"]) == 1.0
+
+
+class Lanes(flax.struct.PyTreeNode):
+    """What a redraw reads of the actors."""
+
+    env: Any
+    reset: jax.Array
+    rematch: jax.Array
+
+
+def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eight environments: e plays with the partner of lane e % 4."""
+    (ppo, learner), (steep, _) = (population(4, beta=beta, redraw_every=3) for beta in (0.0, 20.0))
+    restart = SimpleNamespace(restart=lambda env, changed: env + changed)
+    monkeypatch.setattr(PPO, "env", property(lambda self: restart))
+    on_the_way = np.arange(8) == 5
+    again = np.arange(8) < 4  # rematches: of strangers there is none
+    actors: Any = Lanes(env=np.zeros(8, int), reset=on_the_way, rematch=again)
+    drawn, redraw = [], jax.jit(ppo.resample_partners)
+    for update in range(1, 13):
+        after, fresh = redraw(learner.replace(update=np.int32(update)), actors)
+        members = np.asarray(after.group_partner)
+        changed = np.tile(members != np.arange(4), 2)
+        np.testing.assert_array_equal(fresh.env, changed.astype(int))
+        np.testing.assert_array_equal(fresh.reset, changed | (np.arange(8) == 5))
+        np.testing.assert_array_equal(fresh.rematch, (np.arange(8) < 4) & ~changed)
+        assert update % 3 == 0 or not changed.any()
+        drawn += [tuple(members)] if update % 3 == 0 else []
+    assert len(set(drawn)) == 4 and (0, 1, 2, 3) not in drawn
+    after, _ = jax.jit(steep.resample_partners)(learner.replace(update=np.int32(3)), actors)
+    np.testing.assert_array_equal(after.group_partner, 1)  # the lowest return; (4/3)^20 = 315 to 1
+
+
+@pytest.mark.slow
+def test_lanes_are_drawn_again_now_and_then_and_begin_fresh_games():
+    plain = make_ppo()
+    ppo = PrioritizedPartnerPPO(
+        plain.config, NETWORK, num_env_groups=4, beta=20.0, resample_every=3
+    )
+    population = stack_policies([network_policy(ppo.env.rules, seed=seed) for seed in range(4)])
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0), TrainContext(partners=population))
+    np.testing.assert_array_equal(learner.group_partner, range(4))
+    actors = actors.replace(reset=jnp.zeros_like(actors.reset))
+    learner = learner.replace(returns=jnp.array([9.0, 1.0, 8.0, 7.0]))
+    redraw = jax.jit(ppo.resample_partners)
+
+    same, untouched = redraw(learner.replace(update=jnp.int32(4)), actors)
+    np.testing.assert_array_equal(same.group_partner, learner.group_partner)
+    assert not np.asarray(untouched.reset).any()
+    np.testing.assert_array_equal(untouched.env.games, actors.env.games)
+
+    other, fresh = redraw(learner.replace(update=jnp.int32(3)), actors)
+    np.testing.assert_array_equal(other.group_partner, 1)  # (4/3)^20 = 315 to 1
+    changed = np.arange(ppo.config.num_envs) % 4 != 1
+    np.testing.assert_array_equal(fresh.reset, changed)
+    np.testing.assert_array_equal(fresh.env.games, np.where(changed, 1, 0))
+    dealt = np.asarray(fresh.env.game.deck != actors.env.game.deck).reshape(len(changed), -1)
+    np.testing.assert_array_equal(dealt.any(axis=1), changed)

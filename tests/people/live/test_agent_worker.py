@@ -1,0 +1,63 @@
+"""What an agent has learnt of a person, and what is left of it when they ask it to forget."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.live.agent_worker import AgentWorker
+from hanabi_rl.people.live.effects import DecisionToken, Forget, GameEnded, RequestMove
+from hanabi_rl.people.live.partner_memory import PartnerMemory
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+RULES = Rules(num_players=2)
+
+
+@pytest.mark.slow
+def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path):
+    """As if it had been forgotten before the game, in a batch with the game's end too."""
+    agent, bot = load_policy("agent:anyone-2p", RULES), load_policy("bot:iggi", RULES)
+    games = play_games((bot, bot), RULES, evaluation_decks(RULES, 2, 5, "people"), 0)
+    kept = PartnerMemory(tmp_path)
+    thinking = AgentWorker({2: agent}, 4, None, kept)
+
+    def game(k, turns=None):
+        deck, moves = tuple(games.decks[k].tolist()), tuple(games.moves(k).tolist())
+        return Game(100 + k, RULES, deck, frozenset({1}), moves[:turns])
+
+    def turns_of_zoe():
+        memory = kept.read(agent.identity(), ("Zoe",), agent.init_carry(1))
+        return None if memory is None else int(np.asarray(memory.profile.counts)[0, 1, 0])
+
+    def end(k):
+        return thinking.ended(GameEnded(None, game(k), ("Zoe",)))
+
+    async def second_game(forget_at):
+        await end(0)
+        first = turns_of_zoe()
+        if forget_at == "before":
+            await thinking.forget(Forget("Zoe"))
+            assert turns_of_zoe() is None
+        await thinking.think(RequestMove(DecisionToken(1, 1), game(1, 10), 0.0, ("Zoe",)))
+        if forget_at == "during":
+            await thinking.forget(Forget("Zoe"))
+            assert list(tmp_path.iterdir()) == []
+            await end(1)
+        elif forget_at == "as it ends":
+            other = thinking.think(RequestMove(DecisionToken(1, 2), game(1, 12), 0.0, ("Zoe",)))
+            await asyncio.gather(other, thinking.forget(Forget("Zoe")), end(1))
+        else:
+            await end(1)
+        second = turns_of_zoe()
+        await thinking.forget(Forget("Zoe"))
+        return first, second
+
+    first, both = asyncio.run(second_game("never"))
+    _, alone = asyncio.run(second_game("before"))
+    assert both == first + alone
+    assert asyncio.run(second_game("during")) == (first, alone)
+    assert asyncio.run(second_game("as it ends")) == (first, alone)

@@ -1,0 +1,962 @@
+"""A bot account as a state machine: the messages that the documented protocol asks for, exactly."""
+
+import json
+
+import numpy as np
+import pytest
+from support.live_transcript import (
+    DEAL,
+    DISCARD,
+    HINT,
+    INIT,
+    LIST,
+    MISPLAY,
+    MOVES,
+    OUR_HINT,
+    PLAY,
+    TABLE,
+    deck,
+    frame,
+    told,
+)
+
+from hanabi_rl.people.live.bot import LiveBot
+from hanabi_rl.people.live.effects import BotSettings, Forget, GameEnded, LogLine, RequestMove, Send
+from hanabi_rl.people.live.send_rate import BackOff, SendRateLimiter
+from hanabi_rl.people.serve.partner_protocol import PartnerAction
+
+SETTINGS = BotSettings("bot:simple", frozenset({2, 3, 4, 5}))
+WELCOME = {"userID": 12, "username": "Bot-ann", "playingAtTables": []}
+PLAIN = {"variantName": "No Variant", "timed": False, "speedrun": False}
+
+
+class Talk:
+    """A bot, and the time; `say` answers with what it does."""
+
+    def __init__(self, settings=SETTINGS, **welcome):
+        self.bot, self.now = LiveBot("Bot-ann", settings), 100.0
+        self.bot.on_connected()
+        self.say("welcome", **(WELCOME | welcome))
+        self.hear(["gameHistory []"])
+
+    def say(self, command, **fields):
+        return self.bot.receive(frame(command, **fields), self.now)
+
+    def hear(self, frames):
+        return [effect for text in frames for effect in self.bot.receive(text, self.now)]
+
+    def happen(self, actions):
+        return self.hear([told(action) for action in actions])
+
+    def pm(self, text, who="Zoe"):
+        return self.say("chat", msg=text, who=who, room="", recipient="Bot-ann")
+
+    def table(self, table=TABLE, players=("Zoe",), options=PLAIN, running=False, most=5):
+        line = {"id": table, "players": list(players), "options": options, "running": running}
+        return self.say("table", **line, maxPlayers=most, variant=options["variantName"])
+
+    def room(self, names=("Zoe", "Bot-ann"), options=PLAIN, owner=55):
+        players = [{"index": i, "name": name} for i, name in enumerate(names)]
+        return self.say("game", tableID=TABLE, owner=owner, players=players, options=options)
+
+    def sit(self, **room):
+        self.say("joined", tableID=TABLE)
+        return self.room(**room)
+
+    def play(self, actions=LIST, **options):
+        """To the list of a game that goes on; what the bot does then."""
+        self.say("tableStart", tableID=TABLE, replay=False)
+        self.say("init", **(INIT | {"options": INIT["options"] | options}))
+        return self.say("gameActionList", tableID=TABLE, list=actions)
+
+    def watched(self, *names):
+        """Who is in the shared replay."""
+        return self.say("spectators", tableID=TABLE, spectators=[{"name": n} for n in names])
+
+    def after(self, seconds):
+        self.now += seconds
+        return self.bot.tick(self.now)
+
+    def gone(self):
+        """Time passes until people who are not in the replay are taken to have left."""
+        assert sent(self.after(1)) == []
+        return self.after(31)
+
+    def think(self, effects, action=6, chances=None):
+        (asked,) = [effect for effect in effects if isinstance(effect, RequestMove)]
+        weights = np.zeros(asked.game.rules.num_moves, np.float32)
+        for legal, chance in (chances or {action: 1.0}).items():
+            weights[legal] = chance
+        return self.bot.on_move(asked.ticket, PartnerAction(action, weights), self.now)
+
+
+def sent(effects):
+    """(command, fields) of each message."""
+    return [(each.command, each.fields) for each in effects if isinstance(each, Send)]
+
+
+def texts(effects):
+    return [fields["msg"] for _, fields in sent(effects)]
+
+
+HERE = {"tableID": TABLE}
+LEAVES = ("tableUnattend", HERE)
+OVER = {"type": "gameOver", "endCondition": 4, "playerIndex": 0, "votes": None}
+
+
+def test_from_the_start_of_a_game_to_the_first_move():
+    talk = Talk()
+    talk.sit()
+    assert sent(talk.say("tableStart", tableID=TABLE, replay=False)) == [("getGameInfo1", HERE)]
+    # present before the list is asked for: what happens between the two is in neither else
+    assert sent(talk.say("init", **INIT)) == [("loaded", HERE), ("getGameInfo2", HERE)]
+    assert talk.happen(HINT) == []  # the list contains it
+    assert talk.say("gameActionList", tableID=TABLE, list=DEAL) == []  # her turn
+    effects = talk.happen(HINT)
+    (asked,) = effects
+    assert isinstance(asked, RequestMove) and asked.game.moves == (15,) and asked.pause_s == 2.0
+    assert asked.partners == ("Zoe",)
+    (move,) = talk.think(effects)
+    assert (move.command, move.fields) == ("action", HERE | {"type": 0, "target": 6})
+    assert talk.bot.is_current(move.ticket)
+    assert talk.happen(PLAY) == [] and not talk.bot.is_current(move.ticket)
+    effects = talk.happen([*DISCARD, *OUR_HINT, *MISPLAY])
+    assert [effect.game.moves for effect in effects] == [(15, 6, 1), (15, 6, 1, 10, 7)]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda t: t.happen([{"type": "gameOver", "endCondition": 4, "playerIndex": 0}]),
+        lambda t: t.say("tableGone", tableID=TABLE),
+        lambda t: t.say("finishOngoingGame", tableID=TABLE, databaseID=7),
+        lambda t: t.say("pause", tableID=TABLE, active=True, playerIndex=0),
+        lambda t: t.bot.on_connected(),
+        lambda t: t.say("tableStart", tableID=TABLE, replay=False),
+        lambda t: t.say("gameActionList", tableID=TABLE, list=DEAL),
+        lambda t: t.say("boot", TableID=TABLE),
+    ],
+)
+def test_a_decision_is_void_once_anything_happens(event):
+    talk = Talk()
+    (asked,) = talk.play()
+    assert talk.bot.is_current(asked.ticket)
+    event(talk)
+    assert not talk.bot.is_current(asked.ticket)
+    assert talk.think([asked]) == []
+
+
+def test_one_decision_a_turn():
+    talk = Talk()
+    (asked,) = talk.play()
+    assert talk.say("clock", tableID=TABLE, times=[0, 0], activePlayerIndex=1) == []
+    assert talk.say("connected", tableID=TABLE, list=[True, True]) == []
+    (move,) = talk.think([asked])
+    talk.say("pause", tableID=TABLE, active=True)
+    assert talk.say("pause", tableID=TABLE, active=False) == []  # it may be there already
+    assert not talk.bot.is_current(move.ticket)
+    # a strike is told of before the card: it is our own, and no reason to decide again
+    ours = {"type": "strike", "num": 2, "turn": 5, "order": 7}
+    assert talk.happen([ours]) == []
+
+
+def test_a_strike_of_ours_is_no_new_turn():
+    talk = Talk()
+    effects = talk.play()
+    talk.think(effects)
+    card = {"playerIndex": 1, "order": 7, "suitIndex": 2, "rank": 3}
+    misplay = [
+        {"type": "strike", "num": 2, "turn": 5, "order": 7},
+        {"type": "discard", "failed": True} | card,
+    ]
+    assert talk.happen(misplay) == []
+
+
+def test_a_refused_move_is_looked_up_and_then_another_one_made():
+    talk = Talk()
+    weighed = {6: 0.6, 15: 0.3, 7: 0.1}
+    talk.think(talk.play(), 6, weighed)
+    effects = talk.say("warning", warning="no")
+    assert sent(effects) == [("getGameInfo2", HERE)]
+    assert talk.happen(HINT) == []  # the list that was asked for tells it all
+    effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert sent(talk.think(effects, 6, weighed)) == [
+        ("action", HERE | {"type": 3, "target": 0, "value": 1})
+    ]
+    talk.say("warning", warning="no")
+    effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert sent(talk.think(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 8})]
+    talk.say("warning", warning="no")
+    effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    (note,) = talk.think(effects, 6, weighed)
+    assert isinstance(note, LogLine) and "refuses every move" in note.text
+    assert sent(talk.after(61)) == [("getGameInfo2", HERE)]  # later it begins anew
+    effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert sent(talk.think(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 7})]
+
+
+def test_a_warning_about_something_else_costs_no_move():
+    """Our move was made after all: the list has it."""
+    talk = Talk()
+    talk.play([*DEAL, *HINT])
+    assert talk.say("warning", warning="that user is not online") == []  # nothing awaits an answer
+    talk = Talk()
+    talk.think(talk.play([*DEAL, *HINT]))
+    talk.say("warning", warning="that user is not online")
+    assert talk.say("gameActionList", tableID=TABLE, list=[*DEAL, *HINT, *PLAY]) == []
+    (asked,) = talk.happen(DISCARD)
+    assert asked.game.moves == (15, 6, 1)
+    assert sent(talk.think([asked], 6)) == [("action", HERE | {"type": 0, "target": 7})]
+
+
+def test_a_move_that_nobody_answers_is_looked_up():
+    talk = Talk()
+    weighed = {6: 0.6, 7: 0.4}
+    for tried in (7, 7, 8):  # the same once more, then another
+        effects = (
+            talk.play()
+            if talk.now == 100.0
+            else talk.say("gameActionList", tableID=TABLE, list=LIST)
+        )
+        (move,) = talk.think(effects, 6, weighed)
+        assert move.fields["target"] == tried
+        assert talk.after(9) == []
+        assert sent(talk.after(2)) == [("getGameInfo2", HERE)]
+        assert not talk.bot.is_current(move.ticket)
+
+
+def test_a_list_from_before_our_move_says_nothing_of_it():
+    """Two lists were asked for, as the first was late: the second one may be older than the move
+    that the first one led to, and would lead to another."""
+    talk = Talk()
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    talk.say("init", **INIT)
+    assert sent(talk.after(11)) == [("getGameInfo2", HERE)]
+    effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert len(sent(talk.think(effects))) == 1
+    assert talk.say("gameActionList", tableID=TABLE, list=LIST) == []
+    # if the move was lost all the same, the next list tells
+    assert sent(talk.after(11)) == [("getGameInfo2", HERE)]
+    effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert len(sent(talk.think(effects))) == 1
+
+
+def test_what_does_not_follow_is_asked_for_again_later_each_time():
+    talk = Talk()
+    talk.play([*DEAL, *HINT])
+    effects = talk.happen([DISCARD[0]])
+    assert sent(effects) == [("getGameInfo2", HERE)]
+    waits = []
+    for _ in range(4):
+        talk.say("gameActionList", tableID=TABLE, list=[*DEAL, DISCARD[0]])
+        began = talk.now
+        while not sent(talk.after(1)):
+            assert talk.now < began + 100
+        waits.append(talk.now - began)
+    assert waits == [40.0, 60.0, 60.0, 60.0]
+    (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert asked.game.turn == 5
+
+
+def test_messages_that_never_come_are_asked_for_again():
+    talk = Talk()
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    assert talk.after(9) == [] and sent(talk.after(2)) == [("getGameInfo1", HERE)]
+    talk.say("init", **INIT)
+    assert talk.after(9) == [] and sent(talk.after(2)) == [("getGameInfo2", HERE)]
+    (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert talk.after(59) == []  # the agent may take its time
+    assert sent(talk.after(5)) == [("getGameInfo2", HERE)]
+    assert talk.think([asked]) == []
+
+
+def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
+    identities = {"tableID": TABLE, "cardIdentities": deck()}
+    ended = {"tableID": TABLE, "databaseID": 9001, "sharedReplayLeader": "Zoe"}
+    messages = [("cardIdentities", identities), ("finishOngoingGame", ended)]
+    for order in (messages, messages[::-1]):
+        talk = Talk()
+        talk.play()
+        talk.happen([OVER])
+        assert talk.say("tableGone", tableID=TABLE) == []
+        assert talk.say(order[0][0], **order[0][1]) == []
+        (over,) = talk.say(order[1][0], **order[1][1])
+        assert isinstance(over, GameEnded) and over.partners == ("Zoe",)
+        assert talk.watched("Zoe", "Bot-ann") == [] and talk.bot.seats  # who may press Restart
+        assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
+        assert over.game.game_id == 9001 and over.game.end_reason == "left"
+        assert over.game.people == frozenset({0}) and over.seen is None
+        assert talk.bot.seats == {}
+        assert sent(talk.say(order[1][0], **order[1][1])) in ([], [LEAVES])  # not ours any more
+        assert not any(isinstance(e, GameEnded) for e in talk.after(60))
+
+
+@pytest.mark.parametrize("leader", ["Zoe", "Bot-ann", ""])
+@pytest.mark.parametrize("present", [("Zoe", "Bot-ann"), ("Bot-ann", "Yan", "Zoe")])
+def test_who_leads_a_replay_gives_the_lead_to_a_person_who_played(leader, present):
+    talk = Talk()
+    talk.play()
+    finish(talk, leader)
+    leads = [("tableSetLeader", HERE | {"name": "Zoe"})]
+    assert sent(talk.watched(*present)) == (leads if leader == "Bot-ann" else [])
+    assert sent(talk.watched(*present)) == []  # once
+    for _ in range(2):
+        assert talk.say("replayLeader", tableID=TABLE, name="Zoe") == []
+    assert talk.after(590) == [] and sent(talk.after(11)) == [LEAVES]
+
+
+def test_the_lead_goes_to_a_spectator_where_nobody_who_played_is_left():
+    """And the bot leaves: nobody there can restart the game."""
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    leads = ("tableSetLeader", HERE | {"name": "Yan"})
+    assert sent(talk.watched("Bot-ann", "Bot-x", "Yan")) == [leads]
+    assert sent(talk.gone()) == [LEAVES] and talk.bot.seats == {}
+
+
+def test_a_lead_that_was_refused_or_comes_back_is_given_again():
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    leads = [("tableSetLeader", HERE | {"name": "Zoe"})]
+    assert sent(talk.watched("Bot-ann", "Zoe")) == leads
+    yan = ("tableSetLeader", HERE | {"name": "Yan"})
+    assert sent(talk.watched("Bot-ann", "Yan")) == [yan]  # Zoe left before the lead came
+    assert sent(talk.gone()) == [LEAVES]  # Yan did not play
+    talk = Talk()
+    talk.play()
+    finish(talk, "Zoe")
+    talk.watched("Bot-ann", "Zoe")
+    given = [talk.say("replayLeader", tableID=TABLE, name="Bot-ann") for _ in range(2)]
+    assert [sent(each) for each in given] == [leads, []]
+    for _ in range(9):  # with a program that gives it back for ever
+        talk.say("replayLeader", tableID=TABLE, name="Zoe")
+        given.append(talk.say("replayLeader", tableID=TABLE, name="Bot-ann"))
+    assert sum(map(len, given)) == 3
+
+
+def test_a_replay_that_is_closed_is_over_without_a_word():
+    """The server sends it where nobody did anything for long, and to restart."""
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    talk.watched("Bot-ann", "Zoe")
+    assert talk.say("boot", TableID=TABLE) == []
+    assert talk.bot.seats == {} and talk.after(700) == []
+
+
+def test_a_person_who_reloads_the_replay_finds_the_bot_there():
+    talk = Talk()
+    talk.play([*DEAL, *HINT])
+    finish(talk)
+    for _ in range(3):
+        assert sent(talk.watched("Bot-ann")) == [] and talk.after(1) == talk.after(20) == []
+        assert sent(talk.watched("Zoe", "Bot-ann")) == [] and talk.after(60) == []
+    talk.watched("Bot-ann")
+    assert sent(talk.gone()) == [LEAVES]
+
+
+def test_that_the_game_is_gone_may_be_told_after_its_replay():
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    assert talk.say("tableGone", tableID=TABLE) == [] and TABLE in talk.bot.seats
+    talk.watched("Bot-ann")
+    assert sent(talk.gone()) == [LEAVES]
+
+
+def test_a_restarted_game_is_played():
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    talk.say("boot", TableID=TABLE)
+    new = {"tableID": 40}
+    assert talk.say("joined", **new) == []
+    assert sent(talk.say("tableStart", **new, replay=False)) == [("getGameInfo1", new)]
+    asked = talk.say("init", **(INIT | new))
+    assert sent(asked) == [("loaded", new), ("getGameInfo2", new)]
+    (think,) = talk.say("gameActionList", **new, list=LIST)
+    assert isinstance(think, RequestMove) and think.ticket.table == 40
+
+
+def test_a_replay_takes_no_seat():
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    talk.table(40, players=("Yan",))
+    assert sent(talk.pm("/join", "Yan")) == [("tableJoin", {"tableID": 40})]
+    assert "no room with you" in texts(talk.pm("/start"))[0]
+    assert sent(talk.pm("/leave")) == [LEAVES] and TABLE not in talk.bot.seats
+
+
+@pytest.mark.parametrize("shut", ["close", "shutdown"])
+def test_who_is_about_to_stop_leaves_replays(shut):
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    talk.watched("Bot-ann", "Zoe")
+    talk.say("replayLeader", tableID=TABLE, name="Zoe")
+    effects = talk.bot.close() if shut == "close" else talk.say("shutdown", shuttingDown=True)
+    assert sent([*effects, *talk.after(1)]) == [LEAVES] and talk.bot.seats == {}
+    talk.play()
+    finish(talk)  # ... and stays in no other
+    assert talk.bot.seats == {}
+
+
+def test_who_stops_before_it_is_told_who_is_there_gives_the_lead_away():
+    talk = Talk()
+    talk.play()
+    finish(talk, "Bot-ann")
+    assert sent(talk.bot.close()) == [("tableSetLeader", HERE | {"name": "Zoe"}), LEAVES]
+
+
+@pytest.mark.parametrize("back", [TABLE, 0])
+def test_back_in_a_replay_after_a_lost_connection(back):
+    talk = Talk()
+    talk.play()
+    finish(talk)
+    talk.watched("Bot-ann", "Zoe")
+    talk.bot.on_connected()
+    effects = talk.say("welcome", **(WELCOME | {"disconSpectatingTable": back}))
+    spectate = ("tableSpectate", HERE | {"shadowingPlayerIndex": -1})
+    assert sent(effects) == ([spectate] if back else [])
+    assert (TABLE in talk.bot.seats) == bool(back)
+    told = talk.say("tableStart", tableID=TABLE, replay=True)
+    assert sent(told) == ([] if back else [LEAVES])
+
+
+def test_a_table_that_vanishes_in_the_middle_is_left_and_looked_up():
+    talk = Talk()
+    talk.play()
+    talk.say("tableGone", tableID=TABLE)
+    assert talk.after(9) == []
+    effects = talk.after(2)
+    assert sent(effects) == [("tableUnattend", HERE)]
+    assert not any(isinstance(effect, GameEnded) for effect in effects)
+    assert "its end was not told" in effects[1].text and talk.bot.seats == {}
+    assert not talk.bot.is_idle
+
+
+def test_other_programs_at_the_table_are_no_people():
+    talk = Talk()
+    talk.play()
+    names = ["bot-zoe", "Bot-ann"]
+    talk = Talk()
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    talk.say("init", **(INIT | {"playerNames": names}))
+    talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert finish(talk).game.people == frozenset()
+
+
+def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
+    """What happens is followed all the same: no list comes of a game that is over."""
+    talk = Talk()
+    talk.think(talk.play([*DEAL, *HINT]))
+    assert sent(talk.say("warning", warning="no")) == [("getGameInfo2", HERE)]
+    assert talk.happen([*PLAY, *DISCARD]) == []
+    assert finish(talk).game.moves == (15, 6, 1)
+    # ... unless something was missed: then it is looked up in the site's history
+    talk = Talk()
+    talk.play([*DEAL, *HINT])
+    talk.happen(DISCARD[:1])
+    talk.happen([OVER])
+    talk.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
+    talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
+    effects = talk.after(11)
+    assert sent(effects) == [] and "its end was not told" in effects[0].text
+    assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
+
+
+def test_back_after_a_lost_connection():
+    talk = Talk()
+    (asked,) = talk.play()
+    talk.bot.on_connected()
+    assert not talk.bot.is_current(asked.ticket)
+    assert talk.after(120) == []  # nothing is said before the server has
+    effects = talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE]}))
+    assert sent(effects) == [("tableReattend", HERE)]
+    (again,) = talk.play()
+    assert again.game.moves == asked.game.moves and again.ticket != asked.ticket
+    # ... and one that ended meanwhile is over
+    talk.bot.on_connected()
+    talk.say("welcome", **WELCOME)
+    talk.after(11)
+    assert talk.bot.seats == {}
+
+
+def test_after_a_start_of_the_program_it_goes_on_with_its_games():
+    talk = Talk()
+    effects = talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE, 40]}))
+    assert sent(effects) == [("tableReattend", HERE), ("tableReattend", {"tableID": 40})]
+    assert len(talk.play()) == 1
+
+
+def test_a_room_is_lost_with_the_connection():
+    talk = Talk()
+    talk.sit()
+    talk.bot.on_connected()
+    assert talk.bot.seats == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"variantName": "Black (5 Suits)"}, "this table plays Black (5 Suits)"),
+        ({"cardCycle": True}, "I cannot play with the option cardCycle"),
+        ({"deckPlays": True}, "I cannot play with the option deckPlays"),
+        ({"emptyClues": True}, "I cannot play with the option emptyClues"),
+        ({"oneExtraCard": True}, "I cannot play with the option oneExtraCard"),
+        ({"oneLessCard": True}, "I cannot play with the option oneLessCard"),
+        (
+            {"oneExtraCard": True, "oneLessCard": True, "emptyClues": True},
+            "I cannot play with the option emptyClues",
+        ),
+        ({"allOrNothing": True}, "I cannot play with the option allOrNothing"),
+        ({"detrimentalCharacters": True}, "I cannot play with the option detrimentalCharacters"),
+        ({"sudoku": True}, "I do not know the option sudoku"),
+    ],
+)
+def test_what_it_cannot_play_is_refused_in_a_line(options, why):
+    options = PLAIN | options
+    talk = Talk()
+    talk.table(options=options)
+    ((command, fields),) = sent(talk.pm("/join"))
+    assert (command, fields["recipient"]) == ("chatPM", "Zoe")
+    assert why in fields["msg"] and "sorry" in fields["msg"] and len(fields["msg"]) <= 300
+    # in the room, when the options change after it sat down: it says so once and leaves
+    talk.sit()
+    chat, leave = sent(talk.room(options=options))
+    assert chat[0] == "chat" and why in chat[1]["msg"] and chat[1]["room"] == f"table{TABLE}"
+    assert leave == ("tableLeave", HERE)
+    assert talk.table(options=options) == [] and talk.room(options=options) == []
+    # a game that began all the same is not played, and nobody is held up
+    talk = Talk()
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    effects = talk.say("init", **(INIT | {"options": options}))
+    commands = [command for command, _ in sent(effects)]
+    assert commands == ["loaded", "chat", "tableVoteForTermination"]
+    assert talk.say("gameActionList", tableID=TABLE, list=LIST) == []
+    left = talk.say("finishOngoingGame", tableID=TABLE, databaseID=3)
+    assert sent(left) == [("tableUnattend", HERE)]
+
+
+def test_options_that_leave_the_game_as_it_is_are_played():
+    talk = Talk()
+    assert len(talk.play(timed=True, timeBase=120, timePerTurn=20, speedrun=False)) == 1
+    assert len(Talk().play(oneExtraCard=True, oneLessCard=True)) == 1  # the standard hand
+
+
+def test_the_number_of_players_is_one_that_the_agent_plays_with():
+    talk = Talk(BotSettings("agent:hgroup-2p", frozenset({2})))
+    talk.table(players=("Zoe", "Yan"))
+    assert "plays with 2 players in all, not 3" in texts(talk.pm("/join"))[0]
+    talk.table(players=("Zoe",), most=5)
+    assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
+    talk.sit()
+    chat, leave = sent(talk.room(names=("Zoe", "Bot-ann", "Yan")))
+    assert "not 3" in chat[1]["msg"] and leave == ("tableLeave", HERE)
+    fours = Talk(BotSettings("x", frozenset({4})))
+    fours.table(players=("Zoe",), most=3)
+    assert "plays with 4 players" in texts(fours.pm("/join"))[0]
+    fours.table(players=("Zoe",), most=4)
+    assert sent(fours.pm("/join")) == [("tableJoin", HERE)]
+
+
+def test_join():
+    talk = Talk()
+    assert "do not see you at a table" in texts(talk.pm("/join"))[0]
+    talk.table(running=True)
+    assert "do not see you at a table" in texts(talk.pm("/join"))[0]
+    talk.table(players=("Zoe", "Yan"), most=2)
+    assert texts(talk.pm("/join")) == ["Your table is full."]
+    talk.table()
+    assert sent(talk.pm("/JOIN se&amp;cret ")) == [("tableJoin", HERE | {"password": "se&cret"})]
+    assert texts(talk.pm("/join")) == ["I am on my way to your table."]
+    hello = talk.say("joined", tableID=TABLE)
+    ((command, fields),) = sent(hello)
+    assert command == "chat" and fields["room"] == f"table{TABLE}" and len(fields["msg"]) <= 300
+    assert "program" in fields["msg"] and "/help" in fields["msg"] and "/keep no" in fields["msg"]
+    talk.room()
+    assert texts(talk.pm("/join")) == ["I sit at your table already."]
+    talk.table(40, players=("Yan",))
+    assert "busy at another table" in texts(talk.pm("/join", "Yan"))[0]
+
+
+def test_it_comes_to_the_room_of_who_also_plays_elsewhere():
+    talk = Talk()
+    talk.table(TABLE)
+    talk.table(40, running=True)
+    assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
+
+
+def test_who_was_not_let_in_is_told_why():
+    talk = Talk()
+    talk.table()
+    talk.pm("/join wrong")
+    effects = talk.say("warning", warning="That is not the correct password.")
+    ((_, fields),) = sent(effects)
+    assert fields == {
+        "recipient": "Zoe",
+        "msg": "The server did not let me in: That is not the correct password.",
+    }
+    assert talk.say("warning", warning="x") == []
+
+
+def test_several_tables_where_it_is_allowed():
+    talk = Talk(BotSettings("x", frozenset({2}), tables=2))
+    for table, who in ((31, "Zoe"), (40, "Yan"), (50, "Xeo")):
+        talk.table(table, players=(who,))
+    assert sent(talk.pm("/join", "Zoe")) and talk.say("joined", tableID=31)
+    assert sent(talk.pm("/join", "Yan")) and talk.say("joined", tableID=40)
+    assert "busy" in texts(talk.pm("/join", "Xeo"))[0]
+
+
+def test_leave_and_start():
+    talk = Talk()
+    assert "no table with you" in texts(talk.pm("/leave"))[0]
+    talk.sit()
+    assert "Only who made the table" in texts(talk.pm("/start"))[0]
+    assert sent(talk.pm("/leave")) == [("tableLeave", HERE)]
+    assert not any(talk.pm("/leave") for _ in range(100))  # it is on its way
+    talk.now += 6
+    assert sent(talk.pm("/leave")) == [("tableLeave", HERE)]
+    assert "no table with you" in texts(talk.pm("/leave", "Yan"))[0]
+    talk.say("left", TableID=TABLE)
+    assert talk.bot.seats == {}
+    talk = Talk()
+    talk.sit(owner=12)
+    assert sent(talk.pm("/start")) == [("tableStart", HERE)]
+    assert not talk.pm("/start")
+    talk.now += 6
+    talk.room(names=("Bot-ann", "Zoe", "a", "b", "c"), owner=12)
+    assert sent(talk.pm("/start")) == [("tableStart", HERE)]
+    talk.play()
+    assert "play it to its end" in texts(talk.pm("/leave"))[0]
+    assert "no room with you" in texts(talk.pm("/start"))[0]
+
+
+def test_create():
+    talk = Talk(BotSettings("x", frozenset({2, 3})))
+    create, said = sent(talk.pm("/create"))
+    options = {"variantName": "No Variant"}
+    assert create == (
+        "tableCreate",
+        {"name": "with Zoe", "options": options, "maxPlayers": 3},
+    )
+    assert said[1]["recipient"] == "Zoe"
+    # a name of the server's own words would deal a seed, or start from a replay
+    other = Talk(BotSettings("x", frozenset({2, 3})))
+    (_, fields), _ = sent(other.pm("/create !seed 77 <b>" + "x" * 60))
+    assert fields["name"].startswith("seed 77 bx") and len(fields["name"]) == 45
+    # who comes to it is told what is kept, as where it was asked to come
+    ((command, fields),) = sent(talk.say("joined", tableID=TABLE))
+    assert command == "chat" and fields["room"] == f"table{TABLE}" and "/keep no" in fields["msg"]
+    assert "busy" in texts(talk.pm("/create"))[0]
+
+
+def test_a_table_that_is_to_be_made_is_a_seat_taken():
+    busy = "I am busy at another table now, please ask me later."
+    talk = Talk()
+    talk.table()
+    assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
+    for who in ("Yan", "Xeo"):
+        assert texts(talk.pm("/create", who)) == [busy]
+    for over in (
+        lambda t: t.after(61),
+        lambda t: t.bot.on_connected(),
+        lambda t: t.say("warning", warning="no"),
+    ):
+        talk = Talk()
+        talk.table(40, players=("Yan",))
+        assert sent(talk.pm("/create"))[0][0] == "tableCreate"
+        assert texts(talk.pm("/create", "Xeo")) == texts(talk.pm("/join", "Yan")) == [busy]
+        over(talk)
+        assert sent(talk.pm("/join", "Yan")) == [("tableJoin", {"tableID": 40})]
+    talk = Talk()
+    talk.pm("/create")
+    assert sent(talk.say("warning", warning="no")) == [
+        ("chatPM", {"recipient": "Zoe", "msg": "The server did not make the table: no"})
+    ]
+    assert talk.say("joined", tableID=TABLE) == []
+
+
+def test_tables_made_and_joined_are_told_apart():
+    """By number the one, the other by that nobody else sits there."""
+    talk = Talk(BotSettings("x", frozenset({2}), tables=3))
+    talk.table(31, players=("Yan",))
+    talk.pm("/create")
+    talk.pm("/join", "Yan")
+    talk.table(50, players=("Xeo", "Bot-ann"))
+    assert talk.say("joined", tableID=50) == []  # neither
+    talk.bot.seats.clear()
+    assert texts(talk.say("joined", tableID=31))
+    talk.table(60, players=("Bot-ann",))
+    assert texts(talk.say("joined", tableID=60))
+    assert talk.say("joined", tableID=61) == []  # nothing is awaited any more
+
+
+def test_it_leaves_a_room_where_it_is_alone():
+    talk = Talk()
+    talk.sit(names=("Bot-ann",), owner=12)
+    assert talk.after(299) == []
+    assert sent(talk.after(2)) == [("tableLeave", HERE)]
+    talk = Talk()
+    talk.sit(names=("Bot-ann",))
+    talk.after(200)
+    talk.room(names=("Bot-ann", "Zoe"))
+    talk.after(200)
+    assert talk.room(names=("Bot-ann",)) == [] and talk.after(200) == []
+
+
+def test_only_private_requests_are_answered():
+    talk = Talk()
+    talk.table()
+    for fields in (
+        {"msg": "/join", "who": "Zoe", "room": "lobby", "recipient": ""},
+        {"msg": "/join", "who": "Zoe", "room": f"table{TABLE}", "recipient": ""},
+        {"msg": "/join", "who": "Zoe", "room": "", "recipient": "Bot-bob"},
+        {"msg": "/join", "who": "Bot-ann", "room": "", "recipient": "Bot-ann"},  # its own echo
+        {"msg": "join", "who": "Zoe", "room": "", "recipient": "Bot-ann"},
+        {"msg": "hello", "who": "Zoe", "room": "", "recipient": "Bot-ann"},
+        {"msg": "/help", "who": "", "room": "", "recipient": "Bot-ann", "server": True},
+    ):
+        assert talk.say("chat", **fields) == []
+    assert texts(talk.pm("/fly")) == ["I do not know that one: /help lists what I do."]
+
+
+def test_nobody_gets_more_than_a_few_answers_a_minute():
+    talk = Talk()
+    assert sum(len(sent(talk.pm("/settings"))) for _ in range(100)) == 8
+    assert len(sent(talk.pm("/settings", "Yan"))) == 1
+    everybody = sum(len(sent(talk.pm("/settings", f"who{i}"))) for i in range(200))
+    assert everybody == 32 - 9
+    talk.now += 61
+    assert len(sent(talk.pm("/settings"))) == 1
+    talk.table()
+    assert sent(talk.pm("/join"))  # what it does costs nobody an answer
+
+
+def test_help_and_settings_say_what_is_kept():
+    talk = Talk(BotSettings("agent:anyone-2p", frozenset({2}), remember=True))
+    lines = texts(talk.pm("/help"))
+    every = " ".join(lines)
+    for word in ("/join", "/leave", "/create", "/start", "/settings", "agent:anyone-2p"):
+        assert word in every
+    assert "cards and moves" in every and "/keep no" in every and "/forget" in every
+    (said,) = texts(talk.pm("/settings"))
+    assert "agent:anyone-2p" in said and "games: kept" in said and "remembered" in said
+    for settings in (SETTINGS, BotSettings("a" * 60, frozenset({2}), remember=True, keep=False)):
+        assert all(len(line) <= 300 for line in texts(Talk(settings).pm("/help")))
+    nothing = Talk(BotSettings("x", frozenset({2}), keep=False))
+    assert "keep nothing" in " ".join(texts(nothing.pm("/help")))
+    nothing.table()
+    nothing.pm("/join")
+    assert "keep" not in texts(nothing.say("joined", tableID=TABLE))[0]
+
+
+def finish(talk, leader="Zoe"):
+    talk.happen([OVER])
+    talk.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
+    ended = {"databaseID": 9001, "sharedReplayLeader": leader}
+    effects = talk.say("finishOngoingGame", tableID=TABLE, **ended)
+    (over,) = [effect for effect in effects if isinstance(effect, GameEnded)]
+    return over
+
+
+def test_who_would_rather_not_is_not_kept():
+    settings = BotSettings("x", frozenset({2}), remember=True)
+    talk = Talk(settings)
+    talk.play()
+    over = finish(talk)
+    assert over.game is not None and over.seen.moves == over.game.moves
+    talk.play()
+    effects = talk.pm("/keep no")
+    assert Forget("Zoe") in effects
+    over = finish(talk)
+    assert over.game is None and over.seen is None
+    assert "not kept" in texts(talk.pm("/settings"))[0]
+    talk.play()
+    talk.pm("/keep no", "Yan")  # who does not sit there
+    talk.pm("/keep yes")
+    assert finish(talk).game is not None
+    assert talk.pm("/forget")[0] == Forget("Zoe")
+    talk = Talk(BotSettings("x", frozenset({2}), keep=False))
+    talk.play()
+    over = finish(talk)
+    assert over.game is None and over.seen is None
+
+
+def test_pace():
+    assert Talk().play()[0].pause_s == 2.0
+    assert Talk().play(speedrun=True)[0].pause_s == 0.0
+    talk = Talk()
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    timed = INIT["options"] | {"timed": True, "timeBase": 120, "timePerTurn": 20}
+    talk.say("init", **(INIT | {"options": timed}))
+    talk.say("clock", tableID=TABLE, times=[100_000, 8_000], activePlayerIndex=0, timeTaken=0)
+    (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert asked.pause_s == pytest.approx(0.4)
+    # an untimed game counts down from 0
+    talk = Talk()
+    talk.play([*DEAL, *HINT, *PLAY])
+    talk.say("clock", tableID=TABLE, times=[-100_000, -80_000], activePlayerIndex=0)
+    assert talk.happen(DISCARD)[0].pause_s == 2.0
+
+
+def test_nobody_moves_in_a_pause():
+    talk = Talk()
+    (asked,) = talk.play()
+    talk.say("pause", tableID=TABLE, active=True, playerIndex=0)
+    assert talk.think([asked]) == []
+    (again,) = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
+    assert sent(talk.think([again])) == [("action", HERE | {"type": 0, "target": 7})]
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_pause_is_what_the_game_says_once_we_are_back(before, after):
+    """Who is away is not told of `pause`."""
+    talk = Talk()
+    talk.play()
+    talk.say("pause", tableID=TABLE, active=before, playerIndex=0)
+    talk.bot.on_connected()
+    talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE]}))
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    talk.say("init", **(INIT | {"paused": after}))
+    effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert [type(effect) for effect in effects] == ([] if after else [RequestMove])
+    if after:
+        effects = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
+    assert sent(talk.think(effects)) == [("action", HERE | {"type": 0, "target": 7})]
+
+
+def test_a_move_that_a_pause_refused_is_made_after_it():
+    talk = Talk()
+    weighed = {6: 0.6, 1: 0.25, 4: 0.15}
+    move = [("action", HERE | {"type": 0, "target": 7})]
+    assert sent(talk.think(talk.play(), 6, weighed)) == move
+    talk.say("pause", tableID=TABLE, active=True, playerIndex=0)
+    talk.say("warning", warning="You cannot perform a game action when the game is paused.")
+    assert talk.say("gameActionList", tableID=TABLE, list=LIST) == []
+    effects = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
+    assert sent(talk.think(effects, 6, weighed)) == move
+
+
+def test_notes_are_written_on_request_alone():
+    weighed = {6: 0.6, 1: 0.25, 4: 0.12, 15: 0.03}
+    talk = Talk(BotSettings("x", frozenset({2}), notes=True))
+    effects = talk.think(talk.play(), 6, weighed)
+    assert sent(effects) == [
+        ("note", HERE | {"order": 7, "note": "turn 6: discard 25%, play 60%"}),
+        ("note", HERE | {"order": 10, "note": "turn 6: discard 12%"}),
+        ("action", HERE | {"type": 0, "target": 7}),
+    ]
+    assert len({effect.ticket for effect in effects}) == 1
+    assert [c for c, _ in sent(Talk().think(Talk().play(), 6, weighed))] == []
+    talk = Talk()
+    assert [c for c, _ in sent(talk.think(talk.play(), 6, weighed))] == ["action"]
+
+
+def test_a_server_about_to_stop_gets_no_new_seats():
+    talk = Talk()
+    talk.table()
+    talk.say("shutdown", shuttingDown=True)
+    assert "about to stop" in texts(talk.pm("/join"))[0]
+    assert "about to stop" in texts(talk.pm("/create"))[0]
+    talk.say("shutdown", shuttingDown=False)
+    assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
+    assert "about to stop" in texts(Talk(maintenanceMode=True).pm("/join"))[0]
+
+
+def test_closing_leaves_rooms_and_plays_games_to_their_ends():
+    talk = Talk()
+    talk.sit()
+    assert sent(talk.bot.close()) == [("tableLeave", HERE)] and not talk.bot.is_closed
+    talk.say("left", TableID=TABLE)
+    assert talk.bot.is_closed
+    talk = Talk()
+    talk.play()
+    assert talk.bot.close() == [] and not talk.bot.is_closed
+    finish(talk)
+    assert talk.bot.is_closed
+    talk.table(40)
+    talk.say("welcome", **WELCOME)
+    assert "about to stop" in texts(talk.pm("/join"))[0]
+
+
+@pytest.mark.parametrize("replay", [{"replay": True}, {"sharedReplay": True}, {"spectating": True}])
+def test_it_does_not_stay_where_nobody_plays(replay):
+    talk = Talk()
+    if "replay" in replay:
+        started = talk.say("tableStart", tableID=TABLE, replay=True)
+        assert sent(started) == [("tableUnattend", HERE)]
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    init = talk.say("init", **(INIT | replay))
+    assert sent(init) == [("tableUnattend", HERE)] and talk.bot.seats == {}
+
+
+VALUES = [None, 7, [], {}, "x", [None], {"tableID": TABLE}, {"tableID": "x"}, {"TableID": TABLE}]
+
+
+def test_whatever_the_server_says_the_bot_stands():
+    """Every command with every kind of value, at every phase; and frames that are none."""
+    from hanabi_rl.people.live.bot import _READ
+
+    for command in _READ:
+        for value in VALUES:
+            for phase in ("lobby", "room", "game"):
+                talk = Talk()
+                if phase == "room":
+                    talk.sit()
+                elif phase == "game":
+                    talk.play()
+                talk.bot.receive(f"{command} {json.dumps(value)}", talk.now)
+                talk.after(100)
+    talk = Talk()
+    for text in ("", "x", "x ", "table {", "{}", "unknown {}", b"\x00", "table " + "[" * 100_000):
+        assert all(isinstance(e, LogLine) for e in talk.bot.receive(text, 0.0))
+
+
+def test_at_most_so_many_messages_in_any_two_seconds():
+    pacer, times, now = SendRateLimiter(20, 2.0), [], 0.0
+    for _ in range(200):
+        now += pacer.wait_s(now)
+        pacer.sent(now)
+        times.append(now)
+    for first in times:
+        assert sum(first <= time < first + 2.0 for time in times) <= 20
+    assert times[-1] == pytest.approx(18.0)  # 200 at ten a second, twenty of them at once
+
+
+def test_waits_grow_and_differ():
+    class Highest:
+        def uniform(self, low, high):
+            return high
+
+    waits = BackOff(Highest())
+    assert [waits.next_s() for _ in range(9)] == [2, 4, 8, 16, 32, 64, 128, 256, 300]
+    waits.lasted(119)
+    assert waits.next_s() == 300
+    waits.lasted(120)
+    assert waits.next_s() == 2
+    drawn = {BackOff().next_s() for _ in range(10)}
+    assert len(drawn) == 10 and all(1 <= wait <= 2 for wait in drawn)
+
+
+def test_moves_lists_are_the_whole_transcript():
+    assert [*HINT, *PLAY, *DISCARD, *OUR_HINT, *MISPLAY] == MOVES
+
+
+@pytest.mark.parametrize("field", ["playerNames", "options", "ourPlayerIndex"])
+@pytest.mark.parametrize("value", [7, True, 1.5, "x", [1], {"a": 1}])
+def test_a_game_that_is_told_of_in_another_way_is_left_alone_and_asked_for_again(field, value):
+    talk = Talk()
+    talk.say("tableStart", tableID=TABLE, replay=False)
+    effects = talk.say("init", **(INIT | {field: value}))
+    assert all(isinstance(effect, LogLine | Send) for effect in effects)
+    if any("left alone" in effect.text for effect in effects if isinstance(effect, LogLine)):
+        assert talk.after(30) == [Send("getGameInfo1", {"tableID": TABLE})]

@@ -1,0 +1,493 @@
+"""A game whose end the bot was not told, from the site's history and export: against a transcript
+and an export of the same game that were written by hand."""
+
+import asyncio
+import itertools
+import json
+
+import pytest
+from support.live_transcript import DEAL, INIT, LIST, OUR_ACTIONS, TABLE, deck, frame, told
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.live.agent_worker import AgentWorker
+from hanabi_rl.people.live.bot import LiveBot
+from hanabi_rl.people.live.effects import BotSettings, Fetch, GameEnded, LogLine, Send
+from hanabi_rl.people.live.partner_memory import PartnerMemory
+from hanabi_rl.people.serve.player_view import player_view
+
+NUMBER = 9001
+NAMES = ["Bot-ann", "Zoe"]  # of a history: by the alphabet
+WELCOME = {"userID": 12, "username": "Bot-ann", "playingAtTables": []}
+EXPORT = {
+    "id": NUMBER,
+    "players": ["Zoe", "Bot-ann"],
+    "deck": deck(),
+    "actions": [
+        {"type": 3, "target": 1, "value": 1},
+        {"type": 0, "target": 6, "value": 0},
+        {"type": 1, "target": 1, "value": 0},
+        {"type": 2, "target": 0, "value": 0},
+        {"type": 0, "target": 3, "value": 0},
+        {"type": 1, "target": 7, "value": 0},  # we throw B4, our second card, and draw
+        {"type": 4, "target": 0, "value": 4},  # Zoe ends the game
+    ],
+    "seed": "p2v0s77",
+}
+MOVES = (*OUR_ACTIONS, 1)
+LAST_MOVE = [
+    {"type": "discard", "playerIndex": 1, "order": 7, "suitIndex": 3, "rank": 4, "failed": False},
+    {"type": "draw", "playerIndex": 1, "order": 13, "suitIndex": -1, "rank": -1},
+    {"type": "status", "clues": 8, "score": 1, "maxScore": 20},
+    {"type": "turn", "num": 6, "currentPlayerIndex": 0},
+]
+OVER = {"type": "gameOver", "endCondition": 4, "playerIndex": 0, "votes": None}
+
+
+def entry(number=NUMBER, names=NAMES):
+    return {"id": number, "playerNames": names, "endCondition": 4, "seed": "p2v0s77"}
+
+
+def exported(**changed):
+    return json.dumps(EXPORT | changed).encode()
+
+
+BEFORE = (entry(8000),)
+AFTER = (entry(), *BEFORE)
+
+
+class Away:
+    """A bot that loses its connection, and the time."""
+
+    def __init__(self, history=BEFORE, **settings):
+        self.bot = LiveBot("Bot-ann", BotSettings("bot:x", frozenset({2, 3}), **settings))
+        self.now = 0.0
+        self.back(history)
+
+    def say(self, command, **fields):
+        return self.bot.receive(frame(command, **fields), self.now)
+
+    def hear(self, actions):
+        for action in actions:
+            self.bot.receive(told(action), self.now)
+
+    def history(self, games):
+        self.bot.receive(f"gameHistory {json.dumps(games)}", self.now)
+
+    def back(self, history=None, **welcome):
+        """Connects, and logs in; history None: it does not come."""
+        self.bot.on_connected()
+        self.say("welcome", **(WELCOME | welcome))
+        if history is not None:
+            self.history(list(history))
+
+    def play(self, actions=LIST, table=TABLE, **init):
+        self.say("tableStart", tableID=table, replay=False)
+        self.say("init", **(INIT | {"tableID": table} | init))
+        self.say("gameActionList", tableID=table, list=actions)
+
+    def after(self, seconds, step=1.0):
+        """What the bot does meanwhile, and when: (seconds, effect)."""
+        done = []
+        for _ in range(round(seconds / step)):
+            self.now += step
+            done += [(self.now, effect) for effect in self.bot.tick(self.now)]
+        return done
+
+    def get(self, status=200, body=None, number=NUMBER):
+        return self.bot.on_response(number, status, exported() if body is None else body, self.now)
+
+
+def of(kind, done):
+    return [effect for _, effect in done if isinstance(effect, kind)]
+
+
+def lost(history=AFTER, **settings):
+    """A game that ends while the bot is away; it is back, and was told of the game."""
+    away = Away(**settings)
+    away.play()
+    away.back(history)
+    return away
+
+
+def the_game(effects):
+    (ended,) = [effect for effect in effects if isinstance(effect, GameEnded)]
+    return ended
+
+
+def seen_to_its_end():
+    there = Away(remember=True)
+    there.play()
+    there.hear([*LAST_MOVE, OVER])
+    there.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
+    return the_game(there.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
+
+
+def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
+    away = lost(remember=True)
+    done = away.after(15)
+    assert of(Fetch, done) == [Fetch(NUMBER)]  # once, while it is on its way
+    assert not away.bot.is_idle and away.bot.seats == {}
+    found = the_game(away.get())
+    assert away.bot.is_idle and of(Fetch, away.after(700)) == []
+    # by hand
+    assert found.game.moves == MOVES and found.game.game_id == NUMBER
+    assert found.game.end_reason == "left" and found.game.people == {0}
+    assert found.partners == ("Zoe",)
+    assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 1), (1, 0), (3, 3)]
+    # and as who was there has it
+    seen = seen_to_its_end()
+    assert (seen.game, seen.partners) == (found.game, found.partners)
+    assert (seen.seen.moves, seen.seen.people) == (found.seen.moves, found.seen.people)
+    assert player_view(seen.seen, 1) == player_view(found.seen, 1)
+
+
+@pytest.mark.slow
+def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
+    """What `--remember` keeps, byte by byte."""
+    policy = load_policy("agent:anyone-2p", Rules(num_players=2))
+    away = lost(remember=True)
+    away.after(12)
+    files = []
+    for folder, ended in (("seen", seen_to_its_end()), ("looked up", the_game(away.get()))):
+        thinking = AgentWorker({2: policy}, 2, None, PartnerMemory(tmp_path / folder))
+        asyncio.run(thinking.ended(ended))
+        files += (tmp_path / folder).iterdir()
+    seen, looked_up = files
+    assert seen.name == looked_up.name and seen.read_bytes() == looked_up.read_bytes()
+
+
+def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
+    """Three players, the site's seat 2 (ours) starts: our seat is 0, its cards 10 to 14 our 0-4."""
+    away = Away(remember=True)
+    names = ["Bot-zed", "Zoe", "Bot-ann"]
+    init = {"playerNames": names, "ourPlayerIndex": 2}
+    init["options"] = INIT["options"] | {"numPlayers": 3, "startingPlayer": 2}
+    cards = [(o % 5, 1 + o // 5) for o in range(10)]
+    deal = [
+        {"type": "draw", "playerIndex": o // 5, "order": o, "suitIndex": suit, "rank": rank}
+        for o, (suit, rank) in enumerate([*cards, *[(-1, -1)] * 5])
+    ]
+    away.play(deal, **init)
+    away.back([entry(names=["Bot-ann", "Bot-zed", "Zoe"])])
+    assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]
+    left = [(s, r) for s in range(5) for r in (1, 1, 1, 2, 2, 3, 3, 4, 4, 5)]
+    for card in cards:
+        left.remove(card)
+    whole = [{"suitIndex": s, "rank": r} for s, r in [*cards, *left]]
+    acts = [{"type": 2, "target": 0, "value": 3}, {"type": 0, "target": 1}]  # to Bot-zed; it plays
+    game = {"players": names, "deck": whole, "actions": acts, "options": {"startingPlayer": 2}}
+    found = the_game(away.get(body=exported(**game)))
+    # n = 3, h = 5: colours to the next seat are 10 to 14, and plays 5 to 9
+    assert found.game.moves == (13, 6) and found.partners == ("Bot-zed", "Zoe")
+    assert found.game.people == {2}  # Zoe; two are programs
+    assert found.seen.people == {1, 2}
+    assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_a_history_that_does_not_come_is_asked_for_later_each_time():
+    away = lost(history=None)
+    done = away.after(200)
+    asked = [(when, effect.fields) for when, effect in done if isinstance(effect, Send)][1:]
+    assert [fields for _, fields in asked] == [{"offset": 0, "amount": 12}] * 5
+    waits = [b[0] - a[0] for a, b in itertools.pairwise(asked)]
+    assert waits == [10, 20, 40, 60] and not of(Fetch, done)
+    away.history([entry(), entry(8000)])
+    done = away.after(20)
+    assert of(Fetch, done) == [Fetch(NUMBER)] and of(Send, done) == []
+    assert the_game(away.get()).game.moves == MOVES
+
+
+def test_one_game_that_ends_later_is_told_of_without_being_asked():
+    """The table is there as the bot comes back, and ends before it sits again."""
+    away = Away()
+    away.play()
+    away.back([entry(8000)], playingAtTables=[TABLE])
+    away.say("tableGone", tableID=TABLE)
+    away.history([entry()])
+    assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]
+    assert the_game(away.get()).game.moves == MOVES
+
+
+WRONG = {
+    "nothing": (0, b"the network is down", "the network is down"),
+    "404": (404, b"no such game", "answered with 404"),
+    "500": (500, b"", "answered with 500"),
+    "html": (200, b"<html>", "expected JSON"),
+    "half": (200, exported()[:-40], "expected JSON"),
+    "deep": (200, b"[" * 100_000, "expected JSON"),
+    "a list": (200, b"[]", "expected the game of that number"),
+    "another": (200, exported(id=7), "expected the game of that number"),
+    "no deck": (200, exported(deck=None), "expected a list under 'deck'"),
+    "a variant": (200, exported(options={"variant": "Black"}), "No Variant"),
+    "no player": (200, exported(players=[]), "expected 2-5 players"),
+    "no move": (200, exported(actions=[{"type": 9}]), "action 0"),
+    "illegal": (200, exported(actions=[{"type": 1, "target": 0}] * 2), "a discard while all 8"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_given_up(what):
+    status, body, why = WRONG[what]
+    away = lost()
+    away.after(12)
+    waits = []
+    for _ in range(4):
+        assert away.get(status, body) == []
+        began = away.now
+        while not of(Fetch, away.after(1)):
+            assert away.now < began + 100
+        waits.append(away.now - began)
+    assert waits == [10, 20, 40, 60]
+    if what == "404":  # it was only late
+        assert the_game(away.get()).game.moves == MOVES
+        return
+    away.get(status, body)
+    fetches, notes = 5, []
+    while not notes:
+        done = away.after(1)
+        notes = of(LogLine, done)
+        if of(Fetch, done):
+            fetches += 1
+            away.get(status, body)
+    assert f"table {TABLE}: the game is not kept: replay {NUMBER}: " in notes[0].text
+    assert why in notes[0].text and fetches < 15 and away.now < 700
+    assert away.bot.is_idle and away.after(700) == []
+
+
+def test_a_game_of_the_same_people_that_goes_another_way_is_another_game():
+    others = {
+        8001: {"actions": [{"type": 3, "target": 1, "value": 2}]},
+        8002: {"deck": [deck()[4], deck()[1], *deck()[:1], *deck()[3:4], deck()[2], *deck()[5:]]},
+        8003: {"actions": EXPORT["actions"][:3]},  # it ends before what we saw
+        8004: {"players": ["Bot-ann", "Zoe"]},
+    }
+    away = lost(history=[entry(n) for n in (NUMBER, *others)])
+    done = away.after(12)
+    for number, changed in others.items():
+        assert of(Fetch, done) == [Fetch(number)]
+        assert away.get(number=number, body=exported(id=number, **changed)) == []
+        assert of(Fetch, away.after(1)) == []  # not more than one in two seconds
+        done = away.after(1)
+    assert of(Fetch, done) == [Fetch(NUMBER)]
+    assert the_game(away.get()).game.moves == MOVES
+    # games of other people are not even asked for
+    away = lost(history=[entry(names=["Bot-ann", "Yan"]), entry(9002, ["Bot-ann", "Yan", "Zoe"])])
+    assert of(Fetch, away.after(100)) == []
+
+
+def test_when_no_game_fits_the_log_says_so():
+    away = lost(history=[entry()])
+    away.after(12)
+    away.get(body=exported(actions=[{"type": 3, "target": 1, "value": 2}]))
+    (note,) = of(LogLine, away.after(700))
+    assert note.text == f"table {TABLE}: the game is not kept: replay {NUMBER} is another game"
+    away = lost()
+    away.history([])
+    away = lost(history=[])
+    (_, note) = of(LogLine, away.after(700))
+    assert "the game is not kept: the site's history does not have it" in note.text
+
+
+def room(away):
+    away.say("joined", tableID=TABLE)
+    players = [{"index": 0, "name": "Zoe"}, {"index": 1, "name": "Bot-ann"}]
+    away.say("game", tableID=TABLE, owner=5, players=players, options=INIT["options"])
+
+
+@pytest.mark.parametrize("began", [True, False], ids=["it began", "it began as we were away"])
+def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(began):
+    away = Away()
+    room(away)
+    if began:
+        away.say("tableStart", tableID=TABLE, replay=False)
+    others = [entry(7999), entry(8000), entry(8500, ["Bot-ann", "Yan"])]
+    away.back([entry(), *others])
+    assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]
+    found = the_game(away.get())
+    assert found.game.moves == MOVES and found.partners == ("Zoe",)
+
+
+@pytest.mark.parametrize("again", ["tableStart", "init"])
+def test_what_was_seen_before_it_was_lost_twice_is_not_forgotten(again):
+    """The bot is back in the game, and loses the connection again before the list has come."""
+    away = Away()
+    away.play()
+    away.back(BEFORE, playingAtTables=[TABLE])
+    away.say("tableStart", tableID=TABLE, replay=False)
+    if again == "init":
+        away.say("init", **INIT)
+    away.back([entry(8500), *AFTER])
+    assert of(Fetch, away.after(15)) == [Fetch(8500)]
+    other = {
+        "actions": [{"type": 3, "target": 1, "value": 2}],
+        "deck": deck()[:13] + deck()[:12:-1],
+    }
+    assert away.get(number=8500, body=exported(id=8500, **other)) == []
+    assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
+    assert the_game(away.get()).game.moves == MOVES
+
+
+def test_time_without_a_connection_is_not_counted():
+    away = lost(history=None)
+    away.after(12)
+    away.bot.on_connected()
+    away.now += 1000
+    away.back()
+    assert of(Fetch, away.after(60)) == [] and not away.bot.is_idle
+    away.history(AFTER)
+    assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
+
+
+def test_somebody_may_have_come_before_a_game_that_began():
+    """But a room that the bot was in is not taken for a game of others with it."""
+    for began in (True, False):
+        away = Away()
+        room(away)
+        if began:
+            away.say("tableStart", tableID=TABLE, replay=False)
+        away.back([entry(names=["Bot-ann", "Yan", "Zoe"])])
+        assert of(Fetch, away.after(15)) == [Fetch(NUMBER)] * began
+
+
+def test_a_room_whose_game_never_began_is_forgotten_without_a_word():
+    away = Away()
+    room(away)
+    away.back([entry(8000)])
+    assert away.bot.is_idle and away.after(100) == []
+    away.history([entry()])  # a later game
+    assert away.after(100) == []
+
+
+def test_what_was_seen_goes_before_what_was_not():
+    """Two tables, of one of which nothing was seen, and two finished games."""
+    away = Away()
+    room(away)
+    away.say("tableStart", tableID=TABLE, replay=False)
+    away.play(table=40)
+    away.back([entry(), entry(9002)])
+    assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]
+    first = away.get()
+    assert any("table 40" in effect.text for effect in first if isinstance(effect, LogLine))
+    assert of(Fetch, away.after(3)) == [Fetch(9002)]
+    second = away.get(number=9002, body=exported(id=9002, actions=EXPORT["actions"][:1]))
+    assert the_game(second).game.moves == (15,)
+
+
+def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
+    """After a start of the program, before the first history."""
+    away = Away(history=None)
+    away.say("tableStart", tableID=TABLE, replay=False)
+    away.back([entry(), entry(8000)])
+    done = away.after(700)
+    assert of(Fetch, done) == [] and "is not kept" in of(LogLine, done)[-1].text
+    away = Away(history=None)  # nor is what was seen, if the first history comes after its end
+    away.play()
+    away.back(AFTER)
+    assert of(Fetch, away.after(15)) == [Fetch(8000)]
+    assert away.get(number=8000, body=exported(id=8000, actions=[])) == []
+    assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
+    # a history that comes while the game goes on tells what was over before
+    away = Away(history=None)
+    assert of(Send, away.after(12)) == [Send("historyGet", {"offset": 0, "amount": 10})]
+    away.say("tableStart", tableID=TABLE, replay=False)
+    away.history([entry(8000)])
+    away.back([entry(), entry(8000)])
+    assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]
+
+
+def test_a_game_that_was_seen_to_its_end_is_not_looked_up():
+    away = Away()
+    away.play()
+    away.say("tableStart", tableID=40, replay=False)  # another one, of which nothing is seen
+    away.hear([*LAST_MOVE, OVER])
+    away.history([entry()])
+    away.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
+    the_game(away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
+    away.back(AFTER)
+    assert of(Fetch, away.after(700)) == []
+
+
+def test_of_a_game_that_is_told_in_part_the_number_is_enough():
+    away = Away()
+    away.play()
+    away.hear([*LAST_MOVE, OVER])
+    away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER)  # the deck never comes
+    done = away.after(12)
+    assert of(Fetch, done) == [Fetch(NUMBER)]
+    assert the_game(away.get()).game.moves == MOVES
+
+
+def test_a_game_that_is_a_replay_as_the_bot_sits_again():
+    away = Away()
+    away.play()
+    away.back([], playingAtTables=[TABLE])
+    away.say("tableStart", tableID=TABLE, replay=False)
+    away.say("init", **(INIT | {"sharedReplay": True, "databaseID": NUMBER}))
+    assert of(Fetch, away.after(12)) == [Fetch(NUMBER)]
+    assert the_game(away.get()).game.moves == MOVES
+
+
+def test_where_nobody_moved_nothing_is_kept():
+    away = Away()
+    away.say("tableStart", tableID=40, replay=False)  # of another table nothing is seen
+    away.play(DEAL)
+    away.back([entry()])
+    away.after(12)
+    (note,) = away.get(body=exported(actions=EXPORT["actions"][-1:]))
+    assert isinstance(note, LogLine) and f"table {TABLE}" in note.text
+    assert of(Fetch, away.after(700)) == [] and away.bot.is_idle
+
+
+def test_who_would_rather_not_is_not_kept():
+    def ask(away, text):
+        away.say("chat", msg=text, who="Zoe", room="", recipient="Bot-ann")
+
+    for settings, keeps, learns in (
+        ({"keep": False}, False, False),
+        ({"keep": False, "remember": True}, False, True),
+        ({}, True, False),
+        ({"remember": True}, True, True),
+    ):
+        away = lost(**settings)
+        away.after(12)
+        found = the_game(away.get())
+        assert (found.game is not None, found.seen is not None) == (keeps, learns)
+    away = lost(remember=True)
+    away.after(12)
+    ask(away, "/keep no")
+    found = the_game(away.get())
+    assert found.game is None and found.seen is None
+
+
+def test_who_is_about_to_stop_waits_for_it():
+    away = lost()
+    away.bot.close()
+    away.after(12)
+    assert not away.bot.is_closed
+    away.get()
+    assert away.bot.is_closed
+    away = lost(history=[])
+    away.bot.close()
+    away.after(700)
+    assert away.bot.is_closed
+
+
+def test_a_number_of_players_that_the_agent_does_not_play_with():
+    away = Away()
+    away.say("tableStart", tableID=TABLE, replay=False)
+    away.back([entry(names=["Bot-ann", "Yan", "Xeo", "Zoe"])])
+    away.after(12)
+    assert away.get(body=exported(players=["Zoe", "Bot-ann", "Yan", "Xeo"], actions=[])) == []
+    assert "is another game" in of(LogLine, away.after(700))[-1].text
+
+
+@pytest.mark.parametrize(
+    "told", [None, 7, {}, [None], [{}], [{"id": "x", "playerNames": NAMES}], [{"id": NUMBER}]]
+)
+def test_a_history_that_is_none_is_left_alone(told):
+    away = lost(history=[])
+    away.history(told)
+    assert of(Fetch, away.after(15)) == []
+    away.history([*(told if isinstance(told, list) else []), entry()])
+    assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]

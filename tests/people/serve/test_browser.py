@@ -1,0 +1,198 @@
+"""The page in a real Chromium: whole games by keyboard alone, reloads, two tabs, accessibility."""
+
+import pytest
+from support.browser import (
+    NEEDS_BROWSER,
+    SIZES,
+    leave,
+    move_by_keys,
+    my_turn,
+    press,
+    scrolls_sideways,
+    until,
+    violations,
+)
+from support.serving import serve
+
+from hanabi_rl.data.files import load_games
+from hanabi_rl.games.hanabi.rules import Rules
+
+PATTERNS = """[0, 1, 2, 3, 4].map((color) => {
+  const card = document.createElement("span");
+  card.className = `card c${color}`;
+  document.body.append(card);
+  const image = getComputedStyle(card).backgroundImage;
+  card.remove();
+  return image;
+})"""
+
+pytestmark = NEEDS_BROWSER
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_whole_game_by_keyboard_alone_with_a_reload(make_play, open_page, tmp_path, size):
+    play = make_play(Rules())
+    with serve(play) as address:
+        page = open_page(address, size)
+        number = 0
+        while my_turn(page):
+            move_by_keys(page, number)
+            number += 1
+            assert not scrolls_sideways(page)
+            if number == 5:
+                log = page.locator("#log li").all_inner_texts()
+                page.reload()
+                page.wait_for_selector(".board")
+                assert page.locator("#log li").all_inner_texts()[: len(log)] == log
+        game = play.game(max(play._games))
+        score = game.table().score
+        assert page.locator("h1").inner_text() == f"Game over: {score} of 25 points"
+        assert page.locator(".replay a").get_attribute("href").startswith("https://")
+        press(page, ["Home"])  # the replay: from the deal, all hands open
+        assert page.locator("h1").inner_text() == "Turn 1: your turn"
+        assert page.locator(".card", has_text="?").count() == 0
+        press(page, ["ArrowRight"])
+        assert page.locator("#log li").count() == 1
+        press(page, ["End"])
+        with page.expect_navigation():
+            press(page, ["n"])
+        until(page, "/Turn [12]:/.test(document.title)")
+        assert len(play._games) == 2
+    games = load_games(tmp_path / "games" / f"2p-{game.game_id}.safetensors")
+    assert tuple(games.moves(0)) == game.moves and games.scores.tolist() == [score]
+
+
+def test_a_choice_is_taken_back_and_what_is_not_allowed_says_why(make_play, open_page):
+    play = make_play(Rules())
+    with serve(play) as address:
+        page = open_page(address)
+        assert my_turn(page)
+        press(page, ["d", "2"])
+        assert "Not allowed: all hints are there" in page.locator("#actions").inner_text()
+        press(page, ["Enter", "Escape"])
+        assert "Choose a card" in page.locator("#actions").inner_text()
+        press(page, ["ArrowRight", "ArrowRight"])
+        assert page.locator(".possible caption").inner_text() == "Card 2 can be"
+        assert page.locator("button.mine[aria-pressed=true]").count() == 1
+        assert play.game(max(play._games)).turn == 0
+
+
+def test_three_players_are_named_by_number(make_play, open_page):
+    play = make_play(Rules(num_players=3), seed=4)
+    with serve(play) as address:
+        page = open_page(address)
+        assert my_turn(page)
+        press(page, ["h"])
+        assert "Tell whom? 1 Bob, 2 Cathy" in page.locator("#actions").inner_text()
+        key = page.locator("button.hint[aria-disabled=false][data-key^=hint-2-rank]").first
+        value = key.get_attribute("data-key")[-1]
+        press(page, ["2", value, "Enter"])
+        until(page, "document.querySelectorAll('#log li').length > 0")
+        assert page.locator("#log li").first.inner_text().startswith(f"You tell Cathy {value}")
+
+
+def test_the_newest_of_two_tabs_moves_and_a_lost_connection_comes_back(make_play, open_page):
+    play = make_play(Rules())
+    with serve(play) as address:
+        first, second = open_page(address), open_page(address)
+        assert my_turn(first) and my_turn(second)
+        until(first, "document.getElementById('role').textContent.includes('newer tab')")
+        move_by_keys(second, 0)
+        until(first, "document.querySelectorAll('#log li').length == 2")
+        press(first, ["h", "1", "Enter"])
+        first.context.set_offline(True)
+        first.evaluate("fetch('/').catch(() => 0)")
+        assert my_turn(second)
+        move_by_keys(second, 1)
+        assert my_turn(second)
+        first.context.set_offline(False)
+        until(first, "document.querySelectorAll('#log li').length == 4")
+        second.close()
+        until(first, "document.getElementById('role').textContent === ''")
+        assert my_turn(first)
+        move_by_keys(first, 2)
+
+
+def test_a_move_that_nobody_heard_is_made_again_on_a_new_connection(make_play, browser):
+    page, heard = browser.new_page(), []
+
+    def between(connection):
+        server = connection.connect_to_server()
+        heard.append([])
+        deaf = len(heard) == 1
+
+        def on_message(message):
+            heard[-1].append(message)
+            if not deaf:
+                server.send(message)
+
+        connection.on_message(on_message)
+
+    page.route_web_socket("**/ws*", between)
+    page.clock.install()
+    with serve(make_play(Rules())) as address:
+        page.goto(address)
+        page.wait_for_selector(".board")
+        assert my_turn(page)
+        press(page, ["h", "1", "Enter"])
+        page.clock.fast_forward(9_000)
+        assert len(heard) == 1 and len(heard[0]) == 1
+        page.clock.fast_forward(1_100)
+        until(page, "document.getElementById('network').textContent.includes('lost')")
+        page.clock.fast_forward(600)
+        until(page, "document.getElementById('network').textContent === ''")
+        move_by_keys(page, 2)
+    assert [len(messages) for messages in heard] == [1, 1]
+    page.close()
+
+
+def test_a_setting_puts_a_pattern_on_each_colour_and_is_kept(make_play, open_page):
+    with serve(make_play(Rules())) as address:
+        page = open_page(address)
+        assert set(page.evaluate(PATTERNS)) == {"none"}
+        page.locator("summary").click()
+        page.locator("[data-setting=patterns]").check()
+        page.reload()
+        page.wait_for_selector(".board")
+        patterns = page.evaluate(PATTERNS)
+        assert len(set(patterns)) == 5 and "none" not in patterns
+
+
+def test_agents_are_watched_by_keys(make_play, open_page):
+    play = make_play(Rules(), watch=True)
+    with serve(play) as address:
+        page = open_page(address)
+        for turn in range(1, 4):
+            assert page.locator(".chances .taken").count() == 1
+            press(page, ["ArrowRight"])
+            until(page, f"document.querySelectorAll('#log li').length == {turn}")
+        press(page, ["ArrowLeft"])
+        assert page.locator("#log li").count() == 2
+        assert play.game(max(play._games)).turn == 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("watch", [False, True], ids=["play", "watch"])
+def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
+    """At the start, in the middle (a card chosen, everything open), and at the end."""
+    play = make_play(Rules(), watch=watch)
+    with serve(play) as address:
+        page = open_page(address, size, color_scheme=scheme)
+        assert violations(page) == []
+        page.evaluate("document.querySelector('details.more').open = true")
+        if watch:
+            press(page, ["ArrowRight"])
+            until(page, "document.querySelectorAll('#log li').length == 1")
+        else:
+            for number in range(4):
+                assert my_turn(page)
+                move_by_keys(page, number)
+            assert my_turn(page)
+            press(page, ["2"])
+        assert violations(page) == []
+        if not watch:
+            leave(page)
+            page.wait_for_selector(".replay")
+            assert violations(page) == []
+        assert not scrolls_sideways(page)

@@ -1,0 +1,125 @@
+"""The agents' process: what is wrong with an agent, a game or a tick is said, and costs nobody
+else anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.inference_process import (
+    Identities,
+    InferenceProcess,
+    StartupError,
+    _answers,
+    _loaded,
+)
+from hanabi_rl.people.serve.lifecycle import Game
+
+
+def damaged(folder: Path) -> str:
+    path = folder / "agent.safetensors"
+    path.write_bytes(b"no agent")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("players", "name", "problem"),
+    [
+        (2, "bot:convetion", "must be one of bot:random, .*, got 'bot:convetion'"),
+        (2, "bot:rules?seed=x", "bot:rules.seed=x: seed: expected .* got 'x'"),
+        (2, "bot:simple?speed=2", "expected one of .*, got 'speed'"),
+        (2, "bot:simple?", "expected .key=value.*, got ''"),
+        (3, "agent:nobody", "agent:nobody: expected agent: and one of "),
+        (3, "agent:hgroup-2p", "expected an agent for 3 players, got one for 2 players"),
+        (2, "runs/none", "got runs/none, which does not exist"),
+        (2, "obl:/none.safetensors", "/none.safetensors, which does not exist"),
+        (2, "", "'': "),
+    ],
+)
+def test_an_agent_that_cannot_be_loaded_is_named_with_its_flag(
+    players: int, name: str, problem: str
+) -> None:
+    with pytest.raises(StartupError, match=f"^--proxies-{players}p: .*{problem}"):
+        _loaded(players, ["bot:random", name])
+
+
+def test_so_is_a_file_that_a_reader_breaks_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StartupError, match=f"^--proxies-2p: .*{re.escape(damaged(tmp_path))}: "):
+        _loaded(2, [damaged(tmp_path)])
+
+    def breaks(name: str, rules: Rules) -> Any:
+        raise KeyError("F8_E4M3")
+
+    monkeypatch.setattr("hanabi_rl.agents.loading.load_policy", breaks)
+    with pytest.raises(StartupError, match="^--proxies-2p: 'runs/mine': KeyError: 'F8_E4M3'$"):
+        _loaded(2, ["runs/mine"])
+
+
+def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run trained on, and the process was killed: the game would go on with somebody else."""
+    inference = InferenceProcess({2: ["runs/mine", "bot:random"]})
+    says: list[Any] = []
+    closed = []
+
+    def start() -> None:
+        inference._process = object()
+
+    def close() -> None:
+        closed.append(True)
+        inference._process = None
+
+    monkeypatch.setattr(inference, "_start_process", start)
+    monkeypatch.setattr(inference, "_hear", lambda: says.pop(0))
+    monkeypatch.setattr(inference, "close", close)
+    first: Identities = {2: {"runs/mine": "one", "bot:random": "r"}}
+    says[:] = [first, None]
+    inference.compile()
+    assert inference.load() == first and not says
+    inference.close()
+    says[:] = [{2: {"runs/mine": "two", "bot:random": "r"}}]
+    with pytest.raises(
+        StartupError, match="^runs/mine: another agent than when the server started"
+    ):
+        inference.load()
+    assert closed == [True, True]
+    says[:] = [first]
+    assert inference.load() == first
+
+
+class Echo:
+    """A runner that answers with the team, or breaks on game 13."""
+
+    def think(self, games: Sequence[Game], teams: Sequence[tuple[int, ...]]) -> list[Any]:
+        if any(game.game_id == 13 for game in games):
+            raise IndexError("tuple index out of range")
+        return [(game.game_id, team) for game, team in zip(games, teams, strict=True)]
+
+
+def game(number: int, players: int = 2) -> Game:
+    return Game(number, Rules(num_players=players), (), frozenset({0}))
+
+
+def test_what_is_wrong_with_a_game_is_told_to_it_alone() -> None:
+    echo, agents = Echo(), {2: ("a", "b")}
+    asked = [
+        (("b",), game(1)),
+        (("c",), game(2)),
+        (("a",), game(13)),
+        (("a",), game(3, players=3)),
+        (("a",), game(4)),
+    ]
+    answers: list[Any] = _answers({2: echo}, agents, asked)
+    assert answers[0] == (1, (1,)) and answers[4] == (4, (0,))
+    assert [str(answer) for answer in answers[1:4]] == [
+        "no agents for 2 players, c",
+        "IndexError: tuple index out of range",
+        "no agents for 3 players, a",
+    ]
+    assert all(type(answer) is RuntimeError for answer in answers[1:4])

@@ -1,0 +1,221 @@
+"""An agent in another process: the documented one plays, and one that fails says how."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from support.games import ROOT
+from support.hidden import pairs, random_game
+from support.observations import observations
+
+from hanabi_rl.cli import main
+from hanabi_rl.data.files import load_games
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.player_view import player_view
+from hanabi_rl.people.serve.process import (
+    ProcessAgent,
+    ProcessPartners,
+    ProcessPlayer,
+    answer_error,
+    question_of,
+)
+
+
+def documented_agent() -> str:
+    """`agent.py` as docs/service.md has it."""
+    text = (ROOT / "docs/service.md").read_text()
+    lines = text.partition("`agent.py`, whole")[2].partition("\n\n")[2].splitlines()
+    end = next(i for i, line in enumerate(lines) if line and not line.startswith("    "))
+    return "\n".join(line[4:] for line in lines[:end])
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> str:
+    """The command that runs it."""
+    (tmp_path / "agent.py").write_text(documented_agent())
+    return shlex.join([sys.executable, str(tmp_path / "agent.py")])
+
+
+@contextlib.contextmanager
+def program(text: str, answer_s: float = 60.0) -> Iterator[ProcessAgent]:
+    command = shlex.join([sys.executable, "-u", "-c", text])
+    with contextlib.closing(ProcessAgent(command, answer_s)) as running:
+        yield running
+
+
+ECHO = """import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+"""
+
+
+def test_the_documented_agent_plays_whole_games_at_a_table(agent: str, tmp_path: Path) -> None:
+    """It watches itself: no life is lost by a card that it did not know."""
+    rules = Rules()
+    with contextlib.closing(ProcessPartners(rules, agent)) as partners:
+        game = random_game(rules, 3, turns=0, seat=0)
+        table = game.table()
+        while not table.over:
+            now = type(game)(7, rules, game.deck, frozenset(), tuple(table.actions))
+            (answer,) = partners.partner_action([now])
+            assert answer.probabilities[answer.action] == 1.0 == answer.probabilities.sum()
+            table.apply(answer.action)
+    assert table.life_tokens == 3 and table.points > 5
+
+
+def test_a_seat_of_a_server_and_a_seat_of_a_table_are_asked_alike(agent: str) -> None:
+    """The observations of a game are answered with the moves that its sights are."""
+    rules = Rules()
+    game = random_game(rules, 3, turns=12, seat=0)
+    seen = observations(rules, [(game.deck, game.moves)])[0]
+    with (
+        contextlib.closing(ProcessPlayer(rules, agent)) as seated,
+        contextlib.closing(ProcessPartners(rules, agent)) as partners,
+    ):
+        seated.begin({"game_id": 7, "candidate_controlling": ["agent_0"]})
+        for turn in range(game.turn):
+            legal = np.zeros(rules.num_moves)
+            action = seated.act({"agent_0": {"obs": seen[turn, 0], "legal_moves": legal}})
+            if turn % 2:
+                assert action == {"agent_0": rules.noop}
+                continue
+            before = type(game)(7, rules, game.deck, frozenset(), game.moves[:turn])
+            assert action == {"agent_0": partners.partner_action([before])[0].action}
+
+
+def test_a_question_holds_no_hidden_card_and_the_rules_moves() -> None:
+    for game, other, seat in pairs(Rules(), 40):
+        if game.to_move != seat:
+            continue
+        question, same = (question_of(7, player_view(one, seat)) for one in (game, other))
+        assert orjson.dumps(question) == orjson.dumps(same)
+        table = game.table()
+        allowed = [a for a in range(20) if table.illegal_reason(a) is None]
+        assert [option["action"] for option in question["legal"]] == allowed
+        assert question["last"] == question["view"]["log"][-1:]
+
+
+def test_what_is_no_move_is_asked_again_with_why() -> None:
+    answers = "['no JSON', '[]', '{\"action\": 20}', '{\"action\": true}']"
+    text = ECHO + f"    wrong = {answers}\n"
+    text += "    said = asked.get('error', '')\n    n = globals().setdefault('n', [])\n"
+    text += "    n.append(said)\n    print(wrong[len(n) - 1] if len(n) <= 4 else "
+    text += "json.dumps({'action': len([s for s in n if 'expected' in s])}))\n"
+    game = random_game(Rules(), 0, turns=4, seat=0)
+    with program(text) as running:
+        assert running.move(1, player_view(game, 0)) == 4  # four errors were told
+
+
+def test_a_byte_order_mark_before_an_answer_is_no_part_of_it() -> None:
+    """.NET's console writes one before its first line."""
+    text = ECHO + "    print('\\ufeff' + json.dumps({'action': 4}))\n"
+    game = random_game(Rules(), 0, turns=4, seat=0)
+    with program(f"import sys; sys.stdout.reconfigure(encoding='utf-8')\n{text}") as running:
+        question = question_of(1, player_view(game, 0))
+        assert answer_error(running._ask(question), {4}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import sys; sys.exit(3)", "got its end, with exit status 3"),
+        ("import time; time.sleep(60)", "got no answer within 0.5 s"),
+        (ECHO + "    print('hm')", "got 10 answers that are no move, the last of them: expected"),
+        pytest.param(
+            ECHO + "    sys.stdout.write('x' * 2**21)",
+            "got an answer of more than 1,048,576 bytes",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_process_that_fails_says_how(text: str, reason: str) -> None:
+    game = random_game(Rules(), 0, turns=4, seat=0)
+    slow = 0.5 if "sleep" in text else 60.0
+    with program(text, slow) as running, pytest.raises(ValueError, match=reason):
+        running.move(1, player_view(game, 0))
+
+
+def test_a_late_answer_is_not_that_of_the_next_question(tmp_path: Path) -> None:
+    """A process that was too slow once is ended, and another one is asked where the game is."""
+    text = (
+        "import os, time\n"
+        + ECHO
+        + f"    first = not os.path.exists({str(tmp_path / 'there')!r})\n"
+    )
+    text += f"    open({str(tmp_path / 'there')!r}, 'w').close()\n    time.sleep(1.5 * first)\n"
+    text += "    print(json.dumps({'action': asked['legal'][-1 if first else 0]['action']}))"
+    game = random_game(Rules(), 0, turns=4, seat=0)
+    sight = player_view(game, 0)
+    legal = question_of(1, sight)["legal"]
+    with program(text, 1.0) as running:
+        with pytest.raises(ValueError, match="got no answer within 1 s"):
+            running.move(1, sight)
+        time.sleep(1.0)  # by now the first one has answered
+        assert running.move(1, sight) == legal[0]["action"] != legal[-1]["action"]
+
+
+def test_what_is_said_beside_an_answer_is_not_the_next_one() -> None:
+    """Words before the first answer, and after each: nothing is asked twice for them later."""
+    text = (
+        "print('hello')\n" + ECHO + "    n = globals().setdefault('n', [])\n    n.append(asked)\n"
+    )
+    text += "    sys.stdout.write(json.dumps({'action': len(n) - 1}) + '\\nthought so\\n')\n"
+    text += "    sys.stdout.flush()"
+    sight = player_view(random_game(Rules(), 0, turns=4, seat=0), 0)
+    with program(text) as running:
+        moves = []
+        for _ in range(3):
+            moves.append(running.move(1, sight))
+            time.sleep(0.5)  # the others move
+    assert moves == [0, 2, 3]  # the first question was asked twice, each other one once
+
+
+def test_a_program_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="--process: expected a program to start, got .*no-such"):
+        ProcessAgent("no-such-program --x").move(1, player_view(random_game(Rules(), 0, 0, 0), 0))
+    with pytest.raises(ValueError, match="expected a command, got nothing"):
+        ProcessAgent(" ")
+    with pytest.raises(SystemExit):
+        main(["play", "bot:iggi", "--process", "true"])
+    assert "expected agents or --process COMMAND, got both: bot:iggi" in capsys.readouterr().err
+
+
+def test_the_process_is_not_told_the_key_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANABI_RL_KEY", "secret")
+    text = (
+        "import os\n" + ECHO + "    print(json.dumps({'action': 'HANABI_RL_KEY' not in os.environ"
+    )
+    text += " and asked['legal'][0]['action']}))"
+    game = random_game(Rules(), 0, turns=4, seat=0)
+    with program(text) as running:
+        assert (
+            running.move(1, player_view(game, 0))
+            == question_of(1, player_view(game, 0))["legal"][0]["action"]
+        )
+        assert running._running is not None
+        pid = running._running.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_table_with_a_process_in_the_terminal(
+    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person who always plays the oldest card: the game is kept."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(["p 1"] * 60)))
+    out = tmp_path / "games"
+    main(["play", "--terminal", "--process", agent, "--seed", "1", "--out", str(out)])
+    (file,) = out.glob("2p-*.safetensors")
+    games = load_games(file)
+    assert games.human_seats is not None and games.human_seats.sum() == 1
+    assert not games.unfinished.any()

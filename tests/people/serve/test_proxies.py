@@ -1,0 +1,188 @@
+"""Whom a store's games are played with: every game with the proxies there are, equally often, and
+with no others for good. The same tests for both databases."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from support.serving import agree
+
+from hanabi_rl.people.serve import proxies
+from hanabi_rl.people.serve.grants import Key
+from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.proxies import Proxy, identified
+from hanabi_rl.people.serve.store import Store
+from hanabi_rl.play.lineups import CANDIDATE, Lineup
+
+Open = Callable[[], Store]
+
+
+@pytest.fixture
+def open_store(place: Path | str, tmp_path: Path) -> Iterator[Open]:
+    """One more server's."""
+    with contextlib.ExitStack() as opened:
+
+        def open_one() -> Store:
+            store = Store(place, secret=tmp_path / "challenge.secret")
+            return opened.enter_context(contextlib.closing(store))
+
+        yield open_one
+
+
+@pytest.fixture
+def store(open_store: Open) -> Store:
+    store = open_store()
+    store.add_entry("mine")
+    return store
+
+
+def new_key(store: Store, games: dict[int, int]) -> Key:
+    key = store.key(store.add_key("mine", "eval", games))
+    assert key is not None
+    return key
+
+
+def played(store: Store, key: Key) -> collections.Counter[Lineup]:
+    """Every game of the key, to its end: how often each line-up came."""
+    found = collections.Counter[Lineup]()
+    with contextlib.suppress(RefusedError):
+        while True:
+            grant = store.claim(key)
+            found[grant.line_up] += 1
+            store.finish(grant, 0, [0], 1, 1)
+    return found
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["key-first", "server-first"])
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_every_proxy_is_met_equally_often_at_every_seat(
+    store: Store, number: int, before: bool
+) -> None:
+    names = [f"bot:{i}" for i in range(number)]
+    key = new_key(store, {2: 4 * number}) if before else None
+    assert agree(store, {2: names}) == {2: tuple(names)}
+    key = key or new_key(store, {2: 4 * number})
+    candidate_first = {(CANDIDATE, i): 2 for i in range(number)}
+    assert played(store, key) == candidate_first | {(i, CANDIDATE): 2 for i in range(number)}
+
+
+@pytest.mark.parametrize(("number", "line_ups"), [(1, 6), (2, 18), (3, 36)])
+def test_so_it_is_with_three_players(store: Store, number: int, line_ups: int) -> None:
+    """3 seats of one candidate times the ordered pairs of proxies, 3 of two times the proxies."""
+    key = new_key(store, {3: 2 * line_ups})
+    agree(store, {3: [f"bot:{i}" for i in range(number)]})
+    found = played(store, key)
+    assert len(found) == line_ups and set(found.values()) == {2}
+    met = collections.Counter(who for seats in found.elements() for who in seats)
+    assert len({met[i] for i in range(number)}) == 1 and set(met) == {CANDIDATE, *range(number)}
+
+
+def test_two_commands_that_do_not_fit_are_refused_whichever_comes_second(store: Store) -> None:
+    first = store.add_key("mine", "eval", {2: 4, 3: 6})
+    with pytest.raises(
+        ValueError,
+        match=r"--proxies-2p names 3, and hk_eval_\S+ has too few games for that: expected a "
+        r"game for each of the 6 line-ups of 2 players at least, got 4",
+    ):
+        agree(store, {2: ("a", "b", "c"), 3: ("a",)})
+    with pytest.raises(
+        ValueError,
+        match=r"-3p: expected a proxy for the 6 games of 3 players of hk_eval_.*, got none",
+    ):
+        agree(store, {2: ("a",)})
+    assert store.proxies() == {}  # nothing of what was refused is kept
+    agree(store, {2: ("a",), 3: ("a",)})
+    with pytest.raises(ValueError, match="each of the 6 line-ups of 3 players at least, got 5"):
+        store.add_key("mine", "eval", {3: 5})
+    with pytest.raises(ValueError, match="2 games of 4 players: .* of 2 and 3 players alone"):
+        store.add_key("mine", "eval", {4: 2})
+    with pytest.raises(ValueError, match="expected 1 game of 2 players or more, got -3"):
+        store.add_key("mine", "eval", {2: -3})
+    assert [len(entry["keys"]) for entry in store.entries()] == [1]
+    key = store.key(first)
+    assert key is not None and sum(played(store, key).values()) == 10
+
+
+def test_a_key_that_opens_nothing_stops_no_server(store: Store) -> None:
+    for games in ({2: 1}, {3: 100}):
+        key = new_key(store, games)
+        with pytest.raises(ValueError, match=f"hanabi-rl keys revoke {key.hint}"):
+            agree(store, {2: ("a",)})
+        store.revoke(key.hint)
+    agree(store, {2: ("a",)})
+
+
+def test_games_that_were_begun_keep_their_proxies(store: Store, open_store: Open) -> None:
+    key = new_key(store, {2: 4})
+    agree(store, {2: ("a",)})
+    agree(store, {2: ("c", "d")})  # nobody has met the other one: who sits where is said anew
+    seated = [row.line_up for row in store.rows(key)]
+    assert sorted(seated) == [(CANDIDATE, 0), (CANDIDATE, 1), (0, CANDIDATE), (1, CANDIDATE)]
+    first = store.claim(key)
+    again = open_store()
+    for others in (("a", "b"), ("c",), ("c", "d", "e")):
+        with pytest.raises(
+            ValueError, match="--proxies-2p: the games of 2 players in this store were begun with "
+        ):
+            agree(again, {2: others})
+    with pytest.raises(ValueError, match="with c, d, got c, e: name those, or take another --stat"):
+        agree(again, {2: ("c", "e")})
+    with pytest.raises(ValueError, match=r"got c, d \(d: not the agent it was then\)"):
+        again.fix_proxies({2: [Proxy("c", "c"), Proxy("d", "trained further")]})
+    with pytest.raises(RefusedError, match="are not this server's"):
+        again.claim(key)
+    store.release(first, counts_as_interruption=True)
+    moved = {2: [Proxy("copies/d", "d"), Proxy("c", "c")]}
+    assert again.fix_proxies(moved) == {2: ("c", "copies/d")}  # as line-ups count them
+    assert again.claim(key).line_up == first.line_up
+
+
+def test_a_server_whose_proxies_are_the_stores_no_more_plays_no_games(
+    store: Store, open_store: Open
+) -> None:
+    key, other = new_key(store, {2: 4}), open_store()
+    agree(store, {2: ("a", "b")})
+    agree(other, {2: ("c", "d")})
+    with pytest.raises(
+        RefusedError, match=r"the games that remain \(4 of 2 players\) are not this server's"
+    ):
+        store.claim(key)
+    assert sum(played(other, key).values()) == 4
+
+
+def test_no_game_is_granted_while_a_server_says_its_proxies(store: Store, open_store: Open) -> None:
+    """It looked, and nobody had begun: then nobody begins with others until it is done."""
+    agree(store, {2: ("bot:simple",)})
+    key, other = new_key(store, {2: 4}), open_store()
+    with ThreadPoolExecutor(1) as pool:
+        with other.database.transaction("alone") as db:
+            now_known = proxies.fix_proxies(db, other.secret, {2: [Proxy("bot:iggi", "iggi")]}, 0.0)
+            claimed = pool.submit(store.claim, key)
+            with pytest.raises(TimeoutError):
+                claimed.result(0.5)
+        with pytest.raises(RefusedError, match="are not this server's"):
+            claimed.result()
+    assert other.proxies() == now_known
+    assert [row.status for row in other.rows(key)] == ["todo"] * 4
+
+
+def test_a_server_of_predictions_alone_asks_for_no_proxies(store: Store, open_store: Open) -> None:
+    key = new_key(store, {2: 4})
+    agree(store, {2: ("a",)})
+    other = open_store()
+    assert agree(other, {}) == {}
+    with pytest.raises(RefusedError, match="are not this server's"):
+        other.claim(key)
+    assert store.claim(key).num_players == 2
+
+
+def test_one_agent_under_two_names_is_refused() -> None:
+    identities = {2: {"bot:simple": "s", "runs/copy": "s", "bot:iggi": "i"}}
+    with pytest.raises(ValueError, match="--proxies-2p: .* got bot:simple and runs/copy, which"):
+        identified({2: ("bot:simple", "bot:iggi", "runs/copy")}, identities)
+    assert identified({2: ("bot:iggi",)}, identities) == {2: [Proxy("bot:iggi", "i")]}

@@ -1,0 +1,308 @@
+"""The partners of many games in one tick: the same games as `play_games`, action by action."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import ClassVar
+
+import flax.struct
+import jax
+import numpy as np
+import pytest
+from support.compiled import ask, init_network
+from support.games import TINY_3P
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.nn.networks import Actor, NetworkConfig
+from hanabi_rl.people.serve import runner, ticks
+from hanabi_rl.people.serve.inference_process import _think
+from hanabi_rl.people.serve.lifecycle import Game, MoveMade, advance
+from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
+from hanabi_rl.people.serve.runner import PartnerRunner
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+GAMES, SLOTS, SEED = 8, 4, 7
+
+
+@pytest.fixture(scope="module")
+def line_up():
+    """A recurrent policy that holds two seats, and a bot that plays by chance of its own."""
+    network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
+    actor = Actor(network, TINY_3P.num_moves)
+    params = init_network(actor, jax.random.key(5), network, TINY_3P.obs_size, TINY_3P.num_moves)
+    trained = NetworkPolicy(params=params, rules=TINY_3P, network=network)
+    return (trained, load_policy("bot:random", TINY_3P), trained)
+
+
+@pytest.fixture(scope="module")
+def partners(line_up):
+    return PartnerRunner(line_up, TINY_3P, slots=SLOTS, seed=SEED)
+
+
+@pytest.fixture(scope="module")
+def played(line_up):
+    """What `play_games` says that the line-up does on some decks, and those games, begun."""
+    decks = evaluation_decks(TINY_3P, GAMES, 3)
+    of_each_policy = [line_up[seat] for seat in (0, 2, 1)]  # one program for all orders of a team
+    records = play_games(of_each_policy, TINY_3P, decks, SEED, seating=np.array([0, 2, 1]))
+    games = [Game(i, TINY_3P, tuple(map(int, deck)), frozenset()) for i, deck in enumerate(decks)]
+    return records, games
+
+
+def move(game, action):
+    return advance(game, MoveMade(game.to_move, game.turn, action))[0]
+
+
+def play(partners, games, chosen=None, disturb=lambda turn: None):
+    """The games to their ends; where `chosen` has a person's seat, the moves there are given."""
+    done, turn = {}, 0
+    while games:
+        disturb(turn)
+        asked = [game for game in games if game.to_move not in game.people]
+        answers = dict(zip([g.game_id for g in asked], partners.partner_action(asked), strict=True))
+        moved = []
+        for game in games:
+            answer = answers.get(game.game_id)
+            moved.append(
+                move(game, chosen[game.game_id][turn] if answer is None else answer.action)
+            )
+        done |= {game.game_id: game for game in moved if game.status == "done"}
+        games, turn = [game for game in moved if game.status == "active"], turn + 1
+    return done
+
+
+def assert_same(done, records, games=GAMES):
+    assert len(done) == games
+    for number, game in done.items():
+        length = records.num_actions[number]
+        assert game.moves == tuple(records.actions[number, :length]), number
+        assert game.table().score == records.scores[number]
+
+
+def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(partners, played):
+    records, games = played
+    ready = ticks.advance._cache_size(), ticks.step._cache_size()
+    assert_same(play(partners, games), records)  # twice as many games as slots: rebuilt again
+    assert (ticks.advance._cache_size(), ticks.step._cache_size()) == ready
+
+
+def test_in_numpy_the_same_games_action_by_action(line_up, played):
+    """An LSTM at two seats and a bot's own chance, two games in one slot, without a program."""
+    records, games = played
+    known = ticks.advance._cache_size(), ticks.step._cache_size()
+    done = play(PartnerRunner(line_up, TINY_3P, 1, SEED, run=NumPyInterpreter()), games[:2])
+    assert_same(done, records, games=2)
+    assert (ticks.advance._cache_size(), ticks.step._cache_size()) == known
+
+
+@pytest.mark.slow  # test_series.py has a network that is shown as much, in a game of few cards
+@pytest.mark.parametrize("agent", ["agent:hgroup-2p", "bot:smart"])
+def test_in_numpy_an_agent_plays_and_weighs_as_compiled(agent):
+    """A game of a whole deck: every kind of structured feature; of the bot, every loop."""
+    rules = Rules(num_players=2)
+    team = (load_policy(agent, rules),) * 2
+    deck = evaluation_decks(rules, 1, 5)[0]
+    compiled, plain = PartnerRunner(team, rules), PartnerRunner(team, rules, run=NumPyInterpreter())
+    game = Game(0, rules, tuple(map(int, deck)), frozenset())
+    while game.status == "active":
+        one, other = compiled.partner_action([game])[0], plain.partner_action([game])[0]
+        assert one.action == other.action
+        np.testing.assert_allclose(other.probabilities, one.probabilities, atol=2e-6)
+        game = move(game, one.action)
+    assert len(game.moves) > rules.deck_size - 10  # the deck was drawn: it was no short game
+
+
+def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):
+    """The person makes the moves that its seat's policy made: so must the two others."""
+    records, games = played
+    for seat in (0, 1):
+        others = tuple(policy for other, policy in enumerate(line_up) if other != seat)
+        partners = PartnerRunner(others, TINY_3P, slots=SLOTS, seed=SEED)
+        seated = [dataclasses.replace(game, people=frozenset({seat})) for game in games]
+        assert_same(play(partners, seated, chosen=records.actions), records)
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_policy_has_to_choose_at_its_own_turns_alone(played, long):
+    """Rows of a tick that no seat uses have nothing to choose: a search would think in each. Where
+    a game is played again who thinks for long does so where it is asked alone."""
+    turns = []
+
+    @flax.struct.dataclass
+    class Counted:
+        rules: Rules = flax.struct.field(pytree_node=False)
+        thinks: ClassVar[bool] = long
+
+        def init_carry(self, batch):
+            return jax.numpy.zeros((batch, 1))
+
+        def step(self, carry, obs, legal, reset, key=None):
+            jax.debug.callback(turns.append, (~legal[:, self.rules.noop]).sum())
+            carry = jax.numpy.where(reset[:, None], 0, carry) + obs.sum(axis=1, keepdims=True)
+            order = (jax.numpy.arange(legal.shape[1]) + 7 * carry) % legal.shape[1]
+            return carry, jax.numpy.where(legal, order, -1e10)
+
+    game = dataclasses.replace(played[1][0], people=frozenset({0}))
+    partners = PartnerRunner((Counted(TINY_3P), Counted(TINY_3P)), TINY_3P, SLOTS)
+    for person, others in ((-1, 2), (0, 1)):  # a hint, then a card is thrown away
+        table = game.table()
+        legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
+        game = move(game, legal[person])
+        for _ in range(others):
+            asked, answer = game, partners.partner_action([game])[0]
+            game = move(game, answer.action)
+    jax.effects_barrier()
+    assert max(turns) == 1
+    assert sum(turns) == 3
+    turns.clear()
+    partners.forget()
+    (again,) = partners.partner_action([asked])
+    jax.effects_barrier()
+    assert again.action == answer.action
+    np.testing.assert_array_equal(again.probabilities, answer.probabilities)
+    assert sum(turns) == (1 if long else 3)
+
+
+def test_a_runner_killed_in_the_middle_is_rebuilt_from_deck_and_moves(partners, played):
+    records, games = played
+    assert_same(
+        play(partners, games, disturb=lambda turn: partners.forget() if turn % 3 else None), records
+    )
+
+
+def fail(*given):
+    raise FloatingPointError("in the middle of a tick")
+
+
+def fail_and_lose(memory, *given):
+    for array in jax.tree.leaves(memory):
+        array.delete()  # as a program does with what is donated to it
+    fail()
+
+
+@pytest.mark.parametrize("failing", [fail, fail_and_lose])
+def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
+    partners, played, monkeypatch, failing
+):
+    """The games had been moved on when a policy failed; they go on as if it had not."""
+    records, games = played
+    to_fail = []
+
+    def step(*given):
+        return failing(*given) if to_fail and to_fail.pop() else ticks.step(*given)
+
+    monkeypatch.setattr(runner, "step", step)
+    careful = SimpleNamespace(think=lambda games: _think(partners, games, [(0, 1, 2)] * len(games)))
+    assert_same(play(careful, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records)
+
+    def again(games):  # as a person does who reloads the page
+        try:
+            return partners.partner_action(games)
+        except FloatingPointError:
+            return partners.partner_action(games)
+
+    asked_again = SimpleNamespace(think=again)
+    assert_same(
+        play(asked_again, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records
+    )
+
+
+def test_probabilities_are_of_legal_moves_and_the_answer_is_the_likeliest(partners, played):
+    _, games = played
+    answer = partners.partner_action(games[:1])[0]
+    table = games[0].table()
+    legal = [table.illegal_reason(action) is None for action in range(TINY_3P.num_moves)]
+    assert answer.probabilities.shape == (TINY_3P.num_moves,)
+    np.testing.assert_array_equal(answer.probabilities > 0, legal)
+    assert answer.probabilities.sum() == pytest.approx(1, abs=1e-5)
+    assert answer.action == answer.probabilities.argmax()
+
+
+def test_the_answer_depends_on_the_moves_before(partners, played):
+    """A slot that was not advanced, or kept another game's memory, would say the same here."""
+    records, games = played
+    before = partners.partner_action(games[:1])[0].probabilities
+    later = games[0]
+    for action in records.actions[0, :3]:  # its next move
+        later = move(later, int(action))
+    after = partners.partner_action([later])[0].probabilities
+    assert np.abs(before - after).max() > 1e-6
+    np.testing.assert_array_equal(partners.partner_action(games[:1])[0].probabilities, before)
+
+
+@pytest.mark.slow  # one team is played above
+def test_games_of_several_teams_are_played_together(line_up, played):
+    """Two policies at three seats in every order, and each game as `play_games` plays it alone."""
+    _, games = played
+    trained, chance, _ = line_up
+    several = PartnerRunner((trained, chance), TINY_3P, slots=GAMES, seed=SEED)
+    teams = [(0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 0), (0, 1, 0), (0, 1, 1), (1, 0, 0), (0, 0, 1)]
+    decks = np.array([game.deck for game in games], np.uint8)
+    expected = []
+    for team in teams:
+        seated = tuple((trained, chance)[policy] for policy in sorted(team))
+        seating = np.argsort(team, kind="stable")  # all orders of a team share a program
+        expected.append(play_games(seated, TINY_3P, decks, SEED, seating=seating))
+    while games:
+        here = [teams[game.game_id] for game in games]
+        answers = several.partner_action(games, here)
+        games = [move(game, answer.action) for game, answer in zip(games, answers, strict=True)]
+        for game in games:
+            record = expected[game.game_id]
+            assert game.moves == tuple(record.actions[game.game_id, : game.turn])
+        games = [game for game in games if game.status == "active"]
+
+
+def test_a_game_that_is_asked_for_at_two_turns_at_once_is_answered_for_both(partners, played):
+    """A connection was lost, and its game is shown again from its start on another one."""
+    records, games = played
+    later = games[0]
+    for action in records.actions[0, :2]:
+        later = move(later, int(action))
+    asked = [later, games[0], later, games[1]]
+    answers = [answer.action for answer in partners.partner_action(asked)]
+    assert answers == [
+        records.actions[number, turn] for number, turn in [(0, 2), (0, 0), (0, 2), (1, 0)]
+    ]
+
+
+def test_wrong_line_ups_are_refused(partners, played):
+    _, games = played
+    with pytest.raises(ValueError, match="expected partners for 3 players, 2 colours"):
+        PartnerRunner((load_policy("bot:random", Rules()),), TINY_3P)
+    with pytest.raises(ValueError, match="expected 3 seats for the partners, got 2"):
+        partners.partner_action([dataclasses.replace(games[0], people=frozenset({0}))])
+
+
+def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(line_up, played):
+    """A recurrent policy that has played a game before: its memory after the first decision is that
+    of stepping it by hand from the memory given; replayed after `forget`, the same."""
+    policy = line_up[0]
+    _, games = played
+    game = dataclasses.replace(games[0], people=frozenset({1, 2}))
+    given = jax.tree.map(
+        lambda leaf: np.full(leaf.shape[1:], 0.5, leaf.dtype), policy.init_carry(1)
+    )
+    partners = PartnerRunner([policy], TINY_3P, slots=SLOTS, run=NumPyInterpreter(), show=True)
+    (answer,) = partners.partner_action([game], initial_memories=[given])
+    seen = answer.shown.observations[:1], answer.shown.legal[:1]
+    carry = jax.tree.map(lambda leaf: leaf[None], given)
+    carry, logits = ask(policy, carry, *seen, np.zeros(1, bool))
+    expected = jax.tree.leaves(jax.tree.map(lambda leaf: np.asarray(leaf[0]), carry))
+    for _ in range(2):
+        found = jax.tree.leaves(partners.memory(game.game_id))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+        partners.forget()
+        partners.partner_action([game], initial_memories=[given])
+    assert answer.action == int(np.argmax(logits[0]))
+    (stranger,) = partners.partner_action([dataclasses.replace(game, game_id=99)])
+    fresh = jax.tree.leaves(partners.memory(99))
+    assert any(not np.allclose(one, other) for one, other in zip(fresh, expected, strict=True))
+    assert stranger.probabilities.shape == answer.probabilities.shape
+    with pytest.raises(ValueError, match="expected one partner who remembers, got 3"):
+        PartnerRunner(line_up, TINY_3P, slots=1, run=NumPyInterpreter()).partner_action(
+            [games[0]], initial_memories=[given]
+        )

@@ -1,0 +1,198 @@
+"""What is compiled is kept for the next process, by every program of ours, unless told not to."""
+
+import gc
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from hanabi_rl.launch import process_setup
+from hanabi_rl.storage import compilation_cache
+from hanabi_rl.storage.compilation_cache import (
+    cache_folder,
+    cpu_fingerprint,
+    enable_compilation_cache,
+)
+
+PROGRAM = """
+import logging, sys
+{before}
+from hanabi_rl.storage.compilation_cache import keep_compiled
+keep_compiled()
+import jax
+said = []
+class Listener(logging.Handler):
+    def emit(self, record):
+        said.append(record.getMessage())
+logger = logging.getLogger("jax._src.compiler")
+logger.addHandler(Listener())
+logger.setLevel(logging.DEBUG)
+print(float(jax.jit(lambda x: jax.numpy.sin(x) * {number})(3.0)))
+print(sum("cache hit" in line for line in said), jax.config.jax_compilation_cache_max_size)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Of a user who has set nothing, but that short programs are kept too."""
+    names = (
+        "JAX_COMPILATION_CACHE_DIR",
+        "JAX_COMPILATION_CACHE_MAX_SIZE",
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",  # the tests' own
+    )
+    own = {name: value for name, value in os.environ.items() if name not in names}
+    return own | {
+        "HANABI_RL_CACHE": str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
+
+def start(environment: dict[str, str], number: int, before: str = "") -> subprocess.Popen[str]:
+    code = PROGRAM.format(number=number, before=before)
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(process: subprocess.Popen[str]) -> list[str]:
+    """The program's result, its hits and the bound of the cache."""
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    return out.split()
+
+
+def test_processes_share_it_at_the_same_time_and_the_next_loads_what_they_compiled(
+    environment, tmp_path
+):
+    """Whether JAX was imported before or not."""
+    both = [start(environment, 7, before) for before in ("", "import jax")]
+    (one, _, bound), (other, *_) = (said(process) for process in both)
+    assert one == other and bound == str(2**30)
+    assert list((tmp_path / "compiled" / cpu_fingerprint()).glob("*-cache"))
+    again, hits, _ = said(start(environment, 7))
+    assert again == one and int(hits) > 0
+
+
+@pytest.mark.parametrize("before", ["", "import jax"])
+def test_a_copy_of_the_folder_is_as_good(environment, tmp_path, before):
+    """An image or a shared cluster brings it to another place: JAX 0.10 by default has the folder's
+    path in its keys."""
+    first = said(start(environment, 7))
+    copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name} copied"))
+    again, hits, _ = said(start(environment | {"HANABI_RL_CACHE": str(copy)}, 7, before))
+    assert again == first[0] and first[1] == "0" and int(hits) > 0
+
+
+@pytest.mark.slow  # processes of their own
+def test_a_copy_of_a_folder_that_jax_s_own_variable_names(environment, tmp_path):
+    folder = tmp_path / "own"
+    said(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(folder)}, 7))
+    copy = shutil.copytree(folder, tmp_path / "copied")
+    _, hits, _ = said(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(copy)}, 7))
+    assert int(hits) > 0
+
+
+@pytest.mark.slow  # processes of their own
+def test_jax_s_own_variables_are_heard(environment, tmp_path):
+    other = tmp_path / "other"
+    bound = {"JAX_COMPILATION_CACHE_MAX_SIZE": "5000000"}
+    said(start(environment | bound | {"JAX_COMPILATION_CACHE_DIR": str(other)}, 7))
+    assert list(other.iterdir()) and not (tmp_path / "compiled").exists()
+    said(start(environment | {"JAX_ENABLE_COMPILATION_CACHE": "0"}, 7))
+    assert not (tmp_path / "compiled").exists()
+
+
+def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, monkeypatch):
+    """A job inherits the variables of the machine that sent it."""
+    for name in (
+        "JAX_COMPILATION_CACHE_DIR",
+        "JAX_COMPILATION_CACHE_MAX_SIZE",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",
+    ):
+        monkeypatch.setenv(name, "")  # or what is set below stays for later tests
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr(compilation_cache, "sys", type("NoJAX", (), {"modules": {}}))
+    cpu = tmp_path / "cpuinfo"
+    monkeypatch.setattr(compilation_cache, "CPU_INFO", cpu)
+    folders = []
+    for text in ("flags : avx512f\ncpu MHz : 1", "flags : avx512f\ncpu MHz : 2", "flags : avx2"):
+        cpu.write_text(text)
+        enable_compilation_cache()
+        folders.append(os.environ["JAX_COMPILATION_CACHE_DIR"])
+    assert folders[0] == folders[1] != folders[2]
+    assert {Path(folder).parent for folder in folders} == {tmp_path / "compiled"}
+
+
+def test_where_the_cache_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HANABI_RL_CACHE", "~/cache")
+    assert cache_folder() == tmp_path / "cache"
+    monkeypatch.delenv("HANABI_RL_CACHE")
+    assert cache_folder().name == "hanabi-rl"
+
+
+def test_the_home_of_an_unknown_user_is_a_name(tmp_path, monkeypatch):
+    """As in a shell."""
+    for name in ("HANABI_RL_CACHE", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.setenv(name, "~no-such-user/cache")
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        enable_compilation_cache()
+        assert jax.config.jax_compilation_cache_dir == "~no-such-user/cache"
+        assert cache_folder() == Path("~no-such-user/cache")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_a_home_in_jax_s_own_variable_is_that_folder(tmp_path, monkeypatch):
+    """JAX makes a folder called `~`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "~/compiled")
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        enable_compilation_cache()
+        assert jax.config.jax_compilation_cache_dir == f"{tmp_path}/compiled"
+        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == f"{tmp_path}/compiled"
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("cli.app", ([],)), ("launch.script", ("ippo",)), ("launch.sweep", ())],
+)
+def test_every_command_keeps_what_it_compiles(module, arguments, monkeypatch):
+    """Before it reads its first argument."""
+
+    class KeptError(Exception):
+        pass
+
+    def keep():
+        raise KeptError
+
+    program = importlib.import_module(f"hanabi_rl.{module}")
+    monkeypatch.setattr(process_setup, "enable_compilation_cache", keep)
+    with pytest.raises(KeptError):
+        program.main(*arguments)
+
+
+def test_a_command_looks_for_garbage_seldom(monkeypatch):
+    monkeypatch.setattr(process_setup, "enable_compilation_cache", lambda: None)
+    before = gc.get_threshold()
+    try:
+        process_setup.configure_process()
+        assert gc.get_threshold() == (process_setup._OBJECTS, *before[1:])
+    finally:
+        gc.set_threshold(*before)
