@@ -3,8 +3,8 @@ games stand, play the next one and begin again, for two players and then for thr
 
     python benchmarks/serve_run.py --games 1000 --json
 
-`hanabi_rl/people/serve/client.py` speaks the protocol. The candidate takes the first legal action. Ends
-with 1 where a status, a score or the number of games is not what the candidate heard.
+`hanabi_rl/people/serve/client.py` speaks the protocol. The candidate takes the first legal action.
+Ends with 1 where a status, a score or the number of games is not what the candidate heard.
 """
 
 from __future__ import annotations

@@ -174,7 +174,8 @@ def _leaderboard(folder: Path) -> Iterator[str]:
         "are added by pull request: publish your agent (`hanabi-rl export RUN --push OWNER/NAME`), "
         "then\n\n```bash\nhanabi-rl leaderboard --board docs/leaderboard/2p.json --agents "
         "hf:OWNER/NAME@COMMIT --by YOU\n```\n\nplays the board's games and writes the row. "
-        "`pytest tests/evaluation/measure/test_leaderboard_file.py` checks the file; whoever merges it runs the command "
+        "`pytest tests/evaluation/measure/test_leaderboard_file.py` checks the file; whoever "
+        "merges it runs the command "
         "again, which must not change a digit.\n"
     )
     for path in sorted(folder.glob("*.json")):

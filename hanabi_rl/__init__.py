@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from hanabi_rl.data.files import save_games as save_games
     from hanabi_rl.data.games import Games as Games
     from hanabi_rl.games.hanabi.check import check_env as check_env
-    from hanabi_rl.games.hanabi.dynamics import Rules as Rules
     from hanabi_rl.games.hanabi.hanabi import HanabiEnv as HanabiEnv
     from hanabi_rl.games.hanabi.jaxmarl import make_jaxmarl as make_jaxmarl
+    from hanabi_rl.games.hanabi.rules import Rules as Rules
     from hanabi_rl.play.episodes import play_games as play_games
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Games": "data.games",
-    "HanabiEnv": "env.hanabi",
+    "HanabiEnv": "games.hanabi.hanabi",
     "NetworkPolicy": "agents.policy",
     "Policy": "agents.policy",
-    "Rules": "env.rules",
+    "Rules": "games.hanabi.rules",
     "act": "agents.policy",
-    "check_env": "env.check",
+    "check_env": "games.hanabi.check",
     "load_games": "data.files",
-    "load_policy": "agents.names",
-    "make_jaxmarl": "env.jaxmarl",
+    "load_policy": "agents.loading",
+    "make_jaxmarl": "games.hanabi.jaxmarl",
     "play_games": "play.episodes",
     "save_games": "data.files",
-    "save_policy": "agents.folder",
+    "save_policy": "agents.policy_folder",
 }
 
 __all__ = list(_HOME)

@@ -7,7 +7,8 @@
     FOLDER                       a policy folder, a run's folder or a checkpoints/<step>
     FILE.safetensors             a policy's file: a run's, or one that `hanabi-rl export` wrote
 
-Every agent takes options, `AGENT?option=value&...`, which wrap it in the order given: `WRAPPER_OPTIONS`.
+Every agent takes options, `AGENT?option=value&...`, which wrap it in the order given:
+`WRAPPER_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -397,7 +398,8 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
         if policy.rules != rules:
             raise ValueError(
                 f"expected agents of one game, got {next(iter(found))} for "
-                f"{rules.difference_from(policy.rules)} and {name} for {policy.rules.difference_from(rules)}"
+                f"{rules.difference_from(policy.rules)} and {name} for "
+                f"{policy.rules.difference_from(rules)}"
             )
     for name in names:
         if name not in found:

@@ -66,11 +66,11 @@ class Policy(Protocol):
             reset: bool `[B]`, true on the first timestep of a game: the carry is cleared before
                 `obs` is read.
             key: typed PRNG keys `[B]`, one a row, for a policy that plays by chance of its own,
-                greedy play included (`bot:random`), whose class says `draws = True`; others never
-                read them. A row's answer depends on that row's inputs alone, so that batching
-                changes no game. Without keys a policy answers with its whole distribution, as
-                predictions and KL need it; with them it may answer with what it drew. Over all
-                keys the mean of the softmax is the distribution without any.
+                greedy play included (`bot:random`), whose class says `is_stochastic = True`;
+                others never read them. A row's answer depends on that row's inputs alone, so that
+                batching changes no game. Without keys a policy answers with its whole
+                distribution, as predictions and KL need it; with them it may answer with what it
+                drew. Over all keys the mean of the softmax is the distribution without any.
 
         Returns:
             The new carry, and float32 logits `[B, A]`, -1e10 where the action is illegal.
@@ -129,13 +129,13 @@ def next_game(policy: Policy, carry: PyTree, continues: jax.Array) -> PyTree:
 def runs_search(policy: Policy) -> bool:
     """Whether an agent takes long over each of its moves, one game after the other, whatever
     wrappers are around it: its class says `thinks = True`."""
-    return _says(policy, "thinks")
+    return _says(policy, "runs_search")
 
 
 def is_stochastic(policy: Policy) -> bool:
     """Whether an agent with keys answers with what it drew by them, whatever wrappers are around
-    it: its class says `draws = True`."""
-    return _says(policy, "draws")
+    it: its class says `is_stochastic = True`."""
+    return _says(policy, "is_stochastic")
 
 
 def _says(policy: Policy, what: str) -> bool:
@@ -209,8 +209,8 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     @property
     def feature_spec(self) -> str | None:
-        """Which inputs `step_features` reads (see `learning/observation_views.py`): a structured network's level,
-        and whether it reads the profile; None for others."""
+        """Which inputs `step_features` reads (see `learning/observation_views.py`): a structured
+        network's level, and whether it reads the profile; None for others."""
         if not isinstance(self.network, StructuredConfig):
             return None
         return f"{self.network.level}+profile" if self.network.profile else self.network.level

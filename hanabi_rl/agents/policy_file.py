@@ -30,7 +30,7 @@ from hanabi_rl.storage.files import to_json
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
 
 SUFFIX = ".safetensors"
-BUNDLED_DIR = Path(__file__).parent / "shipped"
+BUNDLED_DIR = Path(__file__).parent / "bundled"
 """Agents that come with the package: `agent:NAME` is the file NAME in this folder."""
 FORMAT_VERSION = 2  # of a description; 1 had one `step`, in three units
 

@@ -1,9 +1,9 @@
 """Policies in folders: what a run keeps, and what plays straight from its Orbax checkpoints.
 
-A run keeps a policy as `<name>/policy.safetensors` (`agents/policy_file.py`). Its `checkpoints/<step>`
-hold the whole training state, the actor's parameters among it. Older runs kept each policy as an
-Orbax checkpoint of its own (`policy.json`, `params/`, `manifest.json`): it is read as ever, and the
-run's next save puts a file in its place.
+A run keeps a policy as `<name>/policy.safetensors` (`agents/policy_file.py`). Its
+`checkpoints/<step>` hold the whole training state, the actor's parameters among it. Older runs
+kept each policy as an Orbax checkpoint of its own (`policy.json`, `params/`, `manifest.json`): it
+is read as ever, and the run's next save puts a file in its place.
 """
 
 from __future__ import annotations

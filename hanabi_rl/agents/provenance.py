@@ -196,8 +196,8 @@ def run_metadata(name: str, policy: NetworkPolicy) -> dict[str, Any]:
 
 
 def _clone_of(name: str) -> str | None:
-    """The clone that a run keeps as `CLONE_FOLDER`, where that is what is named: the one it was given,
-    else its own."""
+    """The clone that a run keeps as `CLONE_FOLDER`, where that is what is named: the one it was
+    given, else its own."""
     parsed = parse_name(name)
     if parsed.scheme:
         return None

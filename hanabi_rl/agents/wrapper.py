@@ -52,7 +52,8 @@ class Wrapper(flax.struct.PyTreeNode):
     ) -> tuple[PyTree, jax.Array]:
         """`Policy.step` of an agent whose whole distribution is the policy's changed by `change`,
         logits float32 [B, A] -> logits with illegal actions at -1e10: also where the policy draws
-        from its own (`agents/policy.py` `is_stochastic`), which a change of the draw alone would miss."""
+        from its own (`agents/policy.py` `is_stochastic`), which a change of the draw alone would
+        miss."""
         after, logits = self.policy.step(carry, obs, legal, reset, key)
         if key is None or not is_stochastic(self.policy):
             return after, change(logits)
@@ -61,8 +62,8 @@ class Wrapper(flax.struct.PyTreeNode):
 
 
 class LogitsWrapper(Wrapper):
-    """A wrapper that changes the answer alone: a subclass says how in `transform_logits`. It reads what the
-    policy reads, so beside a learner it costs what the policy costs."""
+    """A wrapper that changes the answer alone: a subclass says how in `transform_logits`. It reads
+    what the policy reads, so beside a learner it costs what the policy costs."""
 
     def transform_logits(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
         """The policy's logits float32 [..., A] -> this agent's, illegal actions at -1e10."""
@@ -81,18 +82,18 @@ class LogitsWrapper(Wrapper):
         return self.step_with_logits_fn(change, carry, obs, legal, reset, key)
 
     @property
-    def reads(self) -> str | None:
-        """See `ReadsInputs` in `learning/observation_views.py`: what the policy reads."""
-        return getattr(self.policy, "reads", None)
+    def feature_spec(self) -> str | None:
+        """See `FeaturePolicy` in `learning/observation_views.py`: what the policy reads."""
+        return getattr(self.policy, "feature_spec", None)
 
-    def init_inputs_carry(self, batch: int) -> PyTree:
-        """See `ReadsInputs`."""
+    def init_features_carry(self, batch: int) -> PyTree:
+        """See `FeaturePolicy`."""
         return self.policy.init_features_carry(batch)
 
-    def step_inputs(
+    def step_features(
         self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
     ) -> tuple[PyTree, jax.Array]:
-        """See `ReadsInputs`."""
+        """See `FeaturePolicy`."""
         carry, logits = self.policy.step_features(carry, inputs, legal, reset)
         return carry, self.transform_logits(logits, legal)
 

@@ -81,8 +81,8 @@ class Algorithm:
         return True
 
     def pooled_report(self, config: Any, summaries: list[dict[str, Any]]) -> str:
-        """What is printed of the runs of several seeds together, where `seeds_share_validation`; empty for
-        nothing."""
+        """What is printed of the runs of several seeds together, where `seeds_share_validation`;
+        empty for nothing."""
         del config, summaries
         return ""
 

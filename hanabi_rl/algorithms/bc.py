@@ -53,8 +53,8 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
         GameDataError: a file's games are not what they should be, or one to validate on is there
             twice.
         ValueError: files of different games, or without a human seat though they name them, games
-            both to clone and to validate on, fewer than `MIN_TRAIN_GAMES` or of too few decks and none
-            to validate on, no such bot, or one whose rules the network is shown.
+            both to clone and to validate on, fewer than `MIN_TRAIN_GAMES` or of too few decks and
+            none to validate on, no such bot, or one whose rules the network is shown.
     """
     if config.data:
         games = concatenate_games([load_some_games(path) for path in config.data])
@@ -78,7 +78,8 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
     flag = "--data" if config.data else "--demo-games"
     if len(games) < MIN_TRAIN_GAMES:
         raise ValueError(
-            f"{flag}: expected at least {MIN_TRAIN_GAMES} games, or --val with others, got {len(games)}"
+            f"{flag}: expected at least {MIN_TRAIN_GAMES} games, or --val with others, got "
+            f"{len(games)}"
         )
     try:
         train, validation = split_games(

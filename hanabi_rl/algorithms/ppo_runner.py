@@ -147,7 +147,8 @@ class PPOAlgorithm(Algorithm):
     sweep_overrides: ClassVar = {"report_policy": "final"}
 
     def training(self, config: Any, clone: Any) -> TrainingSetup:
-        """What is trained. clone: a `NetworkPolicy` where the config is `CloneConfig`, else None."""
+        """What is trained. clone: a `NetworkPolicy` where the config is `CloneConfig`, else
+        None."""
         raise NotImplementedError
 
     def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
@@ -201,9 +202,8 @@ class PPOAlgorithm(Algorithm):
         )
         first = training.initial_params if reference is None else reference.params
         learner, actors = jax.jit(ppo.init)(jax.random.key(config.seed), given, first)
-        policy = NetworkPolicy(
-            params=learner.params["actor"], rules=ppo.env.rules, network=ppo.network
-        )
+        actor = learner.params["actor"]
+        policy = NetworkPolicy(params=actor, rules=ppo.env.rules, network=ppo.network)
         steps = config.num_envs * config.num_steps
         with open_session(
             self.name,
@@ -223,10 +223,8 @@ class PPOAlgorithm(Algorithm):
             )
             total, done = config.num_updates * steps, int(trainer.learner.update) * steps
             if done >= total:
-                print(
-                    f"{run_dir} has {count(done // steps, 'update')}: only measuring it again",
-                    file=sys.stderr,
-                )
+                finished = count(done // steps, "update")
+                print(f"{run_dir} has {finished}: only measuring it again", file=sys.stderr)
             with Progress(self.title, total=total, unit="steps", initial=done) as progress:
                 trainer.run(ppo.compile_update(), parallel.replicate(given), progress)
             wall_s = session.wall_s
@@ -333,9 +331,8 @@ class _Trainer:
             self.session.log(0, {"env_steps": 0} | self.evaluate(0))
         self.last_log = (time.monotonic(), start)
         state, numbers = (self.learner, self.actors), range(start + 1, total + 1)
-        for done, (learner, actors), metrics in run_updates(
-            update, state, given, numbers, self.check
-        ):
+        updates = run_updates(update, state, given, numbers, self.check)
+        for done, (learner, actors), metrics in updates:
             self.learner, self.actors = learner, actors
             last = done == total
             measured = self.evaluate(done) if done % config.eval_every == 0 or last else {}

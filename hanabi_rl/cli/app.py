@@ -143,8 +143,8 @@ def _too_many(said: str) -> str | None:
 
 
 def _later(function: F) -> F:
-    """`validate_arguments(function)` to be run after the command line is parsed: returns it with its
-    arguments."""
+    """`validate_arguments(function)` to be run after the command line is parsed: returns it with
+    its arguments."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -234,7 +234,8 @@ def concatenate_games(parts: Sequence[Games]) -> Games:
         if part.rules != first.rules:
             raise ValueError(
                 "expected games of one set of rules, got games of "
-                f"{first.rules.difference_from(part.rules)} and of {part.rules.difference_from(first.rules)}"
+                f"{first.rules.difference_from(part.rules)} and of "
+                f"{part.rules.difference_from(first.rules)}"
             )
     longest = max(part.actions.shape[1] for part in parts)
     noop, players = first.rules.noop, first.rules.num_players

@@ -2,8 +2,9 @@
 
 AH2AC2 (section 4) gives 1,000 games of people whom nobody can play with at home. Here the people
 are any agent: its games are generated, each method trains on them, and plays with the very agent
-that made them, or with other proxies, as on AH2AC2's leaderboard (`evaluation/measure/leaderboard.py`). The
-partner takes part in no training; it only makes the games.
+that made them, or with other proxies, as on AH2AC2's leaderboard
+(`evaluation/measure/leaderboard.py`). The partner takes part in no training; it only makes the
+games.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Challenge:
     agents: tuple[str, ...] = ()
     """Any agents that play beside the methods: rows without training."""
     prior: bool = False
-    """Cloning begins with a clone of other players (`launch/pretrained_clone.py`), none of the partner's
-    family."""
+    """Cloning begins with a clone of other players (`launch/pretrained_clone.py`), none of the
+    partner's family."""
 
     def __post_init__(self) -> None:
         least = {"games": MIN_TRAIN_GAMES, "held_out": 1, "total_steps": 1, "decks": 1}

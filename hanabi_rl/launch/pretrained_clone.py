@@ -44,7 +44,8 @@ class PretrainedClone:
 def train_pretrained_clone(
     partner: str, rules: Rules, level: FeatureSet, parent_dir: Path
 ) -> PretrainedClone:
-    """The prior for a challenge of `partner` (A+B: of both), trained where `parent_dir` has none yet.
+    """The prior for a challenge of `partner` (A+B: of both), trained where `parent_dir` has none
+    yet.
 
     It is one run for all seeds and numbers of games: its players, games and seed are those of the
     preset `prior`, but for the families left out and for who plays another game.

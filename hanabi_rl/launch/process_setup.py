@@ -14,8 +14,9 @@ looking for some."""
 
 
 def configure_process() -> None:
-    """Keep compiled programs (`storage/compilation_cache.py`), hold JAX's settings (`games/hanabi/jax_settings.py`) and
-    collect garbage less often. JAX need not be imported yet."""
+    """Keep compiled programs (`storage/compilation_cache.py`), hold JAX's settings
+    (`games/hanabi/jax_settings.py`) and collect garbage less often. JAX need not be imported
+    yet."""
     enable_compilation_cache()
     hold_settings()
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])

@@ -1,10 +1,11 @@
 """What a hand can be to whoever reads the past as the moves of a given policy: the belief under it,
 learnt (Hu et al. 2021, section 4).
 
-The grounded belief (`games/hanabi/belief.py`) deals a hand card by card. Here each kind's ways to go on are
-multiplied by exp(u), with u of a network that reads the structured view of the holder and facts of
-every kind (`nn/belief.py`): whatever it says, no hand is dealt that the cards and hints rule out.
-It learns by the likelihood of the true hands in games that the policy plays with itself,
+The grounded belief (`games/hanabi/belief.py`) deals a hand card by card. Here each kind's ways to
+go on are multiplied by exp(u), with u of a network that reads the structured view of the holder
+and facts of every kind (`nn/belief.py`): whatever it says, no hand is dealt that the cards and
+hints rule out. It learns by the likelihood of the true hands in games that the policy plays with
+itself,
 
     log P(c_1 .. c_H) = sum over slots of log [ways(c_s | c_<s) e^u(s, c_s) / sum over kinds of it].
 """

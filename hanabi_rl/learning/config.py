@@ -21,7 +21,8 @@ from hanabi_rl.storage.validation import (
 
 
 def _whole(text: str) -> float:
-    """`1e10` as the whole number that it is; what is none is left for `validate_fields` to refuse."""
+    """`1e10` as the whole number that it is; what is none is left for `validate_fields` to
+    refuse."""
     try:
         return int(text)
     except ValueError:

@@ -64,4 +64,4 @@ class EMAPartnerPPO(PPO):
         follower = optax.incremental_update(
             learnt.params["actor"], learner.ema_params, self.ema_rate
         )
-        return learnt.replace(follower=follower), actors, metrics
+        return learnt.replace(ema_params=follower), actors, metrics

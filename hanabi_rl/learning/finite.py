@@ -1,8 +1,8 @@
 """An update that is not a number is not applied, and ends the run.
 
 The check is one flag inside the jitted update, and on the host a look at metrics that are fetched
-anyway. Only the metrics named in `CHECKED_METRICS` are checked: others may be NaN (the mean score of an
-update in which no game ended).
+anyway. Only the metrics named in `CHECKED_METRICS` are checked: others may be NaN (the mean score
+of an update in which no game ended).
 """
 
 from __future__ import annotations

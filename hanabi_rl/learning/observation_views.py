@@ -1,14 +1,14 @@
 """How a learner sees games: which rows an environment gives a network,
 what each row reads, and what a rollout keeps of it.
 
-`ObservationView`: a row for every seat, idle ones too, for whoever remembers. The rollout keeps compact
-game states and a minibatch encodes its own observations, which costs far less than storing and
-reading back 658 floats a seat.
+`ObservationView`: a row for every seat, idle ones too, for whoever remembers. The rollout keeps
+compact game states and a minibatch encodes its own observations, which costs far less than storing
+and reading back 658 floats a seat.
 
-`CurrentPlayerView`: one row, the seat whose turn it is, for feed-forward networks. What is remembered of a game
-is public and belongs to the environment, not to a seat. The inputs are computed once, at
-collection, and stored; every (timestep, environment) pair is an example by itself, so minibatches
-split time too.
+`CurrentPlayerView`: one row, the seat whose turn it is, for feed-forward networks. What is
+remembered of a game is public and belongs to the environment, not to a seat. The inputs are
+computed once, at collection, and stored; every (timestep, environment) pair is an example by
+itself, so minibatches split time too.
 
 Shapes: `N` environments, `P` seats, `R` rows an environment (P or 1), `A` actions, `T` timesteps,
 `B` rows of a minibatch.
@@ -43,7 +43,8 @@ class ViewOutput(flax.struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class ObservationView:
-    """A row for every seat, that reads its observation; `CurrentPlayerView` is the other way to see games."""
+    """A row for every seat, that reads its observation; `CurrentPlayerView` is the other way to
+    see games."""
 
     rules: Rules
     feature_spec: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
@@ -69,8 +70,8 @@ class ObservationView:
         return memory, ViewOutput(state=state, reset=reset, colors=colors, inputs=obs, legal=legal)
 
     def next_game(self, memory: PyTree, state: State, following: State, shift: jax.Array) -> PyTree:
-        """What is remembered at the start of another game with the same players, after `encode_step` at
-        the last of this one: nothing.
+        """What is remembered at the start of another game with the same players, after
+        `encode_step` at the last of this one: nothing.
 
         Args:
             memory, state: as `encode_step` left the one and was given the other.
@@ -182,8 +183,9 @@ class CurrentPlayerView(ObservationView):
         )
 
     def next_game(self, memory: PyTree, state: State, following: State, shift: jax.Array) -> PyTree:
-        """See `ObservationView`: the memory is in the frame of whoever was to come after the mover, and goes
-        to whoever moves first from now on (at seat 0, but where a recorded position begins)."""
+        """See `ObservationView`: the memory is in the frame of whoever was to come after the
+        mover, and goes to whoever moves first from now on (at seat 0, but where a recorded
+        position begins)."""
         after_mover, first = current_player(state) + 1, current_player(following)
         further = (first - shift - after_mover) % self.rules.num_players
         return self.next_game_memory(self.rules, memory, further)

@@ -2,20 +2,21 @@
 past as if another policy had made it, and takes the future from its own.
 
 At every turn the mover's hand is drawn anew from the belief under the level below. Of level 1 that
-is the grounded belief (`games/hanabi/belief.py`: the rules alone, so that nothing is read into why a move
-was chosen), above it a learnt one (`beliefs.py`). The mover's real move is made in that fictitious
-game, everybody answers there with the policy as it is, and when the turn has come round k times
+is the grounded belief (`games/hanabi/belief.py`: the rules alone, so that nothing is read into why
+a move was chosen), above it a learnt one (`beliefs.py`). The mover's real move is made in that
+fictitious game, everybody answers there with the policy as it is, and when the turn has come round
+k times
 
     G_k = r_0 + gamma r_1 + ... + gamma^(kP-1) r_(kP-1) + gamma^(kP) V(o_kP).
 
-The target is G_1, or over more `max_rounds` the mean of G_1 .. G_R that lambda gives them. It is both
-what the critic learns and, minus the critic's estimate, the move's advantage (the paper's value of
-a policy from now on under the belief of another, here by PPO where the paper learns Q). The paper's
-learner stops at G_1, where the critic's V has the hand drawn anew once more; further rounds go on
-in the game that was drawn, so that less of the target is the critic's guess. Either way a move is
-judged by later moves alone, and those by what is still later: since nothing can be read out of a
-convention that the level below does not have, none comes up, and independent runs come to play
-alike.
+The target is G_1, or over more `max_rounds` the mean of G_1 .. G_R that lambda gives them. It is
+both what the critic learns and, minus the critic's estimate, the move's advantage (the paper's
+value of a policy from now on under the belief of another, here by PPO where the paper learns Q).
+The paper's learner stops at G_1, where the critic's V has the hand drawn anew once more; further
+rounds go on in the game that was drawn, so that less of the target is the critic's guess. Either
+way a move is judged by later moves alone, and those by what is still later: since nothing can be
+read out of a convention that the level below does not have, none comes up, and independent runs
+come to play alike.
 
 The networks must remember nothing of a hand that is drawn anew: what structured ones keep of a game
 is public (`agents/structured/hint_memory.py`).
@@ -151,7 +152,8 @@ class OffBeliefPPO(PPO):
         progress: jax.Array,
         tilt: jax.Array | None = None,
     ) -> jax.Array:
-        """The target of one move in each of N games, float32 [N]: one hand drawn, `max_rounds` played.
+        """The target of one move in each of N games, float32 [N]: one hand drawn, `max_rounds`
+        played.
 
         Args:
             params: of the actor-critic.

@@ -86,8 +86,8 @@ def stack_policies(policies: Sequence[Policy]) -> PartnerPopulation:
 
 
 def group_by_structure(policies: Sequence[Policy]) -> list[list[int]]:
-    """The places of the policies of each structure, in the order of their first ones: `PartnerPopulation`
-    has its lanes in this order."""
+    """The places of the policies of each structure, in the order of their first ones:
+    `PartnerPopulation` has its lanes in this order."""
     groups: dict[Any, list[int]] = {}
     for i, policy in enumerate(policies):
         leaves, structure = jax.tree.flatten(policy)
@@ -153,9 +153,9 @@ def next_game_carries(
     met: jax.Array,
     shift: jax.Array,
 ) -> PyTree:
-    """The carry of `apply_policy`, [N, ...], where another game with the same players follows: what each
-    policy keeps of them (`agents/policy.py`, `next_game`), with the seat that it now has. That game
-    begins without `reset`.
+    """The carry of `apply_policy`, [N, ...], where another game with the same players follows:
+    what each policy keeps of them (`agents/policy.py`, `next_game`), with the seat that it now
+    has. That game begins without `reset`.
 
     Args:
         met: bool [N], where one does; elsewhere the carry stays.

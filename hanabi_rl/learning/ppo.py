@@ -2,9 +2,9 @@
 over devices.
 
 One core serves every learner: what differs is the `objective`, what is drawn for each game
-(`sample_episode`: who sits where, which colour is called what), what an update is `TrainContext` (whom the
-learner is held to, plays with, ...), the view of the game that networks read, and the initial
-parameters.
+(`sample_episode`: who sits where, which colour is called what), what an update is `TrainContext`
+(whom the learner is held to, plays with, ...), the view of the game that networks read, and the
+initial parameters.
 
 Recurrent PPO splits actors (seats of environments) into minibatches, never time, and unrolls each
 from the carry it was collected with; a view of the mover alone splits time too. Minibatches are
@@ -97,8 +97,8 @@ class PPO:
     objective: Objective = ippo_objective
     sample_episode: SampleEpisode = self_play
     make_view: Callable[[Rules], ObservationView] | None = None
-    """What networks read of the game; `CurrentPlayerView` needs a feed-forward network. None: what the kind of
-    network reads."""
+    """What networks read of the game; `CurrentPlayerView` needs a feed-forward network. None: what
+    the kind of network reads."""
     make_module: Callable[[Any, int, Precision], nn.Module] | None = None
     """(network, actions, precision) -> the actor-critic; None: that of the kind of network."""
     learner_fraction: float = 1.0

@@ -48,7 +48,8 @@ def rank_priorities(returns: jax.Array, beta: float, unseen: Unseen = "lowest") 
 
 @dataclasses.dataclass(frozen=True)
 class PrioritizedPartnerPPO(PPO):
-    """`PPO` with a population of which it draws by priority; `partners` must be `PartnerPopulation`."""
+    """`PPO` with a population of which it draws by priority; `partners` must be
+    `PartnerPopulation`."""
 
     num_env_groups: int = 1
     """K, the partners."""
@@ -135,8 +136,9 @@ class PrioritizedPartnerPPO(PPO):
 def moving_averages(
     returns: jax.Array, members: jax.Array, scores: jax.Array, games: jax.Array
 ) -> jax.Array:
-    """Exponential moving averages after an update: of partner k old and new by `EMA_DECAY`, the first
-    new mean as it is; `scores` and `games` float32 [K] are sums over the lanes' finished games."""
+    """Exponential moving averages after an update: of partner k old and new by `EMA_DECAY`, the
+    first new mean as it is; `scores` and `games` float32 [K] are sums over the lanes' finished
+    games."""
     empty = jnp.zeros_like(returns)
     total, count = empty.at[members].add(scores), empty.at[members].add(games)
     new = total / jnp.maximum(count, 1.0)

@@ -2,12 +2,12 @@
 
     u * (score + sum of weights * team events) + sum of weights * preferred events
 
-The score may keep its points on the last life and pay for lives (`shaped_score_reward`); what is reported
-is always the true score. Team events (`teaming`, `g1` to `g3`) are paid whoever of the team moves,
-as points are: Biswas et al. and Siu et al. add them to the one reward that all players of a game
-share. Preferred events are paid, and u taken, for the learner's own seats' moves alone: in ZSC-Eval
-a preference belongs to one agent, phi(s, a) is of its own action, and its partner would else be
-made to do for it what it prefers.
+The score may keep its points on the last life and pay for lives (`shaped_score_reward`); what is
+reported is always the true score. Team events (`teaming`, `g1` to `g3`) are paid whoever of the
+team moves, as points are: Biswas et al. and Siu et al. add them to the one reward that all players
+of a game share. Preferred events are paid, and u taken, for the learner's own seats' moves alone:
+in ZSC-Eval a preference belongs to one agent, phi(s, a) is of its own action, and its partner
+would else be made to do for it what it prefers.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ def true_score_weight(
 
 
 def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> jax.Array:
-    """The constructive links that end with a move (`evaluation/measure/links.py`): Biswas et al.'s reward for
-    constructive interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward into
-    Training"), of information in Hanabi.
+    """The constructive links that end with a move (`evaluation/measure/links.py`): Biswas et al.'s
+    reward for constructive interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward
+    into Training"), of information in Hanabi.
 
     A card that scores ends one link with each hint that told something of it, and those are the
     first that named its colour and the first that named its rank.
@@ -149,9 +149,9 @@ def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> 
 
 
 def dominated_moves(state: State, action: jax.Array) -> jax.Array:
-    """The moves that G1, G2 and G3 count (Siu et al. 2025, appendix C.3; `evaluation/measure/dominance.py` at
-    level `hints`): a discard of a card known to be playable, a play of one known not to be, a play
-    of one known to be.
+    """The moves that G1, G2 and G3 count (Siu et al. 2025, appendix C.3;
+    `evaluation/measure/dominance.py` at level `hints`): a discard of a card known to be playable,
+    a play of one known not to be, a play of one known to be.
 
     Args:
         state: N games before the move.

@@ -1,9 +1,10 @@
 """Collecting experience: one jitted scan over environment timesteps.
 
 Three things about a seat are separate. Who *plays* it: the learner or a partner, drawn for each
-game (`EpisodeSetup.learns`); the partner of an environment may be one of several (`partners.py`). What
-the learner is *regularised towards*: the reference, which watches every row and plays none. How the
-seat *sees* the game: its colours, drawn for each game, and the `ObservationView` of rows that networks read.
+game (`EpisodeSetup.learns`); the partner of an environment may be one of several (`partners.py`).
+What the learner is *regularised towards*: the reference, which watches every row and plays none.
+How the seat *sees* the game: its colours, drawn for each game, and the `ObservationView` of rows
+that networks read.
 
 Shapes: `T` timesteps, `N` environments, `P` seats, `R` rows an environment (see `views.py`).
 """

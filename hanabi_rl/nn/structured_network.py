@@ -192,7 +192,8 @@ def _multiplied(
 
 
 class FlatFeatures(NamedTuple):
-    """A `StructuredFeatures` with its leading axes as one, in float32 (rollouts and data sets keep float16)."""
+    """A `StructuredFeatures` with its leading axes as one, in float32 (rollouts and data sets keep
+    float16)."""
 
     table: jax.Array
     own: jax.Array
@@ -361,8 +362,8 @@ class StructuredCritic(nn.Module):
     def predict_value(
         self, rows: FlatFeatures, first: FirstLayerInputs, privileged: jax.Array | None
     ) -> jax.Array:
-        """Everything after the products `first_layer`: privileged float32 [N, X], what the players do not
-        see, or None. Returns float32 [N]."""
+        """Everything after the products `first_layer`: privileged float32 [N, X], what the players
+        do not see, or None. Returns float32 [N]."""
         dtype = matmul_dtype(self.precision)
         _, of_hints, of_privileged, bias = self._trunk(rows, privileged)
         hints = nn.relu(first.hints + self.hint(rows.hints.shape[-1])[1])

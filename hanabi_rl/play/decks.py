@@ -55,8 +55,10 @@ def seed_decks(rules: Rules, seed_names: tuple[str, ...]) -> np.ndarray:
     names, dealt = parse_seed_names(seed_names)
     if dealt != rules:
         raise ValueError(
-            f"--seed-names: expected deals of {rules.difference_from(dealt)}, which the agents play, "
-            f"got {seed_names[0]!r}, of {dealt.difference_from(rules)} (--players sets the players of "
+            f"--seed-names: expected deals of {rules.difference_from(dealt)}, which the agents "
+            "play, "
+            f"got {seed_names[0]!r}, of {dealt.difference_from(rules)} (--players sets the "
+            "players of "
             "bots)"
         )
     decks = decks_from_seeds(names)

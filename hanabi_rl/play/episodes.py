@@ -373,7 +373,8 @@ def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
             raise ValueError(f"expected policies, as load_policy returns them, got {policy!r}")
         if policy.rules != rules:
             raise ValueError(
-                f"expected policies for {rules.difference_from(policy.rules)}, got policy {position} "
+                f"expected policies for {rules.difference_from(policy.rules)}, got policy "
+                f"{position} "
                 f"for {policy.rules.difference_from(rules)}"
             )
 

@@ -64,7 +64,8 @@ def with_game(config: R, game: Rules, source: str) -> R:
         flags = [f"--{field.replace('_', '-')}" for field in game.differing_fields(config.game)]
         flags += [] if config.preset is None else [f"--preset {config.preset}"]
         raise ValueError(
-            f"{' or '.join(flags)}: expected {game.difference_from(config.game)}, the game of {source}, "
+            f"{' or '.join(flags)}: expected {game.difference_from(config.game)}, the game of "
+            f"{source}, "
             f"got {config.game.difference_from(game)}"
         )
     named = preset_players(config.preset)
@@ -102,7 +103,8 @@ def _without_retired(saved: dict[str, Any], place: str) -> dict[str, Any]:
     for name in REMOVED_FIELDS.keys() & saved.keys():
         if saved[name] != REMOVED_FIELDS[name]:
             raise ValueError(
-                f"{place}: expected {name} {REMOVED_FIELDS[name]!r}, as this version always trains, got "
+                f"{place}: expected {name} {REMOVED_FIELDS[name]!r}, as this version always "
+                "trains, got "
                 f"{saved[name]!r}"
             )
     return {

@@ -28,7 +28,9 @@ from hanabi_rl.storage import trees
 from hanabi_rl.storage.files import fsync_path, fsync_tree, read_json, to_json
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError, Manifest, PyTree
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3  # 2 had other names of leaves
+LOADABLE = (2, FORMAT_VERSION)
+"""Formats whose policies can be loaded; a run resumes from `FORMAT_VERSION` alone."""
 _HOST_STATE = "loader"  # the name of its item, from when only cloning had one
 _COMMITTED = "commit_success.txt"  # Orbax writes it last: without it a step does not count
 _PATIENCE_S = 60.0  # for the threads of a save that failed
@@ -145,7 +147,7 @@ class Checkpointer:
             self._delete(old)
         arrays, manifest = trees.to_host(state)
         host_state, metrics = to_json(host_state), to_json(metrics or {})
-        sha256 = _digest(manifest, host_state, self._policy, metrics)
+        sha256 = _digest(FORMAT_VERSION, manifest, host_state, self._policy, metrics)
         items = {
             "state": ocp.args.PyTreeSave(trees.without_empty_leaves(arrays)),
             _HOST_STATE: ocp.args.JsonSave(host_state),
@@ -263,6 +265,7 @@ def _wait_for_others(known: set[threading.Thread]) -> None:
 class CheckpointItems(NamedTuple):
     """The JSON items of one checkpoint, verified."""
 
+    format_version: int
     leaves: Manifest
     host_state: dict[str, Any] | None
     policy: dict[str, Any] | None
@@ -275,7 +278,7 @@ def read_documents(folder: Path) -> CheckpointItems:
 
     Raises:
         CorruptError: where one is missing or not what was saved.
-        IncompatibleError: for another format version.
+        IncompatibleError: for a format version that is not in `LOADABLE`.
     """
     manifest = _read_item(folder, "manifest")
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
@@ -283,23 +286,24 @@ def read_documents(folder: Path) -> CheckpointItems:
         host_state, policy, metrics = (
             _read_item(folder, name) for name in (_HOST_STATE, "policy", "evaluation")
         )
-        if manifest["sha256"] != _digest(manifest["leaves"], host_state, policy, metrics):
+        own = version if version in LOADABLE else FORMAT_VERSION
+        if manifest["sha256"] != _digest(own, manifest["leaves"], host_state, policy, metrics):
             raise CorruptError(
                 f"{folder}: the manifest, loader, policy or metrics are not what was saved: the "
                 "data is damaged"
             )
     except (CorruptError, KeyError, TypeError, ValueError) as error:
-        if version == FORMAT_VERSION or version is None:
+        if version in LOADABLE or version is None:
             raise CorruptError(f"{folder}: {type(error).__name__}: {error}") from error
         raise IncompatibleError(
             f"{folder}: expected checkpoint format {FORMAT_VERSION}, got {version}"
         ) from error
-    if version != FORMAT_VERSION:  # the digest says that it is ours
+    if version not in LOADABLE:  # the digest is that of the current format
         raise CorruptError(
             f"{folder}: says that it is of format {version!r}, not {FORMAT_VERSION}: the data is "
             "damaged"
         )
-    return CheckpointItems(manifest["leaves"], host_state, policy, metrics)
+    return CheckpointItems(version, manifest["leaves"], host_state, policy, metrics)
 
 
 def _read_item(folder: Path, name: str) -> Any:
@@ -309,15 +313,21 @@ def _read_item(folder: Path, name: str) -> Any:
         raise CorruptError(f"{folder}: {type(error).__name__}: {error}") from error
 
 
-def _digest(leaves: Manifest, *documents: Any) -> str:
+def _digest(version: int, leaves: Manifest, *documents: Any) -> str:
     """What a manifest stores of itself and the documents. Another format has another digest, even
     of equal ones."""
-    return trees.manifest_digest(leaves, FORMAT_VERSION, *documents)
+    return trees.manifest_digest(leaves, version, *documents)
 
 
 def read_checkpoint(folder: Path, template: PyTree) -> RestoredCheckpoint:
     """Reads the one checkpoint `folder` (`checkpoints/<step>`); see `Checkpointer.restore`."""
     documents = read_documents(folder)
+    if documents.format_version != FORMAT_VERSION:
+        raise IncompatibleError(
+            f"{folder}: expected checkpoint format {FORMAT_VERSION}, got "
+            f"{documents.format_version}: "
+            "its policy can be loaded, but the run cannot be resumed; start a new one"
+        )
     trees.check_structure(documents.leaves, template, where=str(folder))
     leaves = trees.read_leaves(folder / "state", documents.leaves, documents.leaves)
     return RestoredCheckpoint(

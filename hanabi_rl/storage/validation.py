@@ -39,7 +39,8 @@ class InvalidValueError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """From `low` to `high`, both included unless they are `exclusive_low` or `exclusive_high` what is allowed."""
+    """From `low` to `high`, both included unless they are `exclusive_low` or `exclusive_high` what
+    is allowed."""
 
     low: float = -math.inf
     high: float = math.inf

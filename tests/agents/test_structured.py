@@ -157,7 +157,7 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("the conventions were read")
 
-    for name in ("read_hands", "read_hint", "card_facts", "soon_playable"):
+    for name in ("infer_hands", "infer_hint", "card_facts", "soon_playable"):
         monkeypatch.setattr(convention_features, name, refuse)
     monkeypatch.setattr(hint_inference, "update_common_knowledge", refuse)
 

@@ -81,7 +81,7 @@ class Drawer:
 
     weights: jax.Array  # [O, A]
     rules: Rules = flax.struct.field(pytree_node=False)
-    draws: ClassVar[bool] = True
+    is_stochastic: ClassVar[bool] = True
 
     def init_carry(self, batch: int) -> jax.Array:
         return jnp.zeros(batch, jnp.int32)

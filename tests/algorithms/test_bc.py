@@ -168,7 +168,7 @@ def test_microbatches_add_up_to_the_minibatch(
     groups = jax.eval_shape(lambda batch: learner.examples.microbatches(batch), batch)
     assert groups.action.shape[0] == (2 if jax.default_backend() == "cpu" else 1)
     parts, found = learner.update(learner.fresh(), batch)
-    monkeypatch.setattr("hanabi_rl.learning.cloning_games.CPU_GROUPS", ())
+    monkeypatch.setattr("hanabi_rl.learning.cloning_games.CPU_MICROBATCH_SIZES", ())
     at_once = learner._replace(compiled=learner.bc.compile_update())
     whole, expected = at_once.update(learner.fresh(), batch)
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7)

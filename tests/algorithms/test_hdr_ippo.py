@@ -85,7 +85,7 @@ def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
     small: Any, second_rollout: Any, weight: float
 ) -> None:
     config = small.ppo.config
-    _, metrics = small.update_epochs(*second_rollout, weight)
+    _, metrics = small.learn(*second_rollout, weight)
     share = metrics["decision_share"]  # what is logged per decision is in the loss per timestep
     np.testing.assert_allclose(share, 0.5, rtol=1e-5)
     value, entropy = (
@@ -102,7 +102,7 @@ def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
 def test_at_weight_one_the_critic_stands_still(small: Any, second_rollout: Any) -> None:
     """The weight scales the value term too (AH2AC2 eq. 2)."""
     learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)  # no momentum
-    after, _ = small.update_epochs(*second_rollout._replace(learner=learner), 1.0)
+    after, _ = small.learn(*second_rollout._replace(learner=learner), 1.0)
     unchanged = jax.tree.map(lambda a, b: np.array_equal(a, b), after.params, learner.params)
     assert all(jax.tree.leaves(unchanged["critic"])) and not any(
         jax.tree.leaves(unchanged["actor"])
@@ -147,7 +147,7 @@ def test_partners_take_their_share_of_the_seats(tmp_path: Path) -> None:
     assert plan.ppo.learner_fraction == pytest.approx(blocks.mean() + blocks.std(), abs=0.005)
 
 
-@pytest.mark.slow  # compiles games of three; measure/test_scores.py has those beside several
+@pytest.mark.slow  # compiles games of three; evaluation/measure/test_scores.py has those beside several
 def test_partners_choose_the_policy(tmp_path: Path) -> None:
     config, plan, _, others = with_partners(tmp_path)
     learner = network_policy(TINY_3P, 9)

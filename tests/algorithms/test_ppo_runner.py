@@ -107,9 +107,9 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
         log=lambda step, found: logged.append((step, set(found))),
         check_finite=lambda where, found: None,
         stop_requested=lambda: False,
-        stop_if_asked=lambda: None,
+        raise_if_stopped=lambda: None,
         save=lambda step, state, host_state, metrics: saved.append((step, host_state, metrics)),
-        keep=lambda name, policy, algorithm, steps, score: kept.append(
+        save_policy=lambda name, policy, algorithm, steps, score: kept.append(
             (name, policy.params, steps, score)
         ),
     )
@@ -118,7 +118,7 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
         keep_evaluated=True,
     )  # fmt: skip
     plan: Any = SimpleNamespace(
-        selected_by="s", shown="extra", temperature=None,
+        selection_metric="s", progress_metric="extra", temperature=None,
         evaluate=lambda policy, config: {"s": next(scores), "other": 0.0},
     )  # fmt: skip
 
@@ -167,7 +167,7 @@ def test_environment_steps_beyond_32_bits_are_counted(
     policy, none, shown = network_policy(TINY, 0), None, []
     start: Any = Learner(np.int32(done), {"actor": policy.params})
     plan: Any = SimpleNamespace(
-        selected_by="s", shown=None, temperature=None, evaluate=lambda *_: {"s": 1.0}
+        selection_metric="s", progress_metric=None, temperature=None, evaluate=lambda *_: {"s": 1.0}
     )
     progress: Any = SimpleNamespace(update=lambda steps, score: shown.append(steps))
     checkpoints: Any = "there"
@@ -197,11 +197,11 @@ def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.Mo
     kept: list[float] = []
     session: Any = SimpleNamespace(
         restored=SimpleNamespace(state=state, host_state={"best_score": 3.0}),
-        keep=lambda name, policy, algorithm, steps, score: kept.append(score),
+        save_policy=lambda name, policy, algorithm, steps, score: kept.append(score),
     )
     scores = iter([2.0, 3.0, 3.5])
     plan: Any = SimpleNamespace(
-        selected_by="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
+        selection_metric="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
     )
     config: Any = SimpleNamespace(num_envs=2, num_steps=5, keep_evaluated=False)
     none: Any = None

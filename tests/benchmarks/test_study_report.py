@@ -29,7 +29,7 @@ def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
     ):
         assert block.person == numbers[expected.person]
         assert (block.agent, block.rating) == (expected.agent, expected.rating)
-        assert (block.rank, sorted(block.scores)) == (expected.place, sorted(expected.scores))
+        assert (block.rank, sorted(block.scores)) == (expected.rank, sorted(expected.scores))
 
 
 def test_an_export_of_other_games_is_refused(tmp_path):

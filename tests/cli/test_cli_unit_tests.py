@@ -92,7 +92,7 @@ def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monk
     assert len(situations) == len(decks) == 24 and not situations & decks
 
 
-@pytest.mark.slow  # measure/test_unit_tests.py plays with three
+@pytest.mark.slow  # evaluation/measure/test_unit_tests.py plays with three
 def test_three_players(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("hanabi_rl.cli.unit_tests._CHANCE", 1)
     path = tmp_path / "games.safetensors"

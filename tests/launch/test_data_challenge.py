@@ -129,7 +129,7 @@ def test_a_partner_that_searches_is_one_player(
     assert found.players == (partner, f"bot:smart+{partner}")
 
 
-@pytest.mark.slow  # its games are those of measure/test_leaderboard.py
+@pytest.mark.slow  # its games are those of evaluation/measure/test_leaderboard.py
 def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
     """Not of decks times seatings: as many games as --decks says, in all."""
     challenge = dataclasses.replace(SHORT, decks=40)

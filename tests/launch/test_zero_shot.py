@@ -79,7 +79,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(train_partner_set, "run_once", run_once)
     monkeypatch.setattr(
-        "hanabi_rl.evaluation.measure.partner_set.LEAST_SHARE", -1.0
+        "hanabi_rl.evaluation.measure.partner_set.MIN_SCORE_FRACTION", -1.0
     )  # nobody can play yet
     return runs
 

@@ -183,7 +183,8 @@ def test_the_mid_skill_checkpoint_scores_nearest_to_half() -> None:
 @pytest.mark.parametrize("players", [2, 3, 4])
 def test_a_pair_is_trained_as_partners_are_met(players: int) -> None:
     """One seat is the response's, the others are all the biased learner's, whatever the number of
-    players: what `evaluation/measure/partner_set.py` plays, and what a best response is trained with."""
+    players: what `evaluation/measure/partner_set.py` plays, and what a best response is trained
+    with."""
     game = dataclasses.replace(TINY, num_players=players)
     made = make_pair(dataclasses.replace(PAIRS, game=game))
     held = {}

@@ -189,7 +189,7 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
     for module in (bc_run, br_bc_run, training_partners, ppo_runner, clone_comparison):
         for name, fake in (
             ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl),
-            ("evaluate_beside", beside),
+            ("evaluate_with_partners", beside),
         ):  # fmt: skip
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, fake)

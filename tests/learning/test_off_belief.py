@@ -136,7 +136,8 @@ def in_each_world(tree: Any, game: int) -> Any:
 
 
 def in_rows(tree: Any) -> Any:
-    """The games again and again, `ROWS` in all: `encode_step` is one program for them and for worlds."""
+    """The games again and again, `ROWS` in all: `encode_step` is one program for them and for
+    worlds."""
     return jax.tree.map(lambda x: np.resize(x, (ROWS, *x.shape[1:])), tree)
 
 

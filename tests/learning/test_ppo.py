@@ -31,14 +31,14 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one(small: Any, second_rollout
     training. Dropout is off too: the network has a rate of 0.5."""
     begins = np.asarray(second_rollout.experience.rollout.reset)[0, :, 0]  # [devices, N, T]
     assert not begins.all(), "the second rollout must start in the middle of games"
-    _, metrics = small.update_epochs(*second_rollout, 0.25)
+    _, metrics = small.learn(*second_rollout, 0.25)
     assert float(metrics["first_max_log_ratio"]) <= 1e-4
 
 
 def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> None:
     experience = second_rollout.experience
     forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
-    _, metrics = small.update_epochs(*second_rollout._replace(experience=forgetful), 0.25)
+    _, metrics = small.learn(*second_rollout._replace(experience=forgetful), 0.25)
     assert float(metrics["first_max_log_ratio"]) > 1e-2
 
 

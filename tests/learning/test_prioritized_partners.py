@@ -57,7 +57,7 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     learns = np.ones((2, 4, 2), bool)
     learns[:, :, 1], learns[1, 0] = False, True
     rollout: Any = SimpleNamespace(
-        transition=SimpleNamespace(done=done, score=score), episode=SimpleNamespace(learns=learns)
+        transition=SimpleNamespace(done=done, score=score), episode=SimpleNamespace(is_learner=learns)
     )
     ppo = PrioritizedPartnerPPO(
         make_ppo().config, NETWORK, num_env_groups=2, beta=1.0, resample_every=3
@@ -118,7 +118,7 @@ def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatc
     after, _, metrics = ppo.update(learner, None, TrainContext(partners=partners))  # type: ignore[arg-type]
     beside, (redrawn, _) = met
     np.testing.assert_allclose(beside.stacks[0]["weights"], weights[members], rtol=1e-6)
-    assert beside.sizes == partners.stack_sizes and int(after.update) == 6
+    assert beside.stack_sizes == partners.stack_sizes and int(after.update) == 6
     expected = [0.95 * 9 + 0.05 * 3, 1.0, 0.95 * 8 + 0.05 * 6, 0.95 * 7]
     np.testing.assert_allclose(after.returns, expected, rtol=1e-6)
     np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by what is new
@@ -138,8 +138,8 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Eight environments: e plays with the partner of lane e % 4."""
-    (ppo, learner), (steep, _) = (population(4, beta=beta, redraw_every=3) for beta in (0.0, 20.0))
-    restart = SimpleNamespace(restart=lambda env, changed: env + changed)
+    (ppo, learner), (steep, _) = (population(4, beta=beta, resample_every=3) for beta in (0.0, 20.0))
+    restart = SimpleNamespace(skip_to_next_game=lambda env, changed: env + changed)
     monkeypatch.setattr(PPO, "env", property(lambda self: restart))
     on_the_way = np.arange(8) == 5
     again = np.arange(8) < 4  # rematches: of strangers there is none

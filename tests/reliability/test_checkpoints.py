@@ -340,7 +340,7 @@ def test_another_format_is_an_error_and_a_flipped_version_is_damage(
 
     def claim(copy: Path) -> None:
         path = copy / "2" / "manifest" / "metadata"
-        path.write_text(path.read_text().replace('"format_version": 2', '"format_version": 3'))
+        path.write_text(path.read_text().replace('"format_version": 3', '"format_version": 4'))
 
     assert harm_of_damage(saved, copy, claim) is None
     shutil.copytree(saved, copy)
@@ -350,7 +350,7 @@ def test_another_format_is_an_error_and_a_flipped_version_is_damage(
     path.write_text(path.read_text().replace('"sha256": "', '"sha256": "0', 1))
     with (
         Checkpointer(copy) as checkpoints,
-        pytest.raises(IncompatibleError, match="expected checkpoint format 2, got 3"),
+        pytest.raises(IncompatibleError, match="expected checkpoint format 3, got 4"),
     ):
         checkpoints.restore(make_state(0))
     wrong.add("unknown format version", None)

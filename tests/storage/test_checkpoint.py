@@ -14,7 +14,7 @@ import pytest
 from support.processes import run_python
 from support.states import make_state, raw
 
-from hanabi_rl.storage.checkpoint import Checkpointer, RestoredCheckpoint
+from hanabi_rl.storage.checkpoint import Checkpointer, RestoredCheckpoint, read_documents
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError
 
 
@@ -121,7 +121,7 @@ def test_a_flipped_bit_in_the_arrays_falls_back_with_a_warning(damaged: Path, pl
 def test_damaged_documents_fall_back_too(damaged: Path, item: str) -> None:
     path = damaged / "2" / item
     text = path.read_text()
-    path.write_text(text.replace("3", "4") if "3" in text else "{}")
+    path.write_text(text.replace("7", "8") if "7" in text else "{}")  # not the format's number
     with pytest.warns(RuntimeWarning, match="checkpoint 2 is damaged"):
         assert restore(damaged).step == 1
 
@@ -265,9 +265,33 @@ def test_a_leaf_that_is_no_array_is_named(tmp_path: Path) -> None:
 def test_another_format_is_an_error_not_damage(
     damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hanabi_rl.storage.checkpoint.FORMAT_VERSION", 3)
-    with pytest.raises(IncompatibleError, match="expected checkpoint format 3, got 2"):
+    monkeypatch.setattr("hanabi_rl.storage.checkpoint.FORMAT_VERSION", 4)
+    with pytest.raises(IncompatibleError, match="expected checkpoint format 4, got 3"):
         restore(damaged)
+    monkeypatch.setattr("hanabi_rl.storage.checkpoint.LOADABLE", (4,))
+    with pytest.raises(IncompatibleError, match="expected checkpoint format 4, got 3"):
+        restore(damaged)
+
+
+def test_the_format_before_can_be_read_but_not_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Format 2 had the same items with other names of leaves: policies in it still load."""
+    with monkeypatch.context() as patch, Checkpointer(tmp_path) as checkpointer:
+        patch.setattr("hanabi_rl.storage.checkpoint.FORMAT_VERSION", 2)
+        checkpointer.save(1, {"x": jnp.zeros(2)})
+    documents = read_documents(tmp_path / "1")
+    assert documents.format_version == 2 and list(documents.leaves) == ["x"]
+    message = "expected checkpoint format 3, got 2: its policy can be loaded"
+    with (
+        Checkpointer(tmp_path) as checkpointer,
+        pytest.raises(IncompatibleError, match=message),
+    ):
+        checkpointer.restore({"x": jnp.zeros(2)})
+    manifest = tmp_path / "1" / "manifest" / "metadata"
+    manifest.write_text(manifest.read_text().replace('"x"', '"y"'))
+    with pytest.raises(CorruptError, match="damaged"):
+        read_documents(tmp_path / "1")
 
 
 def test_the_manifest_is_plain_json(saved: Path) -> None:

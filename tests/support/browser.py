@@ -26,7 +26,7 @@ NEEDS_BROWSER = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
     pytest.mark.skipif(PLAYWRIGHT is None, reason="needs Playwright's Python package"),
 ]
-AXE = Path(__file__).parents[1] / "serve" / "vendor" / "axe.min.js"
+AXE = Path(__file__).parents[1] / "people" / "serve" / "vendor" / "axe.min.js"
 SIZES = [(1280, 800), (360, 740)]
 ARGUMENTS = [
     "--headless",

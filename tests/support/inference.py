@@ -28,7 +28,7 @@ class InProcess:
     async def end(self) -> None:
         """It stays."""
 
-    async def think(self, team: AgentNames, game: Game) -> PartnerAction:
+    async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
         assert team == self.team
         with self._lock:
             return self._runner.partner_action([game])[0]
@@ -44,7 +44,7 @@ class Everywhere(InProcess):
         }
         self._lock = threading.Lock()
 
-    async def think(self, team: AgentNames, game: Game) -> PartnerAction:
+    async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
         with self._lock:
             runner = self._runners[game.rules.num_players]
             return runner.partner_action([game], [(0,) * len(team)])[0]

@@ -38,7 +38,7 @@ class Habit:
 
     weights: jax.Array  # float32[A]
     rules: Rules = flax.struct.field(pytree_node=False)
-    reads: str = flax.struct.field(pytree_node=False, default="facts")
+    feature_spec: str = flax.struct.field(pytree_node=False, default="facts")
 
     def init_carry(self, batch: int) -> jax.Array:
         return jnp.zeros((batch, 0))
@@ -46,7 +46,7 @@ class Habit:
     def step(self, carry: Any, obs: Any, legal: Any, reset: Any, key: Any = None) -> Any:
         return carry, jnp.where(legal, self.weights, -1e10)
 
-    def step_inputs(self, carry: Any, inputs: Any, legal: Any, reset: Any) -> tuple[Any, jax.Array]:
+    def step_features(self, carry: Any, inputs: Any, legal: Any, reset: Any) -> tuple[Any, jax.Array]:
         return carry, jnp.broadcast_to(self.weights, legal.shape)
 
 

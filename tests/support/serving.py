@@ -34,7 +34,7 @@ class Simple:
     """Plays what was pointed at, else discards, else hints: the lowest legal of (play what is
     playable, discard, hint). It sees every card, which is no matter here."""
 
-    def think(self, games: Sequence[Game]) -> list[PartnerAction]:
+    def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
         return [self.answer(game) for game in games]
 
     def answer(self, game: Game) -> PartnerAction:

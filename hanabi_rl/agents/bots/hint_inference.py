@@ -2,9 +2,9 @@
 `hanabi_rl.agents.bots.convention`.
 
 All of it follows from public events alone (the table, the hints and who they touched), never from
-what one seat sees, so every seat keeps the same `CommonKnowledge` and can foresee how another will read a
-hint. Rows are players relative to the observer; nothing depends on which row is whose, nor on the
-order of colours.
+what one seat sees, so every seat keeps the same `CommonKnowledge` and can foresee how another will
+read a hint. Rows are players relative to the observer; nothing depends on which row is whose, nor
+on the order of colours.
 
 Shapes: ``*B`` are axes of games, of hints, or none; games are the last, so that every operation is
 one long vector. A set for all of them (``uint32[*B]``) broadcasts against the cards of hands

@@ -1,9 +1,9 @@
 """An observation read back: what a rule-based agent sees.
 
-The inverse of `hanabi_rl.games.hanabi.observation`, for one observation; `jax.vmap` it over a batch. Hands are
-relative to the observer: row 0 is the observer's own hand, row 1 the next player's. A set of cards
-is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the card is in it; one card is
-a set of one.
+The inverse of `hanabi_rl.games.hanabi.observation`, for one observation; `jax.vmap` it over a
+batch. Hands are relative to the observer: row 0 is the observer's own hand, row 1 the next
+player's. A set of cards is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the
+card is in it; one card is a set of one.
 """
 
 from __future__ import annotations

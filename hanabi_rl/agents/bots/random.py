@@ -18,7 +18,7 @@ class RandomBot(Bot):
 
     name: ClassVar[str] = "random"
     version: ClassVar[str] = "2"
-    draws: ClassVar[bool] = True
+    is_stochastic: ClassVar[bool] = True
 
     def init_carry(self, batch: int) -> tuple[()]:
         """See `Policy.init_carry`: it remembers nothing."""

@@ -48,7 +48,7 @@ BOTS = _Bots(
     ("van-den-bergh", "rule_lists", "VanDenBergh"),
     ("flawed", "rule_lists", "Flawed"),
     ("legal-random", "rule_lists", "LegalRandom"),
-    ("rules", "rule_family", "RulePartner"),
+    ("rules", "rule_family", "RuleFamilyBot"),
 )
 """Every bot: name, module of this folder, class; a new one is its class and a line here. A bot's
 module is imported when it is first asked for."""

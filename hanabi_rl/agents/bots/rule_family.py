@@ -1,10 +1,10 @@
 """`bot:rules`: a family of rule players that differ in how they hint, read hints and discard.
 
 `bot:rules?seed=7` is the member that seed 7 draws from `RANGES`; other parameters given beside it
-stay as given, those of `NON_RANDOM_PARAMETERS` among them, which no seed draws. The parameters are array leaves, so
-that any number of members is one stacked policy in one compiled program (`learning/partner_population.py`).
-They stand for those of the "theory of mind" agents of Knott et al. 2021 (arXiv 2101.05507), in
-Hanabi's terms.
+stay as given, those of `NON_RANDOM_PARAMETERS` among them, which no seed draws. The parameters are
+array leaves, so that any number of members is one stacked policy in one compiled program
+(`learning/partner_population.py`). They stand for those of the "theory of mind" agents of Knott et
+al. 2021 (arXiv 2101.05507), in Hanabi's terms.
 """
 
 from __future__ import annotations

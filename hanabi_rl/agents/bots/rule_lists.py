@@ -46,7 +46,7 @@ class RuleBot(Bot):
     `[B, H]`."""
 
     rule_list: ClassVar[tuple[Rule, ...]]
-    draws: ClassVar[bool] = True
+    is_stochastic: ClassVar[bool] = True
     smoothing: float = flax.struct.field(pytree_node=False, default=SMOOTHING)
 
     def __post_init__(self) -> None:

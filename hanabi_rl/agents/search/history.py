@@ -139,7 +139,7 @@ def _blank_state(rules: Rules, games: int) -> State:
         deck=pack_deck(words(rules.deck_size)),
         discards=words(max(rules.num_cards_of_rank)),
         **{name: words(rules.num_players) for name in ("colors", "ranks")},
-        **{name: words(rules.num_players) for name in ("maybe_colors", "maybe_ranks")},
+        **{name: words(rules.num_players) for name in ("possible_colors", "possible_ranks")},
         **{name: words() for name in ("fireworks", "counters", "last")},
     )
 

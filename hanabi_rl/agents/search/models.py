@@ -67,7 +67,7 @@ def required_features(policy: Any) -> FeatureSpec:
     """What a policy reads of a structured view."""
     reads: str = policy.feature_spec
     level, _, told = reads.partition("+")
-    return FeatureSpec(cast(Level, level), told == "profile")
+    return FeatureSpec(cast(FeatureSet, level), told == "profile")
 
 
 def select_features(rules: Rules, shown: FeatureSpec, policy: Any, features: Features) -> Features:

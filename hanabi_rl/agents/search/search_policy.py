@@ -44,7 +44,7 @@ class SearchPolicy(Wrapper):
 
     models: tuple[Any, ...] = ()  # Policies
     settings: SearchConfig = flax.struct.field(pytree_node=False, default=SearchConfig())
-    thinks: ClassVar[bool] = True
+    runs_search: ClassVar[bool] = True
 
     def identity(self) -> str:
         """See `Policy.identity`."""
@@ -116,7 +116,7 @@ def with_search(policy: Policy, models: Sequence[Policy], settings: SearchConfig
     fewer = dataclasses.replace(settings, moves=min(settings.moves, policy.rules.num_moves))
     found = SearchPolicy(policy, models=tuple(models), settings=fewer)
     for what, each in (("", policy), *(("partner: ", model) for model in models)):
-        if getattr(each, "reads", None) is None:
+        if getattr(each, "feature_spec", None) is None:
             raise ValueError(
                 f"{what}expected an agent with a structured network, whose memory is public, got "
                 "one that reads observations (a bot, an LSTM or feed-forward network, or a wrapper "

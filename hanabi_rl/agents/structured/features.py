@@ -4,7 +4,8 @@ Three levels, each with all that the one before it shows:
 
 - `facts`: the rules, exact counts of cards, the hints and what they touched, places in the hand
   (among them how many older cards have no hint). No convention.
-- `hint_history`: also how things stood when each card was hinted (`memory.py`), from which a network can
+- `hint_history`: also how things stood when each card was hinted (`memory.py`), from which a
+network can
   learn what hints mean to the players it learns from.
 - `convention_features`: also what `bots/inference.py` makes of the hints by common conventions.
 
@@ -82,7 +83,8 @@ def update_memory(
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def features_of(rules: Rules, level: FeatureSet, after: Memory, sight: SeatObservation) -> Features:
-    """The second half of `encode_step`, by far the dearer: what the observer sees and remembers now."""
+    """The second half of `encode_step`, by far the dearer: what the observer sees and remembers
+    now."""
     counts, remembered = count_cards(rules, sight), hint_memory.unpack(after)
     view = card_features.hand_facts(rules, sight, counts)
     parts = [

@@ -71,7 +71,8 @@ class PlayerProfile(NamedTuple):
     """Rows are players relative to the observer, as in `memory.Memory`."""
 
     cards: jax.Array
-    """uint32[..., P, H, 7]: how things stood when each card was hinted (`hint_memory`, `learnt`)."""
+    """uint32[..., P, H, 7]: how things stood when each card was hinted (`hint_memory`,
+    `learnt`)."""
     known: jax.Array
     """uint32[..., P, H]: what each card could be by its hints, before the last move; 0: no card."""
     before: jax.Array

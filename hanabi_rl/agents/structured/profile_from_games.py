@@ -22,8 +22,8 @@ GAMES_AT_ONCE = 64
 
 
 def player_counts(games: Games) -> np.ndarray:
-    """What a `PlayerProfile` counts of the player at each seat in each game, float32[N, P, K]. A game's
-    last move is left out: whoever plays does not get to see it either."""
+    """What a `PlayerProfile` counts of the player at each seat in each game, float32[N, P, K]. A
+    game's last move is left out: whoever plays does not get to see it either."""
     parts, length = [], int(games.num_actions.max())
     for start in range(0, len(games), GAMES_AT_ONCE):
         # the last group is filled up, all of one shape

@@ -1,8 +1,8 @@
 """What one seat sees of each game, ready for arithmetic: sets of cards with the games as the last
 axis, so that every operation is one long vector.
 
-The same `SeatObservation` comes from an observation vector (any seat) or, faster, from the environment's
-`State` (the mover). Rows are players relative to the observer, who is row 0.
+The same `SeatObservation` comes from an observation vector (any seat) or, faster, from the
+environment's `State` (the mover). Rows are players relative to the observer, who is row 0.
 """
 
 from __future__ import annotations

@@ -210,8 +210,8 @@ def _payload(link: str) -> str:
 
 
 def decode_link(link: str) -> ImportedGame:
-    """The game in a replay link or its bare payload; the inverse of `replay_link`. Raises ValueError
-    where it is malformed, or names a game that only the site has."""
+    """The game in a replay link or its bare payload; the inverse of `replay_link`. Raises
+    ValueError where it is malformed, or names a game that only the site has."""
     parts = _payload(link).replace("-", "").split(",")
     if len(parts) != 3 or not all(
         len(part) >= size for part, size in zip(parts, (3, 2, 1), strict=True)

@@ -1,8 +1,9 @@
 """How varied an agent's actions are, and how much they follow its partner's: the information
 metrics of Siu et al. 2025 (arXiv 2503.15516, appendix C.2).
 
-Actions are the ids of `games/hanabi/actions.py` (20 of two players), logarithms natural, probabilities the
-shares of what was counted over all games together. What the paper leaves open is decided thus:
+Actions are the ids of `games/hanabi/actions.py` (20 of two players), logarithms natural,
+probabilities the shares of what was counted over all games together. What the paper leaves open is
+decided thus:
 
 - The agent measured is the one that *responds*: of the pair (previous mover's action, own action)
   it made the second. The first move of a game has no predecessor and is in no pair.

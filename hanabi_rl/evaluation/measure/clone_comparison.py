@@ -32,8 +32,8 @@ class CloneComparison:
 def compare_with_clone(
     bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0
 ) -> CloneComparison:
-    """Plays every game behind an `CloneComparison`: greedy self-play of both and their cross-play on the
-    same `num_games` decks, and KL(bc || policy) on sampled games of `policy`.
+    """Plays every game behind an `CloneComparison`: greedy self-play of both and their cross-play
+    on the same `num_games` decks, and KL(bc || policy) on sampled games of `policy`.
 
     Raises ValueError for fewer than 1,000 games.
     """

@@ -1,6 +1,6 @@
-"""A position of a game with what everybody knows, and takes their cards for by convention: `ConventionState`,
-in plain Python. Sets of cards as in `env.cards`; a card is named by its order, its index in the
-deck."""
+"""A position of a game with what everybody knows, and takes their cards for by convention:
+`ConventionState`, in plain Python. Sets of cards as in `env.cards`; a card is named by its order,
+its index in the deck."""
 
 from __future__ import annotations
 

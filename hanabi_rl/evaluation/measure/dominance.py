@@ -7,7 +7,8 @@ games in which it had a turn. (The printed Eq. 7 lacks the division by the games
 Table 3 are averages.) An agent at several seats counts once for each.
 
 The paper does not say what *known* means. Here it is by the identities left to the mover: known
-playable when all of them are playable, known unplayable when none is. `KNOWLEDGE_LEVELS` say which are left:
+playable when all of them are playable, known unplayable when none is. `KNOWLEDGE_LEVELS` say which
+are left:
 
 - `named`: the one card, where hints named both its colour and its rank; else every card;
 - `hints`: those that all hints on the card allow, also by what they did not touch;
@@ -45,8 +46,8 @@ KINDS: tuple[Kind, ...] = ("G1", "G2", "G3")
 
 
 class CardKnowledge(NamedTuple):
-    """What the mover knew of the card that its move took, at each of the `KNOWLEDGE_LEVELS`: bool[L, N, T];
-    false on other moves."""
+    """What the mover knew of the card that its move took, at each of the `KNOWLEDGE_LEVELS`:
+    bool[L, N, T]; false on other moves."""
 
     playable: np.ndarray
     unplayable: np.ndarray

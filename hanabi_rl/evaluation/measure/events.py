@@ -1,4 +1,5 @@
-"""How often the moves of recorded games are each of the fourteen events (`games/hanabi/events.py`)."""
+"""How often the moves of recorded games are each of the fourteen events
+(`games/hanabi/events.py`)."""
 
 from __future__ import annotations
 

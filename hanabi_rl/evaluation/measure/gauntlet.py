@@ -165,8 +165,8 @@ class GauntletResult:
         return {name: means[name].mean / best for name, best in self.best_response_means().items()}
 
     def fraction_of_best_response(self) -> float | None:
-        """The mean over the families of `best_response_means` as a share of the mean of `best_response_means`; None without
-        one."""
+        """The mean over the families of `best_response_means` as a share of the mean of
+        `best_response_means`; None without one."""
         best, means = self.best_response_means(), self.families()
         total = sum(best.values())
         return sum(means[name].mean for name in best) / total if best else None

@@ -50,8 +50,8 @@ class HumanVariation(NamedTuple):
     """How much people differ among themselves."""
 
     of: Mapping[str, float | None]
-    """`COMPARED_MEASURES` and `DISTANCE` -> what `LEVEL` of the differences of halves stay within; None where
-    nothing was counted in one of the halves of every split."""
+    """`COMPARED_MEASURES` and `DISTANCE` -> what `LEVEL` of the differences of halves stay within;
+    None where nothing was counted in one of the halves of every split."""
     decks: int
 
 
@@ -143,8 +143,8 @@ def human_variation(people: MeasureValues, splits: int = SPLITS, seed: int = 0) 
 
 
 def split_half_differences(people: MeasureValues, splits: int, seed: int) -> dict[str, np.ndarray]:
-    """float64[splits] of `COMPARED_MEASURES` and `DISTANCE`: a figure of one random half of the decks less
-    that of the other; NaN where a half has nothing to count."""
+    """float64[splits] of `COMPARED_MEASURES` and `DISTANCE`: a figure of one random half of the
+    decks less that of the other; NaN where a half has nothing to count."""
     names = list(people)
     sums = np.stack([(people[name].numerator, people[name].denominator) for name in names])
     decks = sums.shape[-1]  # sums: [K, 2, decks]

@@ -1,8 +1,8 @@
 """Confidence intervals over games (or over decks, or over training seeds). NumPy on the host.
 
 Percentiles of resamples are too narrow where there are few games: over five, 87% of the "95%"
-intervals cover what they are of, over three 80%. Below `MIN_BOOTSTRAP_GAMES` the interval is a jackknife's with
-Student's t, which for a mean is the classical one; of one game it has no bounds.
+intervals cover what they are of, over three 80%. Below `MIN_BOOTSTRAP_GAMES` the interval is a
+jackknife's with Student's t, which for a mean is the classical one; of one game it has no bounds.
 `benchmarks/coverage.py` prints how often each covers.
 
 An interval of Student's t is symmetric and does not know the range of the figure. Where the range
@@ -131,8 +131,9 @@ def bootstrap_median(
     values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Interval:
     """Percentile bootstrap interval for the median of `values` float[N]; `mean` is the median
-    itself. Of fewer than `MIN_BOOTSTRAP_GAMES` games it is the one between two order statistics, which covers as
-    often as it says whatever the values are; of fewer than six it has no bounds at 95%."""
+    itself. Of fewer than `MIN_BOOTSTRAP_GAMES` games it is the one between two order statistics,
+    which covers as often as it says whatever the values are; of fewer than six it has no bounds at
+    95%."""
     values = _games(values, "values")
     if len(values) < MIN_BOOTSTRAP_GAMES:
         return _between_order_statistics(values, level)
@@ -151,7 +152,8 @@ def bootstrap_ratio(
     seed: int = 0,
 ) -> Interval:
     """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`, whole games
-    resampled together; a jackknife where in fewer than `MIN_BOOTSTRAP_GAMES` games there was something to count.
+    resampled together; a jackknife where in fewer than `MIN_BOOTSTRAP_GAMES` games there was
+    something to count.
 
     For figures per decision: the decisions of one game are not independent, the games are.
     `numerators` and
@@ -256,9 +258,9 @@ def bootstrap_correlation(
     """Percentile bootstrap interval for Pearson's r of `first` and `second`, float[N], one of each
     a game.
 
-    Resamples in which one of them does not vary are left out. Of fewer than `MIN_BOOTSTRAP_GAMES` games it is a
-    jackknife of Fisher's z; without bounds where r is not defined without one of them, or is 1.
-    `groups` int[N] says which games are resampled together. Raises ValueError when
+    Resamples in which one of them does not vary are left out. Of fewer than `MIN_BOOTSTRAP_GAMES`
+    games it is a jackknife of Fisher's z; without bounds where r is not defined without one of
+    them, or is 1. `groups` int[N] says which games are resampled together. Raises ValueError when
     lengths differ or one does not vary at all.
     """
     first, second = _games(first, "first"), _games(second, "second")
@@ -308,7 +310,8 @@ def bootstrap_decks(
     seed: int = 0,
 ) -> Interval:
     """Percentile bootstrap interval for a statistic of column means; rows resampled whole. Of fewer
-    than `MIN_BOOTSTRAP_GAMES` rows it is a jackknife; without bounds where the statistic has none for some.
+    than `MIN_BOOTSTRAP_GAMES` rows it is a jackknife; without bounds where the statistic has none
+    for some.
 
     Args:
         values: float[N, C], the same N decks (or games) in each of C columns.

@@ -59,7 +59,8 @@ class LinkInputs(NamedTuple):
 
 
 def read_games(games: Games) -> LinkInputs:
-    """What the links of recorded games are found in. Replays the games (`games/hanabi/replay.py`)."""
+    """What the links of recorded games are found in. Replays the games
+    (`games/hanabi/replay.py`)."""
     rules = games.rules
     moves: Moves = decode(rules, games.actions)
     hands = card_orders(rules, moves)

@@ -102,7 +102,8 @@ def make_agents(
         rules, mine = agents[0].policy.rules, agent.policy.rules
         if mine != rules:
             raise ValueError(
-                f"expected agents of one game, got {agents[0].label} for {rules.difference_from(mine)} "
+                f"expected agents of one game, got {agents[0].label} for "
+                f"{rules.difference_from(mine)} "
                 f"and {agent.label} for {mine.difference_from(rules)}"
             )
         if agent.label in labels[:index]:

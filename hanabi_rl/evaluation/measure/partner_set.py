@@ -215,8 +215,8 @@ def measure_pairs(
 
 
 def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]:
-    """Those of the measured partners that score more with their best responses than `MIN_SCORE_FRACTION`
-    of `max_score`."""
+    """Those of the measured partners that score more with their best responses than
+    `MIN_SCORE_FRACTION` of `max_score`."""
     return [p for p in partners if np.mean(p.score or 0.0) > MIN_SCORE_FRACTION * max_score]
 
 

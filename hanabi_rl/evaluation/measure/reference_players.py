@@ -1,9 +1,9 @@
 """Players of the unit tests that show what can be passed, in plain Python on a `PythonGame`.
 
 Both play what is certain, save what would be lost, tell what can be played and discard what is
-dead. What depends on partners they take from what these have shown: `memoryless_reference` in the last move
-alone, which every observation shows, `memory_reference` in the whole game. They show that the tests can
-be passed, and which of them take a memory: they score little.
+dead. What depends on partners they take from what these have shown: `memoryless_reference` in the
+last move alone, which every observation shows, `memory_reference` in the whole game. They show
+that the tests can be passed, and which of them take a memory: they score little.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a seat can know on a `PythonGame`, in plain Python, and the partners' scripts of the unit tests.
+"""What a seat can know on a `PythonGame`, in plain Python, and the partners' scripts of the unit
+tests.
 
 Each looks at no more than the mover may: its own cards only through what it was told and what it
 can count. After Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.

@@ -1,10 +1,10 @@
 """Situations of the unit tests: a deck and moves that every seat is made to take, from the first
 turn, so that whoever remembers has really seen them.
 
-Crafted ones (`SituationBuilder`) fix some cards and leave the rest to chance; mined ones are positions of
-recorded games. Colours are renamed and slots vary from instance to instance. The standard game of
-two or three players. After Knott et al. 2021 (arXiv 2101.05507), section 4; the situations are
-ours. Ranks count from 0, slots from the oldest, 0. *Plain* is a 2, 3 or 4.
+Crafted ones (`SituationBuilder`) fix some cards and leave the rest to chance; mined ones are
+positions of recorded games. Colours are renamed and slots vary from instance to instance. The
+standard game of two or three players. After Knott et al. 2021 (arXiv 2101.05507), section 4; the
+situations are ours. Ranks count from 0, slots from the oldest, 0. *Plain* is a 2, 3 or 4.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Situation(NamedTuple):
 
 
 Build = Callable[[np.random.Generator, int, Rules], tuple[Situation, ...]]
-"""(chance, the number of the instance, the game) -> one situation, or a pair. Raises `Rejected` where
-chance was against it."""
+"""(chance, the number of the instance, the game) -> one situation, or a pair. Raises `Rejected`
+where chance was against it."""
 
 
 class Rejected(Exception):  # noqa: N818 - no error: another draw is tried

@@ -1,8 +1,9 @@
 """What people did and said with each partner of a study: figures by agent, over people.
 
 The games and answers of one person are not independent, nor are those of people who played with
-each other: whatever has an interval here resamples groups of people (`person_groups`), each with all
-that is theirs. Most are of one person. Below `MIN_GROUPS` groups there is none, and no figure either.
+each other: whatever has an interval here resamples groups of people (`person_groups`), each with
+all that is theirs. Most are of one person. Below `MIN_GROUPS` groups there is none, and no figure
+either.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def compare_agents(blocks: Sequence[PersonAgentData], agents: Sequence[str]) -> 
                 (of, getattr(a, what), getattr(b, what))
                 for of, (a, b) in zip(who, pairs, strict=True)
             ]
-            for what in ("score", "rating", "place")
+            for what in ("score", "rating", "rank")
         )
         found.append(_paired("score", both, scores))
         found.append(_paired("rating", both, ratings))

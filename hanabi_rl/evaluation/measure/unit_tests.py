@@ -3,8 +3,8 @@
 Sixteen tests in three categories, after Knott et al. 2021 (arXiv 2101.05507, section 4): *SR*, of
 states, where what is right is the same whoever the partners are (`state_tests`); *AR* and *A+MR*,
 of partners, where it depends on them, and takes a memory of what they did in the latter
-(`partner_tests`). Situations (`situation_builder`), partners (`scripted_players`) and criteria are ours. Categories
-are never averaged into one number. The standard game of two or three players.
+(`partner_tests`). Situations (`situation_builder`), partners (`scripted_players`) and criteria are
+ours. Categories are never averaged into one number. The standard game of two or three players.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def play_instances(
         actions = _play_script(agent, todo, seed)
     elif agent.rules != rules:
         raise ValueError(
-            f"expected an agent for {rules.difference_from(agent.rules)}, as the games, got one for "
+            f"expected an agent for {rules.difference_from(agent.rules)}, as the games, got one "
+            "for "
             f"{agent.rules.difference_from(rules)}"
         )
     else:

@@ -67,7 +67,8 @@ def _game_lines(found: Adaptation, game: int, length: int) -> list[str]:
     changes = [change for change in found.changes if change.game == game]
     games = found.last
     lines = [
-        f"{count(games.scores[game], 'point')} ({found.first_meeting_scores[game]} with strangers on "
+        f"{count(games.scores[game], 'point')} ({found.first_meeting_scores[game]} with strangers "
+        "on "
         "this deck), "
         f"{count(len(changes), 'decision differs', 'decisions differ')}:",
         *_link(found.first, game, "game 1", 1),
@@ -79,7 +80,8 @@ def _game_lines(found: Adaptation, game: int, length: int) -> list[str]:
             table.apply(moves[table.turn])
         stranger = table.describe(change.first_meeting_action).partition(" ")[2]
         lines.append(
-            f"  turn {change.turn + 1}: {table.describe(change.action)}; with a stranger: {stranger}"
+            f"  turn {change.turn + 1}: {table.describe(change.action)}; with a stranger: "
+            f"{stranger}"
         )
     return lines
 

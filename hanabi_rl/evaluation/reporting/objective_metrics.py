@@ -135,8 +135,8 @@ def _figure_lines(rows: Sequence[tuple[str, Figures]]) -> list[str]:
 
 def _small_sample_lines() -> str:
     wanted = [
-        f"{', '.join(SHORT[name] for name, of in MIN_SAMPLES.items() if of == want)} from {want[1]:,} "
-        + ("moves in a row" if want[0] == "pairs" else "moves")
+        f"{', '.join(SHORT[name] for name, of in MIN_SAMPLES.items() if of == want)} from "
+        f"{want[1]:,} " + ("moves in a row" if want[0] == "pairs" else "moves")
         for want in dict.fromkeys(MIN_SAMPLES.values())
     ]
     return (

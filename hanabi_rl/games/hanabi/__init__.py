@@ -43,13 +43,23 @@ if TYPE_CHECKING:
 
 _HOME = {  # `observe` is not among them: it would share its name with its own module
     **dict.fromkeys(("DeckPool", "shuffled_decks"), "decks"),
-    "Rules": "game",
+    "Rules": "rules",
     **dict.fromkeys(("EnvState", "HanabiEnv", "TimeStep"), "hanabi"),
-    **dict.fromkeys(("observe_seat", "sections"), "observe"),
+    **dict.fromkeys(("observe_seat", "observation_slices"), "observation"),
     **dict.fromkeys(
-        ("State", "current_player", "deal", "finished", "legal_actions", "legal_for_mover"), "rules"
+        (
+            "State",
+            "current_player",
+            "deal",
+            "finished",
+            "legal_actions",
+            "legal_for_current_player",
+        ),
+        "dynamics",
     ),
-    **dict.fromkeys(("legal_for_seat", "points", "random_legal_action", "score", "step"), "rules"),
+    **dict.fromkeys(
+        ("legal_for_seat", "points", "random_legal_action", "score", "step"), "dynamics"
+    ),
     **dict.fromkeys(
         ("invert_permutations", "permute_actions", "permute_decks", "permute_legal"), "symmetry"
     ),

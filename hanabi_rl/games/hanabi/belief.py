@@ -15,8 +15,8 @@ with M_B the cards that every slot of B allows: inclusion and exclusion of slots
 copy (the Möbius function of the lattice of partitions). A hand is drawn card by card, each with the
 number of ways to fill the slots after it. Everything is whole numbers, so it is exact.
 
-Whoever does read something into moves has a belief beside that one: `log_weights` makes kinds of cards in
-a slot more or less likely than the ways alone, and 0 is the grounded belief.
+Whoever does read something into moves has a belief beside that one: `log_weights` makes kinds of
+cards in a slot more or less likely than the ways alone, and 0 is the grounded belief.
 
 Shapes: `N` games, which come last; `H` slots of a hand, `K` kinds of cards.
 """
@@ -80,7 +80,8 @@ def count_hands(rules: Rules, unknown: HandKnowledge) -> jax.Array:
 def sample_hand(
     rules: Rules, unknown: HandKnowledge, words: jax.Array, log_weights: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """One hand a game, each way to make it as likely as the others, or by `log_weights` more or less so.
+    """One hand a game, each way to make it as likely as the others, or by `log_weights` more or
+    less so.
 
     Args:
         words: random words uint32[H, N], one a slot.
@@ -116,8 +117,9 @@ def count_completions(rules: Rules, unknown: HandKnowledge, cards: jax.Array) ->
 
 
 def hand_log_prob(ways: jax.Array, cards: jax.Array, tilt: jax.Array | None = None) -> jax.Array:
-    """The logarithm of the chance that `sample_hand` puts each of the cards int32[H, N] into its slot
-    after those before, float32[H, N], 0 in an empty slot. ways: `count_completions` with these cards."""
+    """The logarithm of the chance that `sample_hand` puts each of the cards int32[H, N] into its
+    slot after those before, float32[H, N], 0 in an empty slot. ways: `count_completions` with these
+    cards."""
     logs = _tilted(ways, 0.0 if tilt is None else tilt)
     chosen = jnp.take_along_axis(logs, cards[:, None], axis=1)[:, 0]
     return jnp.where(ways.any(axis=1), chosen - jax.nn.logsumexp(logs, axis=1), 0.0)

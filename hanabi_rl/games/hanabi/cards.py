@@ -1,9 +1,10 @@
 """Facts about cards, as sets: which fit, which can never score again, which are the last of their
 kind.
 
-Everything here is arithmetic on words of bits (see `hanabi_rl.games.hanabi.bits`), so a set may be a Python
-int or a ``uint32`` array of NumPy or JAX of any shape. Copies that are gone come as sets as well:
-`exhausted_cards` and `last_copies` read them from planes of discards, `agents/bots/obs_view` from counts.
+Everything here is arithmetic on words of bits (see `hanabi_rl.games.hanabi.bits`), so a set may be
+a Python int or a ``uint32`` array of NumPy or JAX of any shape. Copies that are gone come as sets
+as well: `exhausted_cards` and `last_copies` read them from planes of discards,
+`agents/bots/obs_view` from counts.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ is a straight line of integer operations on whole arrays, without `lax.cond`, ga
 That is what lets one CPU core play millions of moves a second.
 
 Seats, actions and scoring are those of jaxmarl 0.2, which follow the Hanabi Learning Environment
-with its rule that a game scores 0 when the last life is lost. `tests/games/hanabi/test_equals_jaxmarl.py`
-compares the two step by step.
+with its rule that a game scores 0 when the last life is lost.
+`tests/games/hanabi/test_equals_jaxmarl.py` compares the two step by step.
 """
 
 from __future__ import annotations
@@ -283,12 +283,12 @@ def _hands_after(
     hands = {
         "colors": jnp.where(drawing, redrawn(state.colors, colors, new_color), state.colors),
         "ranks": jnp.where(drawing, redrawn(state.ranks, ranks, new_rank), state.ranks),
-        "maybe_colors": jnp.where(
+        "possible_colors": jnp.where(
             drawing,
             redrawn(maybe_colors, colors + 1, unknown(colors)),
             told(maybe_colors, colors, move.is_color_hint),
         ),
-        "maybe_ranks": jnp.where(
+        "possible_ranks": jnp.where(
             drawing,
             redrawn(maybe_ranks, ranks + 1, unknown(ranks)),
             told(maybe_ranks, ranks, move.is_rank_hint),

@@ -1,9 +1,9 @@
 """One game of Hanabi in plain Python: for people, for hanab.live's formats and for explaining an
 illegal move.
 
-The rules of record are the batched ones in `rules.py`; `tests/games/hanabi/test_python_game.py` plays both side by
-side. A `PythonGame` keeps what a reader wants to see (which card of the deck lies in which slot, what
-its owner was told) and names what is wrong with a move.
+The rules of record are the batched ones in `rules.py`; `tests/games/hanabi/test_python_game.py`
+plays both side by side. A `PythonGame` keeps what a reader wants to see (which card of the deck
+lies in which slot, what its owner was told) and names what is wrong with a move.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def call_batched(function: Callable[..., Any], *one_game: Any) -> Any:
 
 
 def to_python_game(rules: Rules, game: State) -> PythonGame:
-    """One game (leaves without the leading axis, concrete) as a `PythonGame` that can explain its next
-    move.
+    """One game (leaves without the leading axis, concrete) as a `PythonGame` that can explain its
+    next move.
 
     What no explanation needs is left out: hints, discards, and which of several copies of a card a
     player holds.

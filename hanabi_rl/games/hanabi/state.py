@@ -25,9 +25,9 @@ T = TypeVar("T")
 class State(struct.PyTreeNode):
     """``N`` games in progress: ``P`` seats, hands of ``H`` slots, ``C`` colours, ``R`` ranks.
 
-    The fields are packed words (see `hanabi_rl.games.hanabi.bits`), because a step's time goes into how
-    many arrays it writes; the properties read them. An observation is a function of one State
-    alone, so the state keeps what the last move did.
+    The fields are packed words (see `hanabi_rl.games.hanabi.bits`), because a step's time goes
+    into how many arrays it writes; the properties read them. An observation is a function of one
+    State alone, so the state keeps what the last move did.
     """
 
     rules: Rules = struct.field(pytree_node=False)

@@ -1,8 +1,8 @@
 """Who thinks for a bot, and what is kept of its games: `AgentWorker`.
 
-One runner for each number of players (`people/serve/runner.py`), asked with what came together while the
-last answers were made. What an agent learnt of partners, where it learns anything and `--remember`
-is given, is handed to it again when it meets the same ones around the table.
+One runner for each number of players (`people/serve/runner.py`), asked with what came together
+while the last answers were made. What an agent learnt of partners, where it learns anything and
+`--remember` is given, is handed to it again when it meets the same ones around the table.
 """
 
 from __future__ import annotations

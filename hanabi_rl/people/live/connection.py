@@ -1,5 +1,5 @@
-"""A bot on a network: `Connection` carries frames between a server and a `LiveBot`, and does what the
-bot says. Where the connection ends another one is made, later each time."""
+"""A bot on a network: `Connection` carries frames between a server and a `LiveBot`, and does what
+the bot says. Where the connection ends another one is made, later each time."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ class Connection:
                 thrown_out = thrown_out + 1 if self._bot.last_error else 0
                 if thrown_out == MAX_FAILED_CONNECTIONS:
                     raise LoginRefusedError(
-                        f"the server ended {MAX_FAILED_CONNECTIONS} connections in a row: {self._bot.last_error} "
+                        f"the server ended {MAX_FAILED_CONNECTIONS} connections in a row: "
+                        f"{self._bot.last_error} "
                         "(does another program use this account?)"
                     )
                 wait = self._back_off.next_s()

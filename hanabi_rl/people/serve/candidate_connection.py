@@ -1,4 +1,5 @@
-"""One connection of a candidate: what is said and heard, and whose doing its end is: `CandidateConnection`.
+"""One connection of a candidate: what is said and heard, and whose doing its end is:
+`CandidateConnection`.
 
 Only what a candidate did may be charged to its game: it left, was silent, or sent what is no move.
 Whatever else ends a connection, an error of any kind included, is the server's.
@@ -32,12 +33,13 @@ UNREAD_S = 1.0  # who is gone so soon after an answer had left before it came
 _GONE = (WebSocketDisconnect, RuntimeError, OSError)  # of a socket that is closed at either end
 
 
-class _Disconnected(Exception):
+class _DisconnectedError(Exception):
     """Nobody is there any more, or is to be."""
 
 
 class CandidateConnection:
-    """The candidate behind `socket`; `resume_note` says what is as it was when a connection breaks off.
+    """The candidate behind `socket`; `resume_note` says what is as it was when a connection breaks
+    off.
 
     `left`: the candidate ended it, or was shown out for what it did.
     """
@@ -53,7 +55,7 @@ class CandidateConnection:
         """The conversation. Where it breaks off, the candidate is told why."""
         try:
             yield
-        except _Disconnected:
+        except _DisconnectedError:
             pass
         except (RefusedError, StaleLeaseError) as error:
             await self._part(str(error))
@@ -90,7 +92,7 @@ class CandidateConnection:
             if patience.expired():
                 await self._part(f"no {what} came for {MOVE_TIMEOUT_S:.0f} s; {self._kept}")
                 self.left = True
-                raise _Disconnected from None
+                raise _DisconnectedError from None
             raise
         if message["type"] == "websocket.disconnect":
             self._over()
@@ -103,7 +105,7 @@ class CandidateConnection:
         with contextlib.suppress(*_GONE):
             await self.socket.close(1008, reason)
         self.left = True
-        raise _Disconnected
+        raise _DisconnectedError
 
     async def close(self) -> None:
         """All is said."""
@@ -119,7 +121,7 @@ class CandidateConnection:
         answered_at = now if self._answered_at is None else self._answered_at
         waited_s = answered_at - self._heard_at if now - answered_at < UNREAD_S else 0.0
         self.left = not self._guard.stopping and waited_s < SLOW_S
-        raise _Disconnected
+        raise _DisconnectedError
 
     async def _part(self, text: str) -> None:
         """Says why, and closes; no matter if nobody is there to hear it."""

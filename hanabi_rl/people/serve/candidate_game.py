@@ -19,7 +19,7 @@ class PartnerBackend(Protocol):
     """Who answers for the partners, and shows what the seats see."""
 
     async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
-        """See `Inference.think`."""
+        """See `InferenceProcess.partner_action`."""
 
 
 class Journal(Protocol):

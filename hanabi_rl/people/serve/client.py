@@ -1,5 +1,5 @@
-"""The candidate's side of AH2AC2's protocol: `ChallengeClient`, with one game (`RemoteGame`) or the reading
-of held-out games (`RemotePrediction`) per connection. No JAX.
+"""The candidate's side of AH2AC2's protocol: `ChallengeClient`, with one game (`RemoteGame`) or
+the reading of held-out games (`RemotePrediction`) per connection. No JAX.
 
 It behaves as the published client does: it drops the first frame whatever it is, reads every key of
 the first payload but `info` as an agent and exactly four fields of `info`, raises at

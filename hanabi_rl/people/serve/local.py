@@ -29,8 +29,8 @@ class LocalPlay(GameTables):
 
     Agents sit around the table in their order, the first one after the person; `policies` are their
     identities, where they have any. With `remembers` one of them remembers whom it plays with
-    (`agents/preloaded_profile.py`, `learns`): the games are a series then, also over restarts where `folder`
-    keeps them, until `new_game(strangers=True)`, or at first with `reset_memory`.
+    (`agents/preloaded_profile.py`, `learns`): the games are a series then, also over restarts
+    where `folder` keeps them, until `new_game(strangers=True)`, or at first with `reset_memory`.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""A seat's `PlayerView` from the observations that a program at that seat is shown: `ObservationDecoder`.
+"""A seat's `PlayerView` from the observations that a program at that seat is shown:
+`ObservationDecoder`.
 
 A candidate of somebody else's server has no game to cut a sight out of: it has one observation a
 timestep. What one observation does not say (what was discarded when, which card of a hand came

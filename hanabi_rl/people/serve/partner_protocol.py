@@ -50,7 +50,7 @@ class LazyPartners:
         threading.Thread(target=self._make, args=(make,), daemon=True).start()
 
     def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
-        """See `Partners.think`."""
+        """See `Partners.partner_action`."""
         return self._made.result().partner_action(games)
 
     def give_up(self) -> bool:

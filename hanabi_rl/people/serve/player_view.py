@@ -1,9 +1,10 @@
 """What one seat may know of a game, cut out of the whole: the one place where hidden cards are left
 out.
 
-`player_view` reads the deck and returns a `PlayerView`, in which a card that the seat may not know is None.
-Whatever leaves the server about a game in progress is made from a `PlayerView` (`seat_view.py`), never
-from a game: no order, size or number in a frame can depend on a card that is not in it.
+`player_view` reads the deck and returns a `PlayerView`, in which a card that the seat may not know
+is None. Whatever leaves the server about a game in progress is made from a `PlayerView`
+(`seat_view.py`), never from a game: no order, size or number in a frame can depend on a card that
+is not in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Action prediction in lock-step: `PredictionAPI`, behind `WS /predict?submission_key=&num_players=`.
+"""Action prediction in lock-step: `PredictionAPI`, behind `WS
+/predict?submission_key=&num_players=`.
 
 A candidate reads held-out human games, each person's view a row, and says before every move of that
 person how likely it finds each action. It is shown turn t + 1 of a batch of whole games once its

@@ -204,7 +204,7 @@ class ProcessPartners:
         self._at = [ProcessAgent(command, answer_s) for _ in range(rules.num_players)]
 
     def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
-        """See `Partners.think`. Raises ValueError as `ProcessAgent.move`."""
+        """See `Partners.partner_action`. Raises ValueError as `ProcessAgent.move`."""
         return [self._answer(game) for game in games]
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""What one network address and one key may do: `RequestLimiter`. Addresses are kept in memory alone, never
-stored or logged."""
+"""What one network address and one key may do: `RequestLimiter`. Addresses are kept in memory
+alone, never stored or logged."""
 
 from __future__ import annotations
 

@@ -263,8 +263,9 @@ class Store:
         return stale
 
     def release(self, grant: GameLease, *, counts_as_interruption: bool) -> None:
-        """The connection is gone: the game waits for another one. `counts_as_interruption`: its player's doing,
-        which is an interruption. Where the database does not answer, `heartbeat` does it later."""
+        """The connection is gone: the game waits for another one. `counts_as_interruption`: its
+        player's doing, which is an interruption. Where the database does not answer, `heartbeat`
+        does it later."""
         lease = (grant.game_id, grant.lease)
         if lease not in self._held:
             return  # it has ended already

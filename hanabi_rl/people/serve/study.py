@@ -104,8 +104,8 @@ class Study:
     """After so many nobody else is asked."""
     completion_code: str = ""
     series: bool = False
-    """An agent that remembers whom it plays with (`agents/preloaded_profile.py`) keeps what it learnt of a
-    person from game to game; else it meets a stranger in every game."""
+    """An agent that remembers whom it plays with (`agents/preloaded_profile.py`) keeps what it
+    learnt of a person from game to game; else it meets a stranger in every game."""
     questionable: bool = False
     """People may mark their partner's last move as questionable."""
     check_right: int = 0

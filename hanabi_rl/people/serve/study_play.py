@@ -123,8 +123,8 @@ class StudyPlay(GameTables):
         self._seat(number, place, played)
 
     def game(self, game_id: int) -> Game:
-        """See `GameTables.game`; of two people as it is kept by now: it has lost its moves where the
-        other one was withdrawn, beside the server too."""
+        """See `GameTables.game`; of two people as it is kept by now: it has lost its moves where
+        the other one was withdrawn, beside the server too."""
         if game_id in self._twins:
             number, place = self._of[game_id]
             if person := self.folder.get(number):
@@ -186,7 +186,8 @@ class StudyPlay(GameTables):
         self._questioned[game_id] = frozenset(person.games[place].questioned)
 
     def frame(self, game_id: int) -> Frame:
-        """See `GameTables.frame`; `questionable` is the turn that may be marked, and whether it is."""
+        """See `GameTables.frame`; `questionable` is the turn that may be marked, and whether it
+        is."""
         frame = super().frame(game_id)
         if self.folder.study.questionable:
             turn = _last_of_partners(self._games[game_id])

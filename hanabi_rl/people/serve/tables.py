@@ -72,7 +72,8 @@ class GameTables:
             return self._ask(self._games[game_id])
 
     def partner_moves(self, game_id: int, turn: int, answer: PartnerAction) -> Game:
-        """Makes the partner's move number `turn` that `partner_action` answered. Raises RefusedError."""
+        """Makes the partner's move number `turn` that `partner_action` answered. Raises
+        RefusedError."""
         game = self._games[game_id]
         return self._happen(game, MoveMade(game.to_move or 0, turn, answer.action))
 

@@ -65,7 +65,7 @@ def by_hand(games: Games) -> dict[str, float]:
         "action_entropy_corrected": entropy(own) + (len(own) - 1) / (2 * sum(own.values())),
         "response_entropy": entropy(pairs),
         "coordination_plugin": information(pairs)[0],
-        "coordination": information(pairs)[1],
+        "instantaneous_coordination": information(pairs)[1],
         "coordination_of_partner": information(answers)[1],
     }
 

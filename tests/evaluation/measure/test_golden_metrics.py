@@ -27,7 +27,7 @@ from hanabi_rl.evaluation.measure.registry import objective_figures
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask, with_counted_seats
 from hanabi_rl.games.hanabi.rules import Rules
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "reference" / "objective-metrics-golden"
+GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "reference" / "objective-metrics-golden"
 BOTS = ("Random", "Simple", "Value", "Holmes", "Smart")
 
 

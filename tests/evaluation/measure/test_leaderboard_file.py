@@ -21,7 +21,7 @@ from hanabi_rl.evaluation.measure.leaderboard_file import (
 )
 from hanabi_rl.games.hanabi.rules import Rules
 
-BOARDS = sorted((Path(__file__).parents[2] / "docs" / "leaderboard").glob("*.json"))
+BOARDS = sorted((Path(__file__).parents[3] / "docs" / "leaderboard").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)

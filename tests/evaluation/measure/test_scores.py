@@ -114,7 +114,7 @@ def test_who_searches_plays_one_series_with_everybody_after_the_other_and_says_h
     expected = evaluate_with_partners(*met, 6, seed=3, series=3)
     assert not capsys.readouterr().err
     monkeypatch.setattr(
-        "hanabi_rl.evaluation.measure.crossplay.thinks", lambda policy: policy is met[0]
+        "hanabi_rl.evaluation.measure.crossplay.runs_search", lambda policy: policy is met[0]
     )
     monkeypatch.setattr("hanabi_rl.evaluation.measure.crossplay.SOON_S", 0.0)
     np.testing.assert_array_equal(evaluate_with_partners(*met, 6, seed=3, series=3), expected)

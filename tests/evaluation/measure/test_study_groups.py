@@ -53,10 +53,13 @@ def people():
         gone = [(len(GAMES) + number, None) for number, who in enumerate(LEFT) if person in who]
         score, rating = OF_BOT[person]
         places = place_of(RATINGS[person], rating), place_of(rating, RATINGS[person])
-        mine = {"rating": float(RATINGS[person]), "place": places[0]}
-        mine |= {"left": len(gone), "shared": tuple(SharedGame(*game) for game in shared + gone)}
+        mine = {"rating": float(RATINGS[person]), "rank": places[0]}
+        mine |= {
+            "abandoned": len(gone),
+            "shared": tuple(SharedGame(*game) for game in shared + gone),
+        }
         blocks.append(PersonAgentData(person, "person", scores, **mine))
-        theirs = {"rating": float(rating), "place": places[1]}
+        theirs = {"rating": float(rating), "rank": places[1]}
         blocks.append(PersonAgentData(person, "bot", (score,), **theirs))
     return blocks
 

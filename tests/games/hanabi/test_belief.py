@@ -200,7 +200,7 @@ def test_games_dealt_anew_are_games(rules: Rules) -> None:
     most = rules.deck_size - rules.num_players * rules.hand_size
     words = words_of(3, games, rules.hand_size + most)
     after = jax.device_get(redealt(rules, state, seat, words))
-    for name in ("maybe_colors", "maybe_ranks", "fireworks", "discards", "counters", "last"):
+    for name in ("possible_colors", "possible_ranks", "fireworks", "discards", "counters", "last"):
         np.testing.assert_array_equal(getattr(after, name), getattr(state, name))
     held, was = np.asarray(after.hands), np.asarray(state.hands)
     decks = np.asarray(unpack_deck(after.deck, rules.deck_size))

@@ -370,8 +370,8 @@ def test_only_the_movers_action_counts(first: GameState) -> None:
 
 
 def test_the_table_of_a_state_says_what_the_whole_game_says() -> None:
-    """`to_python_game` sees one state; a `PythonGame` that played the game gives the same reason for every
-    action."""
+    """`to_python_game` sees one state; a `PythonGame` that played the game gives the same reason
+    for every action."""
     env = hanabi_rl.make_jaxmarl(2, validate=False, **SMALL)
     pairs = random_pairs(env.rules, 6, seed=5)
     for deck in pairs:

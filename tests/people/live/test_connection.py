@@ -231,7 +231,7 @@ class Asking:
     def __init__(self, game):
         self.told, self.game = [], game
 
-    def fetched(self, number, status, body, now):
+    def on_response(self, number, status, body, now):
         self.told.append((number, status, body))
         return [GameEnded(self.game, None, ("p0",))]
 

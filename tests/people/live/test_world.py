@@ -166,6 +166,6 @@ def test_100_games_at_once_with_everything_that_can_go_wrong():
 def test_the_transcript_in_docs_is_what_the_benchmark_prints():
     """`python benchmarks/live_games.py --transcript`."""
     games = benchmark("live_games")
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     lines = (docs / "live-transcript.txt").read_text().splitlines()
     assert games.transcript(games.SEED) == lines

@@ -61,7 +61,7 @@ class Plain:
     async def end(self) -> None:
         """It stays."""
 
-    async def think(self, team: AgentNames, game: Game) -> PartnerAction:
+    async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
         if self.error is not None and game.turn >= self.from_turn:
             raise self.error
         if game.turn:

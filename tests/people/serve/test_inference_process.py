@@ -96,7 +96,7 @@ def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.M
 class Echo:
     """A runner that answers with the team, or breaks on game 13."""
 
-    def think(self, games: Sequence[Game], teams: Sequence[tuple[int, ...]]) -> list[Any]:
+    def partner_action(self, games: Sequence[Game], teams: Sequence[tuple[int, ...]]) -> list[Any]:
         if any(game.game_id == 13 for game in games):
             raise IndexError("tuple index out of range")
         return [(game.game_id, team) for game, team in zip(games, teams, strict=True)]

@@ -133,7 +133,7 @@ def test_a_policy_has_to_choose_at_its_own_turns_alone(played, long):
     @flax.struct.dataclass
     class Counted:
         rules: Rules = flax.struct.field(pytree_node=False)
-        thinks: ClassVar[bool] = long
+        runs_search: ClassVar[bool] = long
 
         def init_carry(self, batch):
             return jax.numpy.zeros((batch, 1))
@@ -194,7 +194,7 @@ def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
         return failing(*given) if to_fail and to_fail.pop() else ticks.step(*given)
 
     monkeypatch.setattr(runner, "step", step)
-    careful = SimpleNamespace(think=lambda games: _think(partners, games, [(0, 1, 2)] * len(games)))
+    careful = SimpleNamespace(partner_action=lambda games: _think(partners, games, [(0, 1, 2)] * len(games)))
     assert_same(play(careful, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records)
 
     def again(games):  # as a person does who reloads the page
@@ -203,7 +203,7 @@ def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
         except FloatingPointError:
             return partners.partner_action(games)
 
-    asked_again = SimpleNamespace(think=again)
+    asked_again = SimpleNamespace(partner_action=again)
     assert_same(
         play(asked_again, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records
     )

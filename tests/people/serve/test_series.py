@@ -187,7 +187,7 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
     assert len(again.new_game().previous_games) == 3
     anew = again.new_game(strangers=True)
     assert anew.previous_games == () and again.leave(anew.game_id)
-    assert table(strangers=True).new_game().previous_games == ()
+    assert table(reset_memory=True).new_game().previous_games == ()
     other = LocalPlay(LENIENT, ["a"], Simple(), folder, SEED, ["another identity"], True)
     assert other.new_game().previous_games == ()
     (tmp_path / f"2p-{second.game_id}.safetensors").unlink()
@@ -217,7 +217,7 @@ def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts
     to_the_end(play, before.game_id)
     assert play.new_game().previous_games == ()
     assert table().new_game().previous_games == ()  # nobody moved in the game that began anew
-    begun = table(strangers=True)
+    begun = table(reset_memory=True)
     first = begun.current()
     assert first.previous_games == ()
     to_the_end(begun, first.game_id)

@@ -18,7 +18,7 @@ from hanabi_rl.people.serve.study_folder import StudyFolder, WithdrawnError, rea
 from hanabi_rl.people.serve.study_play import StudyPlay
 from hanabi_rl.people.serve.study_steps import next_step
 
-CONFIGS = Path(__file__).parents[2] / "configs" / "study"
+CONFIGS = Path(__file__).parents[3] / "configs" / "study"
 
 
 @pytest.mark.parametrize("agents", range(1, 8))

@@ -509,7 +509,8 @@ def test_named_deals_are_dealt_in_turn():
 def test_web_workers_import_no_jax():
     code = (
         "import sys\n"
-        "import hanabi_rl.people.serve.web, hanabi_rl.people.serve.terminal, hanabi_rl.people.serve.challenge\n"
+        "import hanabi_rl.people.serve.web, hanabi_rl.people.serve.terminal, "
+        "hanabi_rl.people.serve.challenge\n"
         "heavy = {'jax', 'flax', 'jaxmarl', 'distrax', 'scipy', 'matplotlib'}\n"
         "print(sorted(heavy & sys.modules.keys()))"
     )
