@@ -92,10 +92,9 @@ def br_prox(
     title = f"{partners}: {count(games, 'deck')} a seat, {how}, seed {seed}"
     print(title, file=sys.stderr if json else sys.stdout)
     if len(unknown) < len(others) and (chosen.games, chosen.seed) != (games, seed):
-        print(
-            f"J_BR is the file's: {count(chosen.games or 0, 'deck')}, seed {chosen.seed}",
-            file=sys.stderr,
-        )
+        decks = "unknown decks" if chosen.games is None else count(chosen.games, "deck")
+        of_seed = "unknown seed" if chosen.seed is None else f"seed {chosen.seed}"
+        print(f"J_BR is the file's: {decks}, {of_seed}", file=sys.stderr)
     for unit in ("scores", "points") if points else ("scores",):
         compared = _compare(unit, others, best, alone, returns, groups, seed)
         parts = compared.parts()

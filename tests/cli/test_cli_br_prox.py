@@ -213,7 +213,7 @@ def test_what_the_file_says_of_a_best_response_is_believed(runs, tmp_path, capsy
     main([*args, "--sample"])
     out, err = capsys.readouterr()
     assert "Warning: " in out  # everybody is better than that
-    assert "J_BR is the file's: None decks" in err
+    assert "J_BR is the file's: unknown decks, unknown seed" in err
     for wrong in ([], ["--sample", "--points"]):  # nothing is known of these
         with pytest.raises(SystemExit):
             main([*args, *wrong])
