@@ -275,7 +275,7 @@ def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
         load_policy("agent:nobody")
 
 
-@pytest.mark.slow  # evaluation/measure/test_leaderboard_file.py loads those on the boards of the docs
+@pytest.mark.slow  # test_leaderboard_file.py loads those on the boards of the docs
 @pytest.mark.parametrize("name", sorted(bundled_files()))
 def test_a_shipped_agent_is_loaded(name: str) -> None:
     assert load_policy(f"agent:{name}").rules == read_rules(bundled_files()[name])

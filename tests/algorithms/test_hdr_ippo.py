@@ -147,7 +147,7 @@ def test_partners_take_their_share_of_the_seats(tmp_path: Path) -> None:
     assert plan.ppo.learner_fraction == pytest.approx(blocks.mean() + blocks.std(), abs=0.005)
 
 
-@pytest.mark.slow  # compiles games of three; evaluation/measure/test_scores.py has those beside several
+@pytest.mark.slow  # compiles games of three; test_scores.py has those with several
 def test_partners_choose_the_policy(tmp_path: Path) -> None:
     config, plan, _, others = with_partners(tmp_path)
     learner = network_policy(TINY_3P, 9)

@@ -353,9 +353,9 @@ import jax, jax.numpy as jnp, numpy as np
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.data.games import Games
-from hanabi_rl.learning.cloning import BC, BCTraining
-from hanabi_rl.learning.cloning_decisions import decision_examples
-from hanabi_rl.learning.cloning_games import game_examples
+from hanabi_rl.learning.cloning import BC, BCTrainConfig
+from hanabi_rl.learning.cloning_decisions import decision_dataset
+from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
@@ -366,10 +366,10 @@ numbers = np.zeros(8, np.int32)
 games = Games(rules=rules, decks=decks, actions=np.array([[2, 3, 2, 3]] * 8, np.int32),
     num_actions=numbers + 4, scores=numbers, game_ids=numbers, unfinished=numbers > 0)
 for network, make in (
-    (NetworkConfig(embedding=(8,), lstm=(8,), decoder=(16,), dropout=0.5), game_examples),
-    (StructuredConfig(trunk=(16,), head=16, dropout=0.5), decision_examples),
+    (NetworkConfig(embedding=(8,), lstm=(8,), decoder=(16,), dropout=0.5), game_dataset),
+    (StructuredConfig(trunk=(16,), head=16, dropout=0.5), decision_dataset),
 ):
-    bc, examples = BC(BCTraining(network=network, batch_size=8), rules, 10), make(games, network)
+    bc, examples = BC(BCTrainConfig(network=network, batch_size=8), rules, 10), make(games, network)
     state = parallel.replicate(jax.jit(bc.init)(jax.random.key(0)))
     batch = next(BatchLoader(len(examples), 8, 0).rest_of_epoch())
     _, metrics = bc.compile_update()(state, parallel.replicate(examples), parallel.shard(batch))

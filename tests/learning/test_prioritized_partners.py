@@ -57,7 +57,8 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     learns = np.ones((2, 4, 2), bool)
     learns[:, :, 1], learns[1, 0] = False, True
     rollout: Any = SimpleNamespace(
-        transition=SimpleNamespace(done=done, score=score), episode=SimpleNamespace(is_learner=learns)
+        transition=SimpleNamespace(done=done, score=score),
+        episode=SimpleNamespace(is_learner=learns),
     )
     ppo = PrioritizedPartnerPPO(
         make_ppo().config, NETWORK, num_env_groups=2, beta=1.0, resample_every=3
@@ -138,7 +139,7 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Eight environments: e plays with the partner of lane e % 4."""
-    (ppo, learner), (steep, _) = (population(4, beta=beta, resample_every=3) for beta in (0.0, 20.0))
+    (ppo, learner), (steep, _) = (population(4, beta=b, resample_every=3) for b in (0.0, 20.0))
     restart = SimpleNamespace(skip_to_next_game=lambda env, changed: env + changed)
     monkeypatch.setattr(PPO, "env", property(lambda self: restart))
     on_the_way = np.arange(8) == 5

@@ -159,7 +159,7 @@ from pathlib import Path
 import jax.numpy as jnp, numpy as np
 from support.states import make_state
 from hanabi_rl.storage.checkpoint import Checkpointer
-from hanabi_rl.learning.cloning import BCTraining
+from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning import BC
 from hanabi_rl.nn.networks import NetworkConfig

@@ -131,7 +131,7 @@ def test_every_seed_runs_and_a_table_shows_them(
 
     config = BCConfig(seeds=(1, 2, 4), run_dir=str(tmp_path / "x"), lr=0.5)
     shown = {"score": "self-play", "other": "rest"}
-    algorithm = installed(monkeypatch, run, shown=shown, pooled=lambda *_: "")
+    algorithm = installed(monkeypatch, run, summary_columns=shown, pooled_report=lambda *_: "")
     run_seeds(algorithm, config)
     expected = [
         dataclasses.replace(config, seeds=(), seed=seed, run_dir=str(tmp_path / f"x/s{seed}"))

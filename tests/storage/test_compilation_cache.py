@@ -22,8 +22,8 @@ from hanabi_rl.storage.compilation_cache import (
 PROGRAM = """
 import logging, sys
 {before}
-from hanabi_rl.storage.compilation_cache import keep_compiled
-keep_compiled()
+from hanabi_rl.storage.compilation_cache import enable_compilation_cache
+enable_compilation_cache()
 import jax
 said = []
 class Listener(logging.Handler):

@@ -46,7 +46,9 @@ class Habit:
     def step(self, carry: Any, obs: Any, legal: Any, reset: Any, key: Any = None) -> Any:
         return carry, jnp.where(legal, self.weights, -1e10)
 
-    def step_features(self, carry: Any, inputs: Any, legal: Any, reset: Any) -> tuple[Any, jax.Array]:
+    def step_features(
+        self, carry: Any, inputs: Any, legal: Any, reset: Any
+    ) -> tuple[Any, jax.Array]:
         return carry, jnp.broadcast_to(self.weights, legal.shape)
 
 

@@ -118,11 +118,11 @@ class PartnerRunner:
         teams: Sequence[Team] | None = None,
         initial_memories: Sequence[PyTree] | None = None,
     ) -> list[PartnerAction]:
-        """See `Partners.partner_action`; `teams` are indices into the policies. At most `slots` games are
-        advanced together. `initial_memories`: what the one partner in each game remembers before
-        its deal (see `agents/policy.py`, `next_game`; leaves without a batch axis), None for a
-        game with strangers; it counts where the runner does not know the game. Raises ValueError
-        for a team that does not fill the seats."""
+        """See `Partners.partner_action`; `teams` are indices into the policies. At most `slots`
+        games are advanced together. `initial_memories`: what the one partner in each game
+        remembers before its deal (see `agents/policy.py`, `next_game`; leaves without a batch
+        axis), None for a game with strangers; it counts where the runner does not know the game.
+        Raises ValueError for a team that does not fill the seats."""
         teams = teams or [self._full_team(game) for game in games]
         memories = initial_memories or [None] * len(games)
         for game, team, memory in zip(games, teams, memories, strict=True):

@@ -194,7 +194,9 @@ def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
         return failing(*given) if to_fail and to_fail.pop() else ticks.step(*given)
 
     monkeypatch.setattr(runner, "step", step)
-    careful = SimpleNamespace(partner_action=lambda games: _think(partners, games, [(0, 1, 2)] * len(games)))
+    careful = SimpleNamespace(
+        partner_action=lambda games: _think(partners, games, [(0, 1, 2)] * len(games))
+    )
     assert_same(play(careful, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records)
 
     def again(games):  # as a person does who reloads the page

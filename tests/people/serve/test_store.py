@@ -568,7 +568,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.serve.grants import Limits
+from hanabi_rl.people.serve.grants import KeyLimits
 from hanabi_rl.people.serve.proxies import Proxy
 from hanabi_rl.people.serve.store import Store
 
@@ -577,8 +577,8 @@ threads, claims = int(sys.argv[4]), int(sys.argv[5])
 
 def claim(_):
     where = place if "://" in place else Path(place)
-    store = Store(where, Limits(leases=10**6), secret=secret)
-    store.agree({2: [Proxy("a", "a"), Proxy("b", "b")]})
+    store = Store(where, KeyLimits(leases=10**6), secret=secret)
+    store.fix_proxies({2: [Proxy("a", "a"), Proxy("b", "b")]})
     key, got = store.key(text), []
     for _ in range(claims // threads):
         try:
