@@ -324,9 +324,7 @@ def read_checkpoint(folder: Path, template: PyTree) -> RestoredCheckpoint:
     documents = read_documents(folder)
     if documents.format_version != FORMAT_VERSION:
         raise IncompatibleError(
-            f"{folder}: expected checkpoint format {FORMAT_VERSION}, got "
-            f"{documents.format_version}: "
-            "its policy can be loaded, but the run cannot be resumed; start a new one"
+            f"{folder}: expected checkpoint format {FORMAT_VERSION}, got {documents.format_version}"
         )
     trees.check_structure(documents.leaves, template, where=str(folder))
     leaves = trees.read_leaves(folder / "state", documents.leaves, documents.leaves)

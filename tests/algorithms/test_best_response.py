@@ -178,7 +178,11 @@ def test_partners_may_be_shown_less_than_the_learner() -> None:
     """What `facts` remembers is empty; all the same it is one row a seat of every environment."""
     network = StructuredConfig(level="learnt", trunk=(16,), head=8, card=(8,), critic=(16,))
     config = BestResponseConfig(
-        network=network, num_envs=16, num_steps=4, partners=("agent:ippo-2p", "agent:br-bc-2p")
+        network=network,
+        num_envs=16,
+        num_steps=4,
+        total_steps=10**6,
+        partners=("agent:ippo-2p", "agent:br-bc-2p"),
     )
     plan = ALGORITHM.training(config, None)
     given = TrainContext(partners=plan.partners)
