@@ -18,7 +18,8 @@ class RoomScheduling(LoadFileScheduling):
     def schedule(self) -> None:
         """See `LoadScopeScheduling.schedule`: the queue is filled when all have collected."""
         collected = next(iter(self.registered_collections.values()))
-        rooms = {nodeid.split("/")[1] for nodeid in collected if nodeid.count("/") > 1}
+        files = {nodeid.partition("::")[0] for nodeid in collected}
+        rooms = {file.rpartition("/")[0] for file in files if file.count("/") > 1}
         self.by_room = len(rooms) >= ROOMS * self.numnodes
         self.config.option.loadscopereorder = self.by_room
         super().schedule()
