@@ -48,7 +48,13 @@ def learner(
 ) -> tuple[PPO, NetworkPolicy]:
     """The paper's learner, and a randomly initialised policy in the place of the clone."""
     game = Rules(num_players=players)
-    config = HDRIPPOConfig(game=game, num_envs=envs, num_steps=steps, precision=precision)
+    config = HDRIPPOConfig(
+        game=game,
+        num_envs=envs,
+        num_steps=steps,
+        total_steps=1000 * envs * steps,  # the default is too long for few environments
+        precision=precision,
+    )
     network, rules = NetworkConfig(), config.game
     params = init_params(
         Actor(network, rules.num_moves), jax.random.key(1), network, rules.obs_size, rules.num_moves

@@ -109,9 +109,9 @@ def test_the_copy_moves_a_tenth_of_the_way_after_each_update() -> None:
     assert float(metrics["partner_seats"]) == 1.0 and float(metrics["first_max_log_ratio"]) < 1e-4
     jax.tree.map(
         lambda copy, old, new: np.testing.assert_allclose(copy, 0.9 * old + 0.1 * new, atol=1e-6),
-        after.follower,
+        after.ema_params,
         before.ema_params,
         after.params["actor"],
     )
-    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), after.follower, before.ema_params)
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), after.ema_params, before.ema_params)
     assert max(jax.tree.leaves(moved)) > 0

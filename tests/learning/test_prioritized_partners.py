@@ -176,12 +176,12 @@ def test_lanes_are_drawn_again_now_and_then_and_begin_fresh_games():
     same, untouched = redraw(learner.replace(update=jnp.int32(4)), actors)
     np.testing.assert_array_equal(same.group_partner, learner.group_partner)
     assert not np.asarray(untouched.reset).any()
-    np.testing.assert_array_equal(untouched.env.games, actors.env.games)
+    np.testing.assert_array_equal(untouched.env.game_index, actors.env.game_index)
 
     other, fresh = redraw(learner.replace(update=jnp.int32(3)), actors)
     np.testing.assert_array_equal(other.group_partner, 1)  # (4/3)^20 = 315 to 1
     changed = np.arange(ppo.config.num_envs) % 4 != 1
     np.testing.assert_array_equal(fresh.reset, changed)
-    np.testing.assert_array_equal(fresh.env.games, np.where(changed, 1, 0))
+    np.testing.assert_array_equal(fresh.env.game_index, np.where(changed, 1, 0))
     dealt = np.asarray(fresh.env.game.deck != actors.env.game.deck).reshape(len(changed), -1)
     np.testing.assert_array_equal(dealt.any(axis=1), changed)

@@ -187,7 +187,7 @@ def test_notes_outlive_a_reload_and_go_into_the_file_of_games(make_play, open_pa
         assert page.locator(".note").count() == 1
         page.evaluate("document.querySelector('.more').open = true")
         with page.expect_download() as download:
-            page.locator("a[href='/games.json']").click()
+            page.locator("a[href='../games.json']").click()
         assert download.value.suggested_filename == "hanabi-2p.json"
         path = tmp_path / "downloaded.json"
         download.value.save_as(path)
