@@ -30,8 +30,8 @@ def unit_tests(
 
     Args:
         agents: any (bot:NAME, agent:NAME, a run's folder, ...), and two players on the table:
-            `memory_reference`, which shows that every test can be passed, and
-            `memoryless_reference`, which reads the last move alone and shows which take a memory.
+            `remembering`, which shows that every test can be passed, and
+            `careful`, which reads the last move alone and shows which take a memory.
         players: 2 or 3; needed for bots alone (default 2).
         games: recorded games that two of the tests are mined from; by default games of
             bot:convention with itself, none of them among those that clones are trained on.

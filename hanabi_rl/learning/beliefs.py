@@ -62,7 +62,7 @@ class BeliefTraining:
 def belief_log_weights(
     rules: Rules, level: FeatureSet, params: PyTree, view: PyTree, memory: PyTree, state: State
 ) -> jax.Array:
-    """The tilt float32[H, K, N] of the movers' hands, for `env.belief.redealt`.
+    """The tilt float32[H, K, N] of the movers' hands, for `games.hanabi.belief.resample_hand`.
 
     Args:
         level: static, that the belief reads at.

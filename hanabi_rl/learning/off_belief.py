@@ -161,7 +161,7 @@ class OffBeliefPPO(PPO):
             memory: of the view, after it looked at `state`.
             action: int32 [N], the move.
             key, index: see `make_experience`; progress: see `training_reward`.
-            tilt: of the hands that are drawn, see `env.belief.draw_hand`.
+            tilt: of the hands that are drawn, see `games.hanabi.belief.sample_hand`.
         """
         rules, gamma = self.env.rules, self.config.gamma
         plies = self.max_rounds * rules.num_players

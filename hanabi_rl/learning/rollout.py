@@ -6,7 +6,8 @@ What the learner is *regularised towards*: the reference, which watches every ro
 How the seat *sees* the game: its colours, drawn for each game, and the `ObservationView` of rows
 that networks read.
 
-Shapes: `T` timesteps, `N` environments, `P` seats, `R` rows an environment (see `views.py`).
+Shapes: `T` timesteps, `N` environments, `P` seats, `R` rows an environment (see
+`observation_views.py`).
 """
 
 import dataclasses

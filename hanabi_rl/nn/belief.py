@@ -36,7 +36,7 @@ class BeliefNetwork(nn.Module):
     @nn.compact
     def __call__(self, view: StructuredFeatures, facts: KindView) -> jax.Array:
         """view: features of N games, any float type; returns float32 [H, K, N], the tilt that
-        `env.belief.draw_hand` takes."""
+        `games.hanabi.belief.sample_hand` takes."""
         table, own, others = (
             jnp.asarray(x, jnp.float32) for x in (view.table, view.own, view.others)
         )

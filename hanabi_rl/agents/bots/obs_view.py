@@ -92,7 +92,7 @@ def copies(rules: Rules) -> np.ndarray:
 
 def with_left(rules: Rules, discarded: jax.Array, left: int) -> jax.Array:
     """The set ``uint32[*B]`` of the cards of which `left` copies are not among those discarded
-    ``int32[K, *B]``: 0 makes `env.cards`'s used-up ones, 1 its single ones."""
+    ``int32[K, *B]``: 0 makes `games.hanabi.cards`'s used-up ones, 1 its single ones."""
     by_card = rules.num_cards, *(1,) * (discarded.ndim - 1)
     kept = discarded == jnp.array(copies(rules) - left).reshape(by_card)
     bits = jnp.left_shift(jnp.uint32(1), jnp.arange(rules.num_cards, dtype=jnp.uint32))

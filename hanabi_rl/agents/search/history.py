@@ -32,7 +32,8 @@ class Position(NamedTuple):
     """`N` games before a move, as the seat sees them."""
 
     state: State
-    """[N], see `seen.py`; whose turn it is stands there only for moves that were made."""
+    """[N], see `state_from_view.py`; whose turn it is stands there only for moves that were
+    made."""
     before: Memory
     """The memory before the move that led here, in the frame of who is to move."""
 

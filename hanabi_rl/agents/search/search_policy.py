@@ -1,8 +1,8 @@
 """An agent that thinks before it moves: `AGENT?search=fast`.
 
 What it is shown of a game is the observation of its seat, and everything that a search computes is
-computed from that (`seen.py`): it cannot know more than the agent that it searches for. The same
-history gives the same choice, in greedy play and with a key.
+computed from that (`state_from_view.py`): it cannot know more than the agent that it searches for.
+The same history gives the same choice, in greedy play and with a key.
 """
 
 from __future__ import annotations

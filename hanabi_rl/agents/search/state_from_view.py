@@ -1,8 +1,8 @@
 """The state of a game as one seat sees it, read back from its observation.
 
 The observer is seat 0 and the others follow around the table. Its own cards are not there (its hand
-words are empty until a hand is put into them, `env/belief.with_cards`), nor is the deck, so that
-whatever is computed from such a state can know no more than the observer does.
+words are empty until a hand is put into them, `games/hanabi/belief.replace_hand`), nor is the
+deck, so that whatever is computed from such a state can know no more than the observer does.
 
 Of what the hints on a card allow, an observation shows what is not used up. The sets of colours and
 ranks read back are the least that have these cards: every card of theirs that is not shown is used

@@ -1,5 +1,5 @@
-"""Features of the `reading` level: what `bots/inference.py` makes of the hints given, and what it
-says that each hint to give would gain and lose, component by component.
+"""Features of the `reading` level: what `bots/hint_inference.py` makes of the hints given, and
+what it says that each hint to give would gain and lose, component by component.
 
 A hint changes what is known of one hand alone, and of the others only which cards are known
 elsewhere. So of each hint the hand that it touches is read again, and that of the next player, who

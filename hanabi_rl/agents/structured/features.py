@@ -4,10 +4,9 @@ Three levels, each with all that the one before it shows:
 
 - `facts`: the rules, exact counts of cards, the hints and what they touched, places in the hand
   (among them how many older cards have no hint). No convention.
-- `hint_history`: also how things stood when each card was hinted (`memory.py`), from which a
-network can
-  learn what hints mean to the players it learns from.
-- `convention_features`: also what `bots/inference.py` makes of the hints by common conventions.
+- `learnt`: also how things stood when each card was hinted (`hint_memory.py`), from which a
+  network can learn what hints mean to the players it learns from.
+- `reading`: also what `bots/hint_inference.py` makes of the hints by common conventions.
 
 Beside any of them a network may be told whom it plays with: what every player has done so far with
 these partners (`profile.py`).

@@ -226,7 +226,7 @@ def ages(bits: jax.Array) -> jax.Array:
 
 
 def to_common_knowledge(bits: jax.Array, sight: SeatObservation) -> CommonKnowledge:
-    """What `bots/inference.py` calls common knowledge, after the last move."""
+    """What `bots/hint_inference.py` calls common knowledge, after the last move."""
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge
 
     return CommonKnowledge(sight.seen.knowledge, bits[_INFERRED], sight.seen.hinted)

@@ -1,4 +1,4 @@
-"""What every measure of a `Record` (`record.py`) comes to: sums for each game."""
+"""What every measure of a `GameAnalysis` (`game_analysis.py`) comes to: sums for each game."""
 
 from __future__ import annotations
 

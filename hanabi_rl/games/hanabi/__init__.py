@@ -1,9 +1,9 @@
 """Hanabi in JAX: the rules, the canonical observation, colour symmetries, and batched environments
 with auto-reset.
 
-The names below load on first use: `game.py`, `table.py` and `hanab_live.py` are plain Python, and
-who needs no more than those imports no JAX. Importing this package never imports jaxmarl;
-`hanabi_rl.games.hanabi.jaxmarl` does.
+The names below load on first use: `rules.py`, `python_game.py` and `hanab_live.py` are plain
+Python, and who needs no more than those imports no JAX. Importing this package never imports
+jaxmarl; `hanabi_rl.games.hanabi.jaxmarl` does.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class RequestMove:
 
     ticket: DecisionToken
     game: Game
-    """As the agent may know it: cards that it does not see are made up (`seen.py`)."""
+    """As the agent may know it: cards that it does not see are made up (`observed_game.py`)."""
     pause_s: float
     partners: tuple[str, ...]
     """Who sits after us, in order around the table."""

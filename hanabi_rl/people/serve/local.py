@@ -70,7 +70,7 @@ class LocalPlay(GameTables):
             self._reset_series()
 
     def new_game(self, strangers: bool = False) -> Game:
-        """Deals the next game and writes its journal; with `reset_memory` the first of a series."""
+        """Deals the next game and writes its journal; with `strangers` the first of a series."""
         if strangers:
             self._reset_series()
         seat = self._next_seat()

@@ -3,7 +3,7 @@ out.
 
 `player_view` reads the deck and returns a `PlayerView`, in which a card that the seat may not know
 is None. Whatever leaves the server about a game in progress is made from a `PlayerView`
-(`seat_view.py`), never from a game: no order, size or number in a frame can depend on a card that
+(`view_json.py`), never from a game: no order, size or number in a frame can depend on a card that
 is not in it.
 """
 

@@ -2,8 +2,7 @@
 
 games.safetensors         the games, as `load_games` and `train/bc.py` read them
 games.jsonl               a line for each of them: whose, with whom, times, answers, marks, and
-                          `previous_games`, the games of its series from which the agent knew the
-                          person
+                          `earlier`, the games of its series from which the agent knew the person
 games.participants.jsonl  a line for each person: order, answers before, of partners, at the end
 games.study.json          what everybody was asked
 """
