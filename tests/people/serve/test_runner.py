@@ -2,7 +2,6 @@
 
 import dataclasses
 from types import SimpleNamespace
-from typing import ClassVar
 
 import flax.struct
 import jax
@@ -133,7 +132,8 @@ def test_a_policy_has_to_choose_at_its_own_turns_alone(played, long):
     @flax.struct.dataclass
     class Counted:
         rules: Rules = flax.struct.field(pytree_node=False)
-        runs_search: ClassVar[bool] = long
+        # a static field: two classes of equal static fields may share one compiled program
+        runs_search: bool = flax.struct.field(pytree_node=False, default=long)
 
         def init_carry(self, batch):
             return jax.numpy.zeros((batch, 1))
