@@ -11,6 +11,7 @@ import tyro
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.data.games import Games
 
 Agent = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
 Agents = Annotated[
@@ -21,6 +22,13 @@ Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
 Groups = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=AGENT,AGENT [...]")]
 SeedNames = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="SEED|SEED..NUMBER [...]")]
+Players = Annotated[
+    int | None,
+    tyro.conf.arg(help="2 to 5; bots play 2 by default, trained agents what they were trained for"),
+]
+Sample = Annotated[
+    Flag, tyro.conf.arg(help="sample actions instead of taking the most likely ones")
+]
 DEFAULT_GAMES = 5000
 _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
@@ -68,6 +76,39 @@ def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
     from hanabi_rl.agents import loading
 
     return loading.load_agents(agents, players)
+
+
+def games_of_source(
+    source: str, players: int | None, games: int, seed: int, sample: bool = False
+) -> tuple[Games, str, dict[str, Any]]:
+    """The games of a file, or of an agent with copies of itself; their title and JSON fields."""
+    from hanabi_rl.data.files import load_distinct_games
+    from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+
+    if names_games(source):
+        recorded = load_distinct_games([source])
+        title = f"{source}: {recorded.rules.num_players} players, {seats_text(recorded)}"
+        return recorded, title, {"file": source}
+    policy = load_agent(source, players)
+    figures = {
+        "agent": source,
+        "policy_hash": policy.identity(),
+        "seed": seed,
+        "sampled": sample,
+    }
+    recorded = evaluate_selfplay(policy, games, seed, sample=sample).records
+    return recorded, selfplay_title(source, policy, sample, f"seed {seed}"), figures
+
+
+def selfplay_title(agent: str, policy: Policy, sample: bool, decks: str) -> str:
+    """The first line about games of an agent with copies of itself."""
+    how, players = "sampled" if sample else "greedy", policy.rules.num_players
+    return f"{agent}: {how} self-play, {players} players, {decks}"
+
+
+def seats_text(games: Games) -> str:
+    """The seats of recorded games that are measured."""
+    return "every seat" if games.human_seats is None else "human seats"
 
 
 def algorithms_of(agents: Sequence[str], policies: Sequence[Policy]) -> list[str]:

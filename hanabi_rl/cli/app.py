@@ -25,9 +25,9 @@ from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.export import export
 from hanabi_rl.cli.gauntlet import gauntlet
+from hanabi_rl.cli.human_likeness import human_likeness
 from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
-from hanabi_rl.cli.likeness import likeness
 from hanabi_rl.cli.live import live
 from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.partners import PARTNER_COMMANDS
@@ -61,7 +61,7 @@ _COMMANDS: Mapping[str, Any] = {
     "predict": predict,
     "behaviour": behaviour,
     "conventions": conventions,
-    "likeness": likeness,
+    "human-likeness": human_likeness,
     "interdependence": interdependence,
     "metrics": metrics,
     "unit-tests": unit_tests,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,9 +66,16 @@ def bounds_text(bounds: Sequence[float | None], spec: str = ".2f") -> str:
     return f"[{known[0]:{spec}}, {known[1]:{spec}}]"
 
 
+def interval_dict(name: str, interval: Interval | None) -> dict[str, Any]:
+    """JSON of an interval: `name` and `name_ci95`, None where there is none."""
+    mean, bounds = (None, None) if interval is None else (interval.mean, interval.bounds)
+    return {name: mean, f"{name}_ci95": bounds}
+
+
 def explained(text: str) -> str:
     """`text`, which prints intervals, with one more line on what `n/a` means where it has one."""
-    return f"{text}\n{_REASON}" if re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text) else text
+    needed = _REASON not in text and re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text)
+    return f"{text}\n{_REASON}" if needed else text
 
 
 def mean_interval(

@@ -9,116 +9,107 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.evaluation.measure.gauntlet import VERSION, GauntletResult, PartnerResult
-from hanabi_rl.evaluation.measure.intervals import Interval, explained
+from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.reporting.plots import COLORS, MARKERS, error_bars, in_legend, plain_text
+from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 
 
-def gauntlet_table(results: Sequence[GauntletResult]) -> str:
-    """A line an agent: its own kind, every family it meets, the mean and the worst of the families,
-    and what a series is worth. A family of which all partners were met in training has a star."""
+def gauntlet_parts(results: Sequence[GauntletResult]) -> list[Part]:
+    """One row per agent: self-play, the mean of every family of partners, mean and worst of the
+    families, and the gain over a series. A family of which all partners were seen in training has a
+    star."""
     families = list(dict.fromkeys(name for r in results for name in r.families()))
-    names = [result.agent for result in results]
-    width = max(len(name) for name in ("agent", *names))
-    best = [result.fraction_of_best_response() for result in results]
-    known = any(share is not None for share in best)
-    heads = ["itself", *families, "mean", "worst", *(["of best"] if known else [])]
-    heads += ["zero", "gain"]
-    sizes = [max(7, len(head)) for head in heads]
-    lines = [
-        f"{'agent':<{width}}" + "".join(f"  {h:>{s}}" for h, s in zip(heads, sizes, strict=True))
-    ]
-    for result, share in zip(results, best, strict=True):
-        means, strange = result.families(), result.families(met=False)
-        cells = [f"{result.self_play.mean.mean:.2f}"]
-        for family in families:
-            star = "" if family in strange or family not in means else "*"
-            cells.append(f"{means[family].mean:.2f}{star}" if family in means else "-")
-        over, gain = result.over_families(), result.gain()
-        cells += [f"{over[0]:.2f}", f"{over[1]:.2f}"] if over else ["-", "-"]
-        if known:
-            cells.append("-" if share is None else f"{share:.0%}")
-        cells += [f"{result.zero_share():.1%}", "-" if gain is None else f"{gain.mean:+.2f}"]
-        lines.append(
-            f"{result.agent:<{width}}"
-            + "".join(f"  {c:>{s}}" for c, s in zip(cells, sizes, strict=True))
-        )
-    lines += ["", "Mean and worst are over families. * every partner of it was met in training."]
-    if known:
-        lines.append("Of best: the mean over families as a share of best responses' means.")
-    return "\n".join(lines)
+
+    def family(result: GauntletResult, name: str) -> str | None:
+        if (mean := result.families().get(name)) is None:
+            return None
+        return f"{mean.mean:.2f}" + ("" if name in result.families(met=False) else "*")
+
+    def summary(result: GauntletResult, place: int) -> float | None:
+        found = result.over_families()
+        return found[place] if found else None
+
+    def gain(result: GauntletResult) -> float | None:
+        return None if (found := result.gain()) is None else found.mean
+
+    columns = (
+        Column("agent", lambda result: result.agent),
+        Column("self-play", lambda result: result.self_play.mean.mean, ".2f"),
+        *(Column(name, lambda r, name=name: family(r, name), missing="-") for name in families),
+        Column("mean", lambda result: summary(result, 0), ".2f", missing="-"),
+        Column("worst", lambda result: summary(result, 1), ".2f", missing="-"),
+        Column("of best", lambda r: r.fraction_of_best_response(), ".0%", **_OPTIONAL),
+        Column("zero", lambda result: result.zero_share(), ".1%"),
+        Column("gain", gain, "+.2f", missing="-"),
+    )
+    parts: list[Part] = [table(results, columns), ""]
+    parts.append("Mean and worst are over families. *: every partner was seen in training.")
+    if any(result.fraction_of_best_response() is not None for result in results):
+        parts.append("Of best: mean over families / mean of the best responses.")
+    return parts
 
 
-def partner_table(result: GauntletResult) -> str:
-    """A line a partner: the mean score, zeros, and the score by the number of the game."""
+_OPTIONAL: dict[str, Any] = {"missing": "-", "optional": True}
+
+
+def partner_parts(result: GauntletResult) -> list[Part]:
+    """One row per partner: the mean score, zeros, and the score by number of the game."""
     rows = [result.self_play, *result.partner_results]
-    width = max(len(row.partner.name) for row in rows) + 1
-    kinds = max(len(row.partner.family) for row in rows)
     length = rows[0].scores.shape[2]
-    games = "".join(f"  {f'game {k + 1}':>6}" for k in range(length)) if length > 1 else ""
-    known = any(row.fraction_of_best_response is not None for row in rows)
-    best = f"  {'of best':>7}" if known else ""
-    lines = [
-        f"{result.agent}",
-        f"{'partner':<{width}}  {'family':<{kinds}}  {'mean':<20}{best}  {'zero':>5}{games}",
-    ]
-    for row in rows:
-        star = "*" if row.seen_in_training else ""
-        share = (
-            "" if row.fraction_of_best_response is None else f"{row.fraction_of_best_response:.0%}"
-        )
-        best = f"  {share:>7}" if known else ""
-        by_game = "".join(f"  {of.mean:>6.2f}" for of in row.by_game) if length > 1 else ""
-        lines.append(
-            f"{row.partner.name + star:<{width}}  {row.partner.family:<{kinds}}  "
-            f"{f'{row.mean:.2f}':<20}{best}  {row.zero_share:>5.1%}{by_game}"
-        )
-    for title, met in (("met in training", True), ("never met", False)):
+    columns = (
+        Column("partner", lambda row: row.partner.name + "*" * row.seen_in_training),
+        Column("family", lambda row: row.partner.family, left=True),
+        Column("mean", lambda row: row.mean.mean, ".2f"),
+        Column("95% interval", lambda row: row.mean.bounds, ".2f", left=True),
+        Column("of best", lambda row: row.fraction_of_best_response, ".0%", **_OPTIONAL),
+        Column("zero", lambda row: row.zero_share, ".1%"),
+        *(
+            Column(f"game {game + 1}", lambda row, game=game: row.by_game[game].mean, ".2f")
+            for game in range(length if length > 1 else 0)
+        ),
+    )
+    parts: list[Part] = ["", result.agent, table(rows, columns)]
+    for title, met in (("seen in training", True), ("unseen", False)):
         if over := result.over_families(met):
-            lines.append(f"families {title}: mean {over[0]:.2f}, worst {over[1]:.2f}")
+            parts.append(f"families {title}: mean {over[0]:.2f}, worst {over[1]:.2f}")
     if gain := result.gain():
-        lines.append(f"from game 1 to game {length}: {gain:+.2f}")
-    return explained("\n".join(lines))
+        parts.append(f"from game 1 to game {length}: {gain:+.2f}")
+    return parts
 
 
 def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`."""
 
-    def figures(beside: PartnerResult) -> dict[str, Any]:
+    def figures(row: PartnerResult) -> dict[str, Any]:
         return {
-            "partner": beside.partner.name,
-            "policy_hash": beside.partner.policy.identity(),
-            "family": beside.partner.family,
-            "met": beside.seen_in_training,
-            **_interval("mean", beside.mean),
-            "best_response": beside.partner.best,
-            "of_best": beside.fraction_of_best_response,
-            "zero_share": beside.zero_share,
-            "by_game": [of.mean for of in beside.by_game],
-            "by_game_ci95": [of.bounds for of in beside.by_game],
+            "partner": row.partner.name,
+            "policy_hash": row.partner.policy.identity(),
+            "family": row.partner.family,
+            "seen_in_training": row.seen_in_training,
+            **interval_dict("mean", row.mean),
+            "best_response": row.partner.best,
+            "fraction_of_best_response": row.fraction_of_best_response,
+            "zero_share": row.zero_share,
+            "by_game": [of.mean for of in row.by_game],
+            "by_game_ci95": [of.bounds for of in row.by_game],
         }
 
-    over: dict[str, Any] = {}
-    for name, met in (("all", None), ("met", True), ("never_met", False)):
+    summary: dict[str, Any] = {}
+    for name, met in (("all", None), ("seen_in_training", True), ("unseen", False)):
         if found := result.over_families(met):
-            over[name] = {"mean": found[0], "worst": found[1]}
+            summary[name] = {"mean": found[0], "worst": found[1]}
     gain = result.gain()
     return {
         "agent": result.agent,
         "gauntlet_version": VERSION,
-        "itself": figures(result.self_play),
-        "partners": [figures(beside) for beside in result.partner_results],
-        "families": {
-            name: _interval("mean", interval) for name, interval in result.families().items()
-        },
-        "over_families": over,
-        "of_best": result.fractions_of_best_response(),
+        "self_play": figures(result.self_play),
+        "partners": [figures(row) for row in result.partner_results],
+        "families": {name: interval_dict("mean", of) for name, of in result.families().items()},
+        "family_summary": summary,
+        "fraction_of_best_response": result.fractions_of_best_response(),
         "zero_share": result.zero_share(),
-        **({} if gain is None else _interval("gain", gain)),
+        **({} if gain is None else interval_dict("gain", gain)),
     }
-
-
-def _interval(name: str, interval: Interval) -> dict[str, Any]:
-    return {name: interval.mean, f"{name}_ci95": interval.bounds}
 
 
 @plain_text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +13,13 @@ from hanabi_rl.evaluation.measure.groups import GroupedMatrix, group_matrix
 from hanabi_rl.evaluation.measure.intervals import Interval
 from hanabi_rl.evaluation.measure.selfplay import summary_dict
 from hanabi_rl.evaluation.reporting.plots import plain_text
+from hanabi_rl.evaluation.reporting.tables import Column, Part, csv_text, table
 from hanabi_rl.storage.files import to_json, write_json, write_text
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from hanabi_rl.evaluation.measure.matrix import CrossPlayMatrix, EvalSetting
 
 FORMAT_VERSION = 1
@@ -101,12 +102,7 @@ def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
 
 def matrix_csv(matrix: CrossPlayMatrix) -> str:
     """The content of `matrix.csv`."""
-    rows = cell_rows(matrix)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(cell_rows(matrix))
 
 
 def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
@@ -151,48 +147,45 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
     )
 
 
-def matrix_table(matrix: CrossPlayMatrix) -> str:
-    """Means with their standard errors' largest, medians, and the figures by group, as text."""
-    agents, players = matrix.agents, matrix.rules.num_players
+_GROUPS = (
+    Column("", lambda group: group.name),
+    Column("self-play", lambda group: _interval(group.selfplay), left=True, width=22),
+    Column("same group, other agents", lambda group: _interval(group.intra), left=True, width=22),
+    Column("with other groups", lambda group: _interval(group.inter), left=True),
+)
+
+
+def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
+    """Means with the largest standard error, medians, and the figures by group."""
+    players, labels = matrix.rules.num_players, [agent.label for agent in matrix.agents]
     worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
-    lines = [
-        f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, "
-        f"{_decks_named(matrix.setting)} a cell, "
-        f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
-        *_table([agent.label for agent in agents], matrix.means),
+    how = "sampled" if matrix.setting.sample else "greedy"
+    parts: list[Part] = [
+        f"Mean scores, {how} play, {_decks_named(matrix.setting)} per cell, {players} players: the "
+        f"row's agent at one seat (each in turn), the column's at {others}.",
+        square_table(labels, matrix.means),
         f"Standard errors are at most {worst:.2f}."
         if np.isfinite(worst)
         else "One deck has no standard errors.",
         "",
         "Medians of the same games",
-        *_table([agent.label for agent in agents], medians(matrix), digits=1),
+        square_table(labels, medians(matrix), ".1f"),
     ]
     groups = grouped(matrix)
-    if len(groups.groups) == len(agents):  # each is its own: the matrix says it all
-        return "\n".join(lines)
-    width = max(len(group.name) for group in groups.groups)
-    lines += [
+    if len(groups.groups) == len(labels):  # each is its own: the matrix says it all
+        return parts
+    parts += [
         "",
-        f"{'':<{width}}  {'self-play':<22} {'within, other agents':<22} {'with other groups':<22}",
-    ]
-    for group in groups.groups:
-        values = [_interval(value) for value in (group.selfplay, group.intra, group.inter)]
-        lines.append(
-            f"{group.name:<{width}}  " + " ".join(f"{value:<22}" for value in values).rstrip()
-        )
-    lines.append(
+        table(groups.groups, _GROUPS),
         "95% intervals over agents, those of pairs jackknifed; none for one agent, nor for the "
-        "one pair of two."
-    )
+        "one pair of two.",
+    ]
     if len(groups.groups) > 1:
         names = [group.name for group in groups.groups]
-        lines += [
-            "",
-            "By group (the diagonal: different agents of one group)",
-            *_table(names, groups.means),
-        ]
-    return "\n".join(lines)
+        parts += ["", "By group (the diagonal: different agents of one group)"]
+        parts.append(square_table(names, groups.means))
+    return parts
 
 
 def _decks_named(setting: EvalSetting) -> str:
@@ -201,16 +194,14 @@ def _decks_named(setting: EvalSetting) -> str:
     return count(setting.games, "deck")
 
 
-def _table(names: Sequence[str], means: np.ndarray, digits: int = 2) -> list[str]:
-    width = max(map(len, names))
-    count = len(str(len(names)))
-    lines = [
-        " " * (width + count + 2) + "".join(f"{number:>7}" for number in range(1, len(names) + 1))
+def square_table(names: Sequence[str], values: np.ndarray, spec: str = ".2f") -> Table:
+    """A matrix [N, N] with numbered columns, whose rows have number and name."""
+    rows = [
+        (f"{number:>{len(str(len(names)))}}  {name}", *row)
+        for number, (name, row) in enumerate(zip(names, values, strict=True), start=1)
     ]
-    for number, (name, row) in enumerate(zip(names, means, strict=True), start=1):
-        cells = "".join(f"{'-' if np.isnan(mean) else f'{mean:.{digits}f}':>7}" for mean in row)
-        lines.append(f"{number:>{count}}  {name:<{width}}{cells}")
-    return lines
+    columns = (Column(f"{k}", k, spec, missing="-", width=5) for k in range(1, len(names) + 1))
+    return table(rows, [Column("", 0), *columns])
 
 
 def _interval(value: Interval | None) -> str:

@@ -27,8 +27,8 @@ def plot_report(report: StudyReport, path: Path, title: str, max_score: int) -> 
     figure = Figure(figsize=(11.5, height), layout="constrained")
     FigureCanvasAgg(figure)
     scores, ratings, curves = figure.subplots(1, 3, width_ratios=[1, 1, 1.3])
-    _draw_agents(scores, report, "score", "points a game", (0, max_score))
-    _draw_agents(ratings, report, "rating", "rating, 1 to 7", (1, 7))
+    _draw_agents(scores, report, "score", "points per game", (0, max_score))
+    _draw_agents(ratings, report, "rating", "rating (1-7)", (1, 7))
     ratings.set_yticklabels([])
     _draw_curves(curves, report.curves)
     figure.suptitle(title, fontsize=11)
@@ -56,7 +56,7 @@ def _draw_agents(
 
 
 def _draw_curves(axes: Axes, curves: Curves | None) -> None:
-    axes.set_xlabel("points a game, a person with an agent")
+    axes.set_xlabel("points per game, a person with an agent")
     axes.set_ylabel("rating")
     axes.set_ylim(0.8, 7.2)
     axes.spines[["top", "right"]].set_visible(False)
@@ -66,10 +66,12 @@ def _draw_curves(axes: Axes, curves: Curves | None) -> None:
     x = np.linspace(curves.scores.min(), curves.scores.max(), 100)
     if curves.line.p is not None:
         style = "-" if curves.line.significant else ":"
-        said = "found" if curves.line.significant else "not found"
+        said = "significant" if curves.line.significant else "not significant"
         y = curves.intercept + curves.slope * x
         axes.plot(x, y, style, color=COLORS[0], label=f"line: {said}")
     if curves.parabola.significant and curves.abc is not None:
-        axes.plot(x, np.polyval(curves.abc, x), "--", color=COLORS[1], label="parabola: found")
+        axes.plot(
+            x, np.polyval(curves.abc, x), "--", color=COLORS[1], label="parabola: significant"
+        )
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=8, frameon=False, loc="upper left")

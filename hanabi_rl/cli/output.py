@@ -1,0 +1,83 @@
+"""What the measure commands share: the text and the JSON of a result, and files that they draw."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json as json_format
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
+
+import tyro
+
+from hanabi_rl.cli.agents import Flag
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Parts: TypeAlias = Iterator[Any]
+"""Lines and rich tables, then a dictionary, the JSON of the same figures."""
+
+Json = Annotated[
+    Flag, tyro.conf.arg(help="print one line of JSON on stdout and the text on stderr")
+]
+Plot = Annotated[Path | None, tyro.conf.arg(help="image file to draw (.png, .pdf, .svg)")]
+
+
+def measure_command(function: Callable[P, Parts]) -> Callable[P, None]:
+    """A command with the flag --json of a generator that yields the parts of a text and, last, the
+    JSON of the same figures.
+
+    Its arguments `agents`, `plot` and `out` (a folder) are checked before it begins.
+    """
+
+    @functools.wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> None:
+        from hanabi_rl.evaluation.measure.intervals import explained
+        from hanabi_rl.evaluation.reporting.tables import to_text
+        from hanabi_rl.storage.files import to_json
+
+        json, printed = kwargs.pop("json", False), ""
+        screen = sys.stderr if json else sys.stdout
+        for part in _checked(function, *args, **kwargs):
+            if not isinstance(part, dict):
+                printed += f"{to_text(part)}\n"
+                print(to_text(part, styled=screen.isatty()), file=screen, flush=True)
+        if (whole := explained(printed.rstrip("\n"))) != printed.rstrip("\n"):
+            print(whole.splitlines()[-1], file=screen)
+        if json:
+            print(json_format.dumps(to_json(part)))
+
+    flag = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
+    signature = inspect.signature(function)
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), flag], return_annotation=None
+    )
+    command.__annotations__ = {**function.__annotations__, "json": Json, "return": None}
+    return command
+
+
+def _checked(function: Callable[P, Parts], *args: P.args, **kwargs: P.kwargs) -> Parts:
+    """The parts of a command, once its arguments can be right."""
+    from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable
+
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    if given.get("agents") == ():
+        raise ValueError("expected at least one agent, got none (`hanabi-rl agents` lists them)")
+    check_writable("--plot", given.get("plot"), IMAGE_SUFFIXES)
+    check_writable("--out", given.get("out"))
+    yield from function(*args, **kwargs)
+    for written in filter(None, (given.get("plot"), given.get("out"))):
+        print(f"Written: {written}", file=sys.stderr)
+
+
+def with_progress(title: str, items: Iterable[T], unit: str) -> Iterator[T]:
+    """The items, with a progress bar."""
+    from hanabi_rl.runs.progress import Progress
+
+    items = list(items)
+    with Progress(title, total=len(items), unit=unit) as progress:
+        for done, item in enumerate(items, start=1):
+            yield item
+            progress.update(done)
