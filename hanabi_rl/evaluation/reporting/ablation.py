@@ -12,7 +12,14 @@ import numpy as np
 from hanabi_rl.evaluation.measure.intervals import bounds_text, mean_interval
 from hanabi_rl.evaluation.measure.prediction import Prediction
 from hanabi_rl.evaluation.papers import ah2ac2 as paper
-from hanabi_rl.evaluation.reporting.plots import COLORS, Curve, error_bars, plain_text, plot_curves
+from hanabi_rl.evaluation.reporting.plots import (
+    COLORS,
+    Curve,
+    error_bars,
+    plain_axes,
+    plot_curves,
+    saved_figure,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,37 +124,30 @@ def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
     return f"{interval.mean:.2f} ± {interval.std_error:.2f}"
 
 
-@plain_text
 def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, path: Path) -> None:
     """Mean score, in self-play and with the clone, against accuracy on the validation games: a
     point per weight with error bars, a dot per seed, a star for the clone. Without validation games
     (`clone` is None) the x axis is KL(BC || policy)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     seeds = max(map(len, _by_weight(results).values()))
     x_label = "KL(BC || policy), nats per decision" if clone is None else "validation accuracy"
     label = "one seed, 95% interval over games"
     if seeds > 1:
         label = f"mean of {seeds} seeds with one clone, ± standard error"
-    figure = Figure(figsize=(9.2, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle("Trade-off by KL weight (the number at each point)", fontsize=11)
-    panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
-    for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-        _draw_trade_off(axes, results, key, label)
-        of_clone = 0.0 if clone is None else clone.accuracy().mean
-        score = float(results[0].summary["bc_selfplay_mean"])
-        axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
-        axes.set_title(title, fontsize=10)
-        axes.set(xlabel=x_label, ylabel="points per game")
-        axes.grid(color="#dddddd", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.margins(0.1)
-    handles = axes.get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with saved_figure(path, (9.2, 4.4)) as figure:
+        figure.suptitle("Trade-off by KL weight (the number at each point)", fontsize=11)
+        panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
+        for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+            _draw_trade_off(axes, results, key, label)
+            of_clone = 0.0 if clone is None else clone.accuracy().mean
+            score = float(results[0].summary["bc_selfplay_mean"])
+            axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
+            axes.set_title(title, fontsize=10)
+            axes.set(xlabel=x_label, ylabel="points per game")
+            plain_axes(axes)
+            axes.margins(0.1)
+        handles = axes.get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
 def _draw_trade_off(axes: Axes, results: Sequence[WeightResult], key: str, label: str) -> None:

@@ -11,7 +11,13 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.br_prox import BRProx, by_strength, is_expert, ratios
 from hanabi_rl.evaluation.measure.br_prox import Part as Strength
-from hanabi_rl.evaluation.reporting.plots import COLORS, error_bars, plain_text
+from hanabi_rl.evaluation.reporting.plots import (
+    COLORS,
+    error_bars,
+    legend_right,
+    plain_axes,
+    saved_figure,
+)
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 
 MANY_CLIPPED = 0.1
@@ -136,40 +142,33 @@ def br_prox_parts(
     ]
 
 
-@plain_text
 def plot_br_prox(parts: Mapping[str, Mapping[Strength, BRProx]], path: Path, title: str) -> None:
     """Draws each method's BR-Prox with its interval, over all partners and by their strength."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 1.6 + 0.55 * len(parts)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    rows = np.arange(len(parts))
-    for index, part in enumerate(_PARTS):
-        found = [
-            (row, of[part]) for row, of in zip(rows, parts.values(), strict=True) if part in of
-        ]
-        if not found:
-            continue
-        middle = [prox.iqm.mean for _, prox in found]
-        axes.errorbar(
-            middle,
-            [row + 0.2 * (index - 1) for row, _ in found],
-            xerr=error_bars(middle, [prox.iqm.bounds for _, prox in found]),
-            fmt=_MARKERS[part],
-            color=_COLORS[part],
-            markersize=5,
-            capsize=3,
-            label=f"{part} partners",
-        )
-    axes.set_yticks(rows, list(parts))
-    axes.set_ylim(len(parts) - 0.5, -0.5)
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_xlabel("BR-Prox, with 95% intervals")
-    axes.set_title(title, fontsize=10, wrap=True)
-    axes.grid(color="#dddddd", linewidth=0.6, axis="x")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with saved_figure(path, (6.4, 1.6 + 0.55 * len(parts))) as figure:
+        axes = figure.add_subplot()
+        rows = np.arange(len(parts))
+        for index, part in enumerate(_PARTS):
+            found = [
+                (row, of[part]) for row, of in zip(rows, parts.values(), strict=True) if part in of
+            ]
+            if not found:
+                continue
+            middle = [prox.iqm.mean for _, prox in found]
+            axes.errorbar(
+                middle,
+                [row + 0.2 * (index - 1) for row, _ in found],
+                xerr=error_bars(middle, [prox.iqm.bounds for _, prox in found]),
+                fmt=_MARKERS[part],
+                color=_COLORS[part],
+                markersize=5,
+                capsize=3,
+                label=f"{part} partners",
+            )
+        axes.set_yticks(rows, list(parts))
+        axes.set_ylim(len(parts) - 0.5, -0.5)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_xlabel("BR-Prox, with 95% intervals")
+        axes.set_title(title, fontsize=10, wrap=True)
+        plain_axes(axes, "x")
+        legend_right(axes)

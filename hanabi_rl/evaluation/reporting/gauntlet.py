@@ -10,7 +10,15 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.gauntlet import VERSION, GauntletResult, PartnerResult
 from hanabi_rl.evaluation.measure.intervals import interval_dict
-from hanabi_rl.evaluation.reporting.plots import COLORS, MARKERS, error_bars, in_legend, plain_text
+from hanabi_rl.evaluation.reporting.plots import (
+    COLORS,
+    MARKERS,
+    error_bars,
+    in_legend,
+    legend_right,
+    plain_axes,
+    saved_figure,
+)
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 
 
@@ -112,47 +120,42 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
     }
 
 
-@plain_text
 def plot_gauntlet(
     results: Sequence[GauntletResult], path: Path, title: str, max_score: int
 ) -> None:
     """Draws every agent's mean with each family, hollow where all of its partners were met in
     training, with 95% intervals; one colour and marker an agent, families from left to right."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     families = list(dict.fromkeys(name for r in results for name in r.families()))
     places = np.arange(1 + len(families))
-    figure = Figure(figsize=(2.2 + 1.05 * len(places), 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    shift = 0.7 / max(len(results), 1)
-    for index, result in enumerate(results):
-        color, marker = COLORS[index % len(COLORS)], MARKERS[index // len(COLORS) % len(MARKERS)]
-        found = {"itself": result.self_play.mean, **result.families()}
-        strange = result.families(met=False)
-        for place, name in zip(places, ["itself", *families], strict=True):
-            if name not in found:
-                continue
-            mean = found[name]
-            axes.errorbar(
-                [place + shift * (index - (len(results) - 1) / 2)],
-                [mean.mean],
-                yerr=error_bars([mean.mean], [mean.bounds]),
-                fmt=marker,
-                color=color,
-                markerfacecolor=color if name in strange or name == "itself" else "white",
-                capsize=2,
-                markersize=5,
-                label=in_legend(result.agent) if name == "itself" else None,
+    with saved_figure(path, (2.2 + 1.05 * len(places), 4.2), dpi=130) as figure:
+        axes = figure.add_subplot()
+        shift = 0.7 / max(len(results), 1)
+        for index, result in enumerate(results):
+            color, marker = (
+                COLORS[index % len(COLORS)],
+                MARKERS[index // len(COLORS) % len(MARKERS)],
             )
-    axes.set_xticks(places, ["itself", *families], rotation=20, ha="right")
-    axes.set_ylim(0, max_score)
-    axes.set_ylabel("mean score")
-    axes.set_title(title, fontsize=10)
-    axes.grid(color="#dddddd", linewidth=0.6, axis="y")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+            found = {"itself": result.self_play.mean, **result.families()}
+            strange = result.families(met=False)
+            for place, name in zip(places, ["itself", *families], strict=True):
+                if name not in found:
+                    continue
+                mean = found[name]
+                axes.errorbar(
+                    [place + shift * (index - (len(results) - 1) / 2)],
+                    [mean.mean],
+                    yerr=error_bars([mean.mean], [mean.bounds]),
+                    fmt=marker,
+                    color=color,
+                    markerfacecolor=color if name in strange or name == "itself" else "white",
+                    capsize=2,
+                    markersize=5,
+                    label=in_legend(result.agent) if name == "itself" else None,
+                )
+        axes.set_xticks(places, ["itself", *families], rotation=20, ha="right")
+        axes.set_ylim(0, max_score)
+        axes.set_ylabel("mean score")
+        axes.set_title(title, fontsize=10)
+        plain_axes(axes, "y")
+        legend_right(axes)

@@ -12,7 +12,7 @@ from hanabi_rl.evaluation.measure.human_likeness import COMPARED_MEASURES, DISTA
 from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 from hanabi_rl.evaluation.papers import ah2ac2
-from hanabi_rl.evaluation.reporting.plots import COLORS, MARKERS, in_legend, plain_text
+from hanabi_rl.evaluation.reporting.plots import COLORS, MARKERS, in_legend, saved_figure
 from hanabi_rl.evaluation.reporting.tables import Column, Part, format_value, table
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.words import count
@@ -184,35 +184,29 @@ def _difference(value: float | None) -> str:
     return "" if value is None else f"({value:+.2f})"
 
 
-@plain_text
 def plot_likeness(found: HumanLikeness, path: Path, title: str) -> None:
     """Draws how far each agent's figures are from the people's, in spreads, and writes a PNG to
     `path`. What is more than six spreads away stands at the edge."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     names = [name for name in LABELS if found.spread.of[name]]
-    figure = Figure(figsize=(8.6, 0.27 * len(names) + 1.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.axvspan(-1, 1, color="#e3e3e3", zorder=0, label="halves of the people, 95%")
-    axes.axvline(0, color="#888888", linewidth=0.8, zorder=1)
-    offsets = np.linspace(-0.24, 0.24, len(found.agents)) if len(found.agents) > 1 else [0.0]
-    for number, (label, offset) in enumerate(zip(found.agents, offsets, strict=True)):
-        _draw(axes, found, label, names, number, offset)
-    axes.set_yticks(range(len(names)), [_tick(found, name) for name in names], fontsize=8)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlim(-_MAX_SPREADS - 0.4, _MAX_SPREADS + 0.4)
-    axes.set_xlabel(
-        "difference from the people, in their spread (at the edge: 6 and more)", fontsize=9
-    )
-    axes.grid(axis="y", color="#eeeeee", linewidth=0.8, zorder=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    figure.suptitle(title, fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    with saved_figure(path, (8.6, 0.27 * len(names) + 1.6), dpi=130) as figure:
+        axes = figure.add_subplot()
+        axes.axvspan(-1, 1, color="#e3e3e3", zorder=0, label="halves of the people, 95%")
+        axes.axvline(0, color="#888888", linewidth=0.8, zorder=1)
+        offsets = np.linspace(-0.24, 0.24, len(found.agents)) if len(found.agents) > 1 else [0.0]
+        for number, (label, offset) in enumerate(zip(found.agents, offsets, strict=True)):
+            _draw(axes, found, label, names, number, offset)
+        axes.set_yticks(range(len(names)), [_tick(found, name) for name in names], fontsize=8)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_xlim(-_MAX_SPREADS - 0.4, _MAX_SPREADS + 0.4)
+        axes.set_xlabel(
+            "difference from the people, in their spread (at the edge: 6 and more)", fontsize=9
+        )
+        axes.grid(axis="y", color="#eeeeee", linewidth=0.8, zorder=0)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+        figure.suptitle(title, fontsize=10)
 
 
 def _draw(
