@@ -106,7 +106,7 @@ def table(runs: Path) -> str:
             continue
         others = [other for other in FAMILIES if other not in (family, "rule seeds")]
         met = np.mean([each["families"][of]["mean"] for each in found.values() for of in others])
-        itself = np.mean([each["itself"]["mean"] for each in found.values()])
+        itself = np.mean([each["self_play"]["mean"] for each in found.values()])
         lines.append(
             f"{family:<12}  {np.mean(list(by_family[family].values())):>5.2f}  {itself:>6.2f}  "
             f"{met:>5.2f}  "

@@ -105,6 +105,7 @@ def main(args: Sequence[str] | None = None) -> None:
         else:
             if given[:1] == ["study"] and given[1:2] and given[1] not in (*STUDY_COMMANDS, *_HELP):
                 given.insert(1, "run")  # `hanabi-rl study FILE` runs it
+            _check_renamed(given)
             if (body := _command(given)) is not None:
                 check_lists_once(hyphenated(given), list_flags(body))
             _parsed(given)()
@@ -154,6 +155,29 @@ def _later(function: F) -> F:
 
 
 _HELP = ("-h", "--help")
+_RENAMED = {  # old command, or command and old flag -> new name
+    "likeness": "human-likeness",
+    "gauntlet --people": "--human-proxies",
+    "human-likeness --play": "--selfplay-games",
+    "interdependence --references": "--reference-games",
+    "leaderboard --by": "--submitted-by",
+    "serve --prediction": "--prediction-games",
+    "partners select --select": "--search",
+    "adaptation --show": "--show-games",
+    "challenge --prior": "--pretrain",
+    "challenge --level": "--features",
+    "challenge --decks": "--eval-games",
+    "challenge --held-out": "--heldout-games",
+}
+
+
+def _check_renamed(args: Sequence[str]) -> None:
+    """Raises ValueError for an old name of a command or a flag, with the new one."""
+    names = {arg.partition("=")[0] for arg in hyphenated(args)}
+    for old, new in _RENAMED.items():
+        *command, name = old.split()
+        if name in (names if command else args[:1]) and list(args[: len(command)]) == command:
+            raise ValueError(f"{name} was renamed to {new}")
 
 
 def _train(command: str, args: list[str]) -> int:

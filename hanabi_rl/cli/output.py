@@ -62,8 +62,10 @@ def _checked(function: Callable[P, Parts], *args: P.args, **kwargs: P.kwargs) ->
     """The parts of a command, once its arguments can be right."""
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable
 
-    given = inspect.signature(function).bind(*args, **kwargs).arguments
-    if given.get("agents") == ():
+    signature = inspect.signature(function)
+    given = signature.bind(*args, **kwargs).arguments
+    agents = signature.parameters.get("agents")
+    if agents and agents.default is inspect.Parameter.empty and not given["agents"]:
         raise ValueError("expected at least one agent, got none (`hanabi-rl agents` lists them)")
     check_writable("--plot", given.get("plot"), IMAGE_SUFFIXES)
     check_writable("--out", given.get("out"))

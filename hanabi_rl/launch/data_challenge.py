@@ -43,7 +43,7 @@ from hanabi_rl.storage.words import count
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
 """`ippo` reads no game: what a method is worth without data."""
-FORMAT_VERSION = 2  # of the files of a challenge; raised when they, or the games, change
+FORMAT_VERSION = 3  # of the files of a challenge; raised when they, or the games, change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Challenge:
     partner: str = "convention"
     """A bot, any agent, or A+B for mixed tables: whose games there are."""
     games: int = 1000
-    held_out: int = 200
+    heldout_games: int = 200
     """Games to predict, on decks of their own."""
     players: int = 2
     methods: tuple[str, ...] = METHODS
-    level: FeatureSet = "facts"
+    features: FeatureSet = "facts"
     """What the networks are shown."""
     total_steps: int = 800_000
     """Environment steps of each method that plays."""
     kl_weight: float = 0.1
-    decks: int = 1000
+    eval_games: int = 1000
     """Games that each method plays with the proxies, one a deck, spread over the line-ups."""
     seed: int = 0
     """Of the games to learn from, of those to predict, of the runs and of the decks: another seed
@@ -71,24 +71,24 @@ class Challenge:
     """Whom the methods play with; none: the partner, of A+B both."""
     agents: tuple[str, ...] = ()
     """Any agents that play beside the methods: rows without training."""
-    prior: bool = False
+    pretrain: bool = False
     """Cloning begins with a clone of other players (`launch/pretrained_clone.py`), none of the
     partner's family."""
 
     def __post_init__(self) -> None:
-        least = {"games": MIN_TRAIN_GAMES, "held_out": 1, "total_steps": 1, "decks": 1}
+        least = {"games": MIN_TRAIN_GAMES, "heldout_games": 1, "total_steps": 1, "eval_games": 1}
         for name, number in least.items():
             if (given := getattr(self, name)) < number:
                 flag = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{flag}: expected at least {number}, got {given}")
         if not 0.0 <= self.kl_weight <= 1.0:
             raise ValueError(f"--kl-weight: expected a weight in [0, 1], got {self.kl_weight}")
-        if self.level not in get_args(FeatureSet):
+        if self.features not in get_args(FeatureSet):
             expected = ", ".join(get_args(FeatureSet))
-            raise ValueError(f"--level: expected one of {expected}, got {self.level!r}")
+            raise ValueError(f"--features: expected one of {expected}, got {self.features!r}")
         if unknown := [name for name in self.methods if name not in METHODS]:
             raise ValueError(f"--methods: expected some of {', '.join(METHODS)}, got {unknown[0]}")
-        check_features_for_bot(self.level, self.partner)
+        check_features_for_bot(self.features, self.partner)
 
 
 def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
@@ -107,12 +107,12 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     _claim(challenge, folder, proxies)
     partner, seed = challenge.partner, challenge.seed
     train = demo_games(rules, partner, challenge.games, seed)
-    held_out = demo_games(rules, partner, challenge.held_out, seed, "held-out")
+    held_out = demo_games(rules, partner, challenge.heldout_games, seed, "held-out")
     save_games(folder / "games.safetensors", train)
     prior = None
-    if challenge.prior:
+    if challenge.pretrain:
         print("\n== prior", file=sys.stderr)
-        prior = train_pretrained_clone(partner, rules, challenge.level, folder.parent)
+        prior = train_pretrained_clone(partner, rules, challenge.features, folder.parent)
     rows = _rows(folder, "methods") | {
         name: _method(name, challenge, _config(name, challenge, folder, prior), held_out, proxies)
         for name in _in_order(challenge)
@@ -123,7 +123,7 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     }
     record = dataclasses.asdict(challenge) | {
         "format_version": FORMAT_VERSION,
-        "prior": None if prior is None else dataclasses.asdict(prior) | {"about": str(prior)},
+        "pretrain": None if prior is None else dataclasses.asdict(prior) | {"about": str(prior)},
         "partner_with_itself": _with_themselves(challenge, proxies, held_out),
         "methods": [rows[name] for name in METHODS if name in rows],
         "agents": list(others.values()),
@@ -159,7 +159,7 @@ def _claim(challenge: Challenge, folder: Path, proxies: Mapping[str, Policy]) ->
     }
     if path.exists():
         # challenges have not always had these
-        theirs = {"prior": False, "proxy_hashes": mine["proxy_hashes"], **read_json(path)}
+        theirs = {"pretrain": False, "proxy_hashes": mine["proxy_hashes"], **read_json(path)}
         differs = [key for key, value in mine.items() if theirs.get(key) != value]
         if differs:
             raise ValueError(
@@ -188,10 +188,10 @@ def _check_table(
 ) -> None:
     """Raises ValueError for what could not be played when everything is trained."""
     least = len(mixed_lineups(challenge.players, len(proxies)))
-    if challenge.decks < least:
+    if challenge.eval_games < least:
         raise ValueError(
-            f"--decks: expected a game for each of the {least} line-ups at least, got "
-            f"{challenge.decks}"
+            f"--eval-games: expected a game for each of the {least} line-ups at least, got "
+            f"{challenge.eval_games}"
         )
     for name, policy in given.items():
         check_candidate(policy, proxies, f"--agents {name}: ")
@@ -221,9 +221,9 @@ def _measured(
 ) -> dict[str, Any]:
     """What a row says of a policy."""
     read = predict(policy, held_out)
-    selfplay = evaluate_selfplay(policy, challenge.decks, challenge.seed).summary
+    selfplay = evaluate_selfplay(policy, challenge.eval_games, challenge.seed).summary
     entry = play_leaderboard(
-        policy, list(proxies.values()), challenge.decks, challenge.seed, prediction=read
+        policy, list(proxies.values()), challenge.eval_games, challenge.seed, prediction=read
     )
     return {
         "selfplay": {"mean": selfplay.mean.mean, "ci95": selfplay.mean.bounds},
@@ -238,7 +238,7 @@ def _with_themselves(
     """The proxies' own row: the mean over each with itself."""
     read = [predict(policy, held_out) for policy in proxies.values()]
     policies = list(proxies.values())
-    return play_proxy_self_play(policies, challenge.decks, challenge.seed, read).as_dict(
+    return play_proxy_self_play(policies, challenge.eval_games, challenge.seed, read).as_dict(
         list(proxies)
     )
 
@@ -258,9 +258,9 @@ def _config(
         "game": Rules(num_players=challenge.players),
         "seed": challenge.seed,
         "run_dir": str(folder / name),
-        "report_games": max(MIN_GAMES, challenge.decks),
+        "report_games": max(MIN_GAMES, challenge.eval_games),
     }
-    network = StructuredConfig(level=challenge.level)
+    network = StructuredConfig(level=challenge.features)
     cloning = {
         "data": (str(folder / "games.safetensors"),),
         "epochs": cloning_epochs(challenge.games),
@@ -292,8 +292,8 @@ def challenge_table(record: dict[str, Any]) -> str:
     lines = [
         f"{count(record['games'], 'game')} of {record['partner']}, {record['players']} players, "
         "networks "
-        f"shown {record['level']}, {count(record['total_steps'], 'step')}; "
-        f"{count(record['decks'], 'game')} with "
+        f"shown {record['features']}, {count(record['total_steps'], 'step')}; "
+        f"{count(record['eval_games'], 'game')} with "
         f"{', '.join(proxies)} over every line-up, seed {record['seed']}",
         *_of_prior(record),
         f"{'':<{width}}{'with the proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"
@@ -318,7 +318,7 @@ def challenge_table(record: dict[str, Any]) -> str:
 
 def _of_prior(record: dict[str, Any]) -> list[str]:
     """The line that says which prior there was; challenges have not always had one."""
-    prior = record.get("prior")
+    prior = record.get("pretrain")
     return [] if prior is None else [prior["about"]]
 
 

@@ -31,7 +31,7 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.play import demos
 from hanabi_rl.play.demos import demo_games, demonstrators, generate
 
-SHORT = Challenge("simple", games=24, held_out=8, methods=("bc",), decks=64, seed=3)
+SHORT = Challenge("simple", games=24, heldout_games=8, methods=("bc",), eval_games=64, seed=3)
 
 
 def test_epochs_grow_as_games_shrink() -> None:
@@ -45,7 +45,7 @@ def test_epochs_grow_as_games_shrink() -> None:
 
 
 def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> None:
-    challenge = dataclasses.replace(SHORT, total_steps=12_345, kl_weight=0.2, level="learnt")
+    challenge = dataclasses.replace(SHORT, total_steps=12_345, kl_weight=0.2, features="learnt")
     configs: dict[str, Any] = {
         name: challenges._config(name, challenge, tmp_path) for name in challenges.METHODS
     }
@@ -113,7 +113,7 @@ def test_a_partner_that_searches_is_one_player(
     assert list(challenges.proxies_of(challenge, Rules())) == [partner]
     row = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
     own = row | {"cross_entropy_per_timestep": 1.0}
-    record = dataclasses.asdict(challenge) | {"prior": None, "methods": []}
+    record = dataclasses.asdict(challenge) | {"pretrain": None, "methods": []}
     lines = challenge_table(record | {"partner_with_itself": own}).splitlines()
     assert f"24 games of {partner}," in lines[0] and f"games with {partner} over" in lines[0]
     assert lines[-1].startswith("the proxy ")
@@ -131,8 +131,8 @@ def test_a_partner_that_searches_is_one_player(
 
 @pytest.mark.slow  # its games are those of evaluation/measure/test_leaderboard.py
 def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
-    """Not of decks times seatings: as many games as --decks says, in all."""
-    challenge = dataclasses.replace(SHORT, decks=40)
+    """Not of decks times seatings: as many games as --eval-games says, in all."""
+    challenge = dataclasses.replace(SHORT, eval_games=40)
     agent, *others = (network_policy(TINY, seed) for seed in range(3))
     proxies = dict(zip(("one", "other"), others, strict=True))
     held_out = taught_games(TINY, 4)
@@ -224,7 +224,9 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         "_method",
         lambda name, _, config, *rest: asked.append(config) or {"method": name},
     )
-    record = run_challenge(dataclasses.replace(SHORT, prior=True, level="learnt"), tmp_path / "c")
+    record = run_challenge(
+        dataclasses.replace(SHORT, pretrain=True, features="learnt"), tmp_path / "c"
+    )
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
     assert config.run_dir == str(tmp_path / "prior-2p-learnt-without-simple")
@@ -236,9 +238,9 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         f"cloning begins with {config.run_dir}, a clone of 400 games each of bot:iggi, "
         "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1: none of the partner's family, simple"
     ) in table.splitlines()
-    assert record["prior"]["identity"] == "a prior"
-    with pytest.raises(ValueError, match="another prior: expected True, got False"):
-        run_challenge(dataclasses.replace(SHORT, level="learnt"), tmp_path / "c")
+    assert record["pretrain"]["identity"] == "a prior"
+    with pytest.raises(ValueError, match="another pretrain: expected True, got False"):
+        run_challenge(dataclasses.replace(SHORT, features="learnt"), tmp_path / "c")
     rules = Rules(num_players=3)
     found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
     assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
@@ -253,7 +255,9 @@ def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
 ) -> None:
     preset = dataclasses.replace(preset_config("bc", "prior"), demos=("bot:convention",))
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
-    with pytest.raises(ValueError, match="--prior: expected players of other families than simple"):
+    with pytest.raises(
+        ValueError, match="--pretrain: expected players of other families than simple"
+    ):
         priors.train_pretrained_clone("simple", Rules(), "reading", tmp_path)
 
 
@@ -285,11 +289,14 @@ def test_the_clone_plays_with_the_partner_itself(
     ("changes", "message"),
     [
         ({"games": 4}, "--games: expected at least 5, got 4"),  # the clone validates on some
-        ({"decks": 0}, "--decks: expected at least 1, got 0"),
+        ({"eval_games": 0}, "--eval-games: expected at least 1, got 0"),
         ({"kl_weight": 1.5}, "--kl-weight: expected a weight in .0, 1., got 1.5"),
-        ({"level": "all"}, "--level: expected one of facts, learnt, reading, got 'all'"),
+        ({"features": "all"}, "--features: expected one of facts, learnt, reading, got 'all'"),
         ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
-        ({"partner": "convention", "level": "reading"}, "expected facts or learnt for a clone of"),
+        (
+            {"partner": "convention", "features": "reading"},
+            "expected facts or learnt for a clone of",
+        ),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -306,7 +313,7 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
         ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected policies that differ"),
         ({"partner": "simple+bot:simple"}, "--proxies: expected policies that differ"),
         (
-            {"players": 3, "partner": "simple+piers", "decks": 17},
+            {"players": 3, "partner": "simple+piers", "eval_games": 17},
             "each of the 18 line-ups at least",
         ),
     ],
@@ -328,7 +335,7 @@ def test_given_agents_are_rows_beside_the_methods(
             load_policy("bot:iggi"), given[0], *given[2:]
         )
     )  # fmt: skip
-    other = dataclasses.replace(SHORT, decks=8, agents=("bot:legal-random",))
+    other = dataclasses.replace(SHORT, eval_games=8, agents=("bot:legal-random",))
     text = challenge_table(run_challenge(other, tmp_path)).splitlines()
     assert [line.split()[0] for line in text[2:]] == ["bc", "bot:legal-random", "the"]
     assert "median" in text[1] and "per timestep" in text[1]
