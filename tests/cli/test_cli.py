@@ -270,6 +270,21 @@ def test_a_wrong_number_of_a_sweep(args, message, capsys, tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["likeness", "bot:random"], "likeness was renamed to human-likeness"),
+        (["gauntlet", "bot:a", "--people", "bot:b"], "--people was renamed to --human-proxies"),
+        (["challenge", "--held_out=5"], "--held-out was renamed to --heldout-games"),
+        (["partners", "select", "--select", "dpp"], "--select was renamed to --search"),
+    ],
+)
+def test_old_names_are_refused_with_the_new(args, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
 def test_tyros_own_errors_are_as_they_were(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["train", "bc", "--epochs", "many"])
