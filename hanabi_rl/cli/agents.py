@@ -90,12 +90,7 @@ def games_of_source(
         title = f"{source}: {recorded.rules.num_players} players, {seats_text(recorded)}"
         return recorded, title, {"file": source}
     policy = load_agent(source, players)
-    figures = {
-        "agent": source,
-        "policy_hash": policy.identity(),
-        "seed": seed,
-        "sampled": sample,
-    }
+    figures = {"agent": source, "policy_hash": policy.identity(), "seed": seed, "sampled": sample}
     recorded = evaluate_selfplay(policy, games, seed, sample=sample).records
     return recorded, selfplay_title(source, policy, sample, f"seed {seed}"), figures
 

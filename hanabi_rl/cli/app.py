@@ -83,11 +83,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("partners", PARTNER_COMMANDS, "Partners that differ, for `br-prox`."),
     ("entries", ENTRY_COMMANDS, "The candidates of a challenge that `serve` runs."),
     ("keys", KEY_COMMANDS, "The keys that open their games."),
-    (
-        "study",
-        STUDY_COMMANDS,
-        "People play with agents in a study (`study FILE`); what it says.",
-    ),
+    ("study", STUDY_COMMANDS, "People play with agents in a study (`study FILE`); what it says."),
     ("games", GAME_COMMANDS, "The games that people played in a `study`."),
 )
 

@@ -94,10 +94,7 @@ def likeness_figures(found: HumanLikeness) -> dict[str, Any]:
         | {
             "agents": {
                 agent: ({} if name == DISTANCE else agents[agent][name])
-                | {
-                    "difference": found.difference(agent, name),
-                    "within": found.within(agent, name),
-                }
+                | {"difference": found.difference(agent, name), "within": found.within(agent, name)}
                 for agent in found.agents
             }
         }

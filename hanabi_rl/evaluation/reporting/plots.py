@@ -43,11 +43,7 @@ def saved_figure(path: Path, size: tuple[float, float], dpi: int = 150) -> Itera
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    literal = {
-        "text.parse_math": False,
-        "text.usetex": False,
-        "axes.formatter.use_mathtext": False,
-    }
+    literal = {"text.parse_math": False, "text.usetex": False, "axes.formatter.use_mathtext": False}
     with rc_context(literal):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)

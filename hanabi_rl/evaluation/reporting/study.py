@@ -100,13 +100,7 @@ def _cells(finding: TestResult, spec: str, unit: str) -> list[str]:
     if finding.p is None or estimate is None or finding.p_adjusted is None:
         return [count, "", "", "", "nothing varies: no test"]
     said = "significant" if finding.significant else "not significant"
-    return [
-        count,
-        _interval(estimate, spec),
-        _p(finding.p),
-        _p(finding.p_adjusted),
-        said,
-    ]
+    return [count, _interval(estimate, spec), _p(finding.p), _p(finding.p_adjusted), said]
 
 
 def _interval(interval: Interval, spec: str) -> str:
