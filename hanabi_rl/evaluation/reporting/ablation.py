@@ -20,6 +20,7 @@ from hanabi_rl.evaluation.reporting.plots import (
     plot_curves,
     saved_figure,
 )
+from hanabi_rl.evaluation.reporting.tables import Part, text_rows, to_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,75 +35,80 @@ class WeightResult(NamedTuple):
     metrics: Sequence[Mapping[str, Any]]  # lines of its metrics.jsonl
 
 
+_SCORES = "KL weight", "self-play", "perfect", "zero", "min", "with BC"
+_PREDICTIONS = "KL weight", "val accuracy", "val loss per timestep", "per decision"
+
+
 def ablation_tables(
     results: Sequence[WeightResult], clone: Prediction | None, with_paper: bool = False
 ) -> str:
-    """Both tables as text, one line per weight, means over its seeds; `with_paper` adds AH2AC2's
+    """Both tables as text, one row per weight, means over its seeds; `with_paper` adds AH2AC2's
     figures in brackets."""
-    table_of = paper.ABLATION if with_paper else {}
-    lines = [
-        "Table 12: final weights in greedy self-play, and with the clone (the paper's figures in "
-        "brackets)"
+    published = paper.ABLATION if with_paper else {}
+    weights = _by_weight(results)
+    scores = [_score_row(weight, runs, published.get(weight)) for weight, runs in weights.items()]
+    title = "final weights in greedy self-play, and with the clone"
+    first, seeds = results[0].summary, max(map(len, weights.values()))
+    parts: list[Part] = [
+        f"Table 12: {title} (the paper's figures in brackets)"
         if with_paper
-        else "Final weights in greedy self-play, and with the clone",
-        f"{'KL weight':<12}{'self-play':>16}{'perfect':>16}{'zero':>9}{'min':>10}{'with BC':>16}",
-    ]
-    for weight, runs in _by_weight(results).items():
-        published = table_of.get(weight)
-        perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}" + (
-            f" ({published.perfect / 5000:.1%})" if published else ""
-        )
-        minimum = f"{min(run.summary['selfplay_min'] for run in runs)}" + (
-            f" ({published.minimum})" if published else ""
-        )
-        lines.append(
-            f"{weight:<12g}{_over_seeds(runs, 'selfplay_mean'):>16}{perfect:>16}"
-            f"{_mean(runs, 'selfplay_zero_share'):>9.1%}{minimum:>10}"
-            f"{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
-        )
-    first, seeds = results[0].summary, max(map(len, _by_weight(results).values()))
-    lines.append(
+        else title.capitalize(),
+        text_rows([_SCORES, *scores], left=False),
         f"±: standard error over {seeds} seeds with the same clone; variation over clones is not "
         "included"
         if seeds > 1
-        else "±: half of the 95% interval over the games of the one seed"
-    )
-    bounds = bounds_text(first["bc_selfplay_ci95"])
-    lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} {bounds}")
+        else "±: half of the 95% interval over the games of the one seed",
+        f"The clone: self-play {first['bc_selfplay_mean']:.2f} "
+        f"{bounds_text(first['bc_selfplay_ci95'])}",
+    ]
     if clone is not None:
         title = "Table 13, its validation columns: on" if with_paper else "Prediction on"
         brackets = "the paper's validation figures in brackets; " if with_paper else ""
-        lines += [
+        rows: list[Sequence[str]] = [_PREDICTIONS]
+        for weight, runs in weights.items():
+            row = published.get(weight)
+            predictions = [run.prediction for run in runs]
+            rows.append(_prediction_row(f"{weight:g}", predictions, row and row.validation))
+        of_clone = paper.ABLATION_CLONE[0] if with_paper else None
+        rows.append(_prediction_row("clone", [clone], of_clone))
+        parts += [
             "",
             f"{title} the games that the clone was validated on [95% over games]",
             f"({brackets}for test games: hanabi-rl predict)",
+            text_rows(rows, left=False),
         ]
-        lines.append(
-            f"{'KL weight':<12}{'val accuracy':>30}{'val loss per timestep':>34}"
-            f"{'per decision':>15}"
-        )
-        for weight, runs in _by_weight(results).items():
-            row = table_of.get(weight)
-            read = [run.prediction for run in runs]
-            lines.append(_prediction_line(f"{weight:g}", read, row and row.validation))
-        of_clone = paper.ABLATION_CLONE[0] if with_paper else None
-        lines.append(_prediction_line("clone", [clone], of_clone))
-    return "\n".join(lines)
+    return to_text(*parts)
 
 
-def _prediction_line(
+def _score_row(
+    weight: float, runs: Sequence[WeightResult], published: paper.PaperAblation | None
+) -> list[str]:
+    perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}"
+    minimum = f"{min(run.summary['selfplay_min'] for run in runs)}"
+    if published:
+        perfect += f" ({published.perfect / 5000:.1%})"
+        minimum += f" ({published.minimum})"
+    return [
+        f"{weight:g}",
+        _over_seeds(runs, "selfplay_mean"),
+        perfect,
+        f"{_mean(runs, 'selfplay_zero_share'):.1%}",
+        minimum,
+        _over_seeds(runs, "crossplay_with_bc_mean"),
+    ]
+
+
+def _prediction_row(
     name: str, predictions: Sequence[Prediction | None], published: paper.PredictionRow | None
-) -> str:
+) -> list[str]:
     """Seeds are pooled game by game, so that the interval is over games."""
-    read = [prediction for prediction in predictions if prediction is not None]
-    pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*read, strict=True)))
+    known = [prediction for prediction in predictions if prediction is not None]
+    pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*known, strict=True)))
     accuracy, loss = f"{pooled.accuracy():.3f}", f"{pooled.cross_entropy_per_timestep():.3f}"
     if published:
-        accuracy, loss = (
-            f"{accuracy} ({published.accuracy:.3f})",
-            f"{loss} ({published.loss_per_timestep:.3f})",
-        )
-    return f"{name:<12}{accuracy:>30}{loss:>34}{pooled.cross_entropy().mean:>15.3f}"
+        accuracy += f" ({published.accuracy:.3f})"
+        loss += f" ({published.loss_per_timestep:.3f})"
+    return [name, accuracy, loss, f"{pooled.cross_entropy().mean:.3f}"]
 
 
 def _by_weight(results: Sequence[WeightResult]) -> dict[float, list[WeightResult]]:
