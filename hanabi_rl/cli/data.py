@@ -42,17 +42,17 @@ def info(
     max_seed: BoundedCount = MAX_NUMBER,
     json: Flag = False,
 ) -> None:
-    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1), and
-    how many of their decks are deals of hanab.live, one file after the other.
+    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1) and
+    the number of decks that are deals of hanab.live.
 
     Args:
         sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links.
-        skip_bad: leave out, and count, the games that are not what they should be (another variant,
-            no move, another number of players than most), instead of refusing the file.
-        seeds: list each game's seed on hanab.live and the site's seat that began (0: the first).
-        max_seed: highest number of a seed that is compared (300000 takes seconds); seeds named in
-            hanab.live's exports are compared in any case.
-        json: print one line of JSON for each file, with all seeds.
+        skip_bad: leave out, and count, invalid games (another variant, no move, another number of
+            players than most), instead of refusing the file.
+        seeds: list each game's seed on hanab.live and the site's first seat (0: the first).
+        max_seed: highest seed number to compare (300000 takes seconds); seeds in hanab.live's
+            exports are always compared.
+        json: print one line of JSON per file, with all seeds.
     """
     from hanabi_rl.data.seeds import describe_seeds
     from hanabi_rl.data.statistics import describe, statistics
@@ -127,8 +127,8 @@ def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
-        target: the file to write; its suffix says the format.
-        skip_bad: leave out, and count, the games that are not what they should be.
+        target: file to write, in the format of its suffix.
+        skip_bad: leave out, and count, invalid games.
     """
     games, _ = _read(source, skip_bad)
     _write(target, games, lambda written: count(len(written), "game"))
@@ -166,11 +166,11 @@ def split(
 
     Args:
         file: the games.
-        fractions: the parts' shares, adding to 1.
-        sizes: or the parts' games.
-        seed: of the random choice.
-        out: the folder to write to.
-        skip_bad: leave out, and count, the games that are not what they should be.
+        fractions: fractions of the parts, adding to 1.
+        sizes: or numbers of games of the parts.
+        seed: seed of the random choice.
+        out: output folder.
+        skip_bad: leave out, and count, invalid games.
     """
     from hanabi_rl.data.files import save_games
     from hanabi_rl.data.split import split_games, split_games_by_size
@@ -205,7 +205,7 @@ def download(split: Split = "train", players: int = 2, dest: Path = Path("data")
     Args:
         split: train (1,000 games), val, or all.
         players: 2 or 3.
-        dest: the folder to write to.
+        dest: output folder.
     """
     info((str(fetch(split, players, dest)),))
 
@@ -221,12 +221,11 @@ def demos(
 
     Args:
         players: 2 to 5.
-        games: how many.
-        seed: of the decks.
-        bot: a bot (convention, simple, ...), any agent (agent:NAME, a folder), or A+B for tables
+        games: number of games.
+        seed: seed of the decks.
+        bot: a bot (convention, simple, ...), any agent (agent:NAME, a folder), or A+B for games
             where they take turns around the seats; one that searches with partner=C+D comes last.
-        out: the file to write (.safetensors, .json or .jsonl); without it the games are only
-            cached.
+        out: file to write (.safetensors, .json or .jsonl); default: the cache alone.
     """
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.games.hanabi.rules import Rules
@@ -247,9 +246,9 @@ def replay_command(
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
-        game: which game of the file, from 0.
-        turn: only this turn, from 1 (the deal).
-        conventions: say of each move what it is by the common conventions, and what it breaks.
+        game: index of the game in the file, from 0.
+        turn: print this turn alone, from 1 (the deal).
+        conventions: annotate each move by the common conventions, with violations.
     """
     from hanabi_rl.data.files import load_some_games
     from hanabi_rl.data.formats.hanab_live import decode_link, is_link, replay_link

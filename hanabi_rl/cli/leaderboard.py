@@ -1,4 +1,4 @@
-"""`hanabi-rl leaderboard`: candidates among human proxies, as AH2AC2 ranks them."""
+"""`hanabi-rl leaderboard`: AH2AC2's ranking of candidates with human proxies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Candidate(NamedTuple):
-    """A row of the table: an agent, or the chosen one of several seeds."""
+    """A row: an agent, or the chosen one of several seeds."""
 
     label: str
     policy: Policy
@@ -153,7 +153,7 @@ def _play(
 
 
 def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
-    """Plays the games of a board's file for each agent, and writes its row there."""
+    """Play the games of a leaderboard file for each agent, and add its row."""
     from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
     from hanabi_rl.evaluation.measure.leaderboard_file import (
         check_public,
@@ -234,7 +234,7 @@ def candidates(
 
 
 def _seeds(row: Candidate) -> dict[str, Any]:
-    """The JSON of how a seed was chosen; nothing where none was."""
+    """JSON of the choice of a seed; empty without one."""
     if not row.seeds:
         return {}
     return {"chosen": row.chosen, "val_cross_entropy_per_timestep": row.seeds}

@@ -8,13 +8,12 @@ import json as json_format
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import tyro
 
 from hanabi_rl.cli.agents import Flag
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Parts: TypeAlias = Iterator[Any]
 """Lines and rich tables, then a dictionary, the JSON of the same figures."""
@@ -25,7 +24,7 @@ Json = Annotated[
 Plot = Annotated[Path | None, tyro.conf.arg(help="image file to draw (.png, .pdf, .svg)")]
 
 
-def measure_command(function: Callable[P, Parts]) -> Callable[P, None]:
+def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
     """A command with the flag --json of a generator that yields the parts of a text and, last, the
     JSON of the same figures.
 
@@ -33,13 +32,12 @@ def measure_command(function: Callable[P, Parts]) -> Callable[P, None]:
     """
 
     @functools.wraps(function)
-    def command(*args: P.args, **kwargs: P.kwargs) -> None:
+    def command(*args: Any, json: bool = False, **kwargs: Any) -> None:
         from hanabi_rl.evaluation.measure.intervals import explained
         from hanabi_rl.evaluation.reporting.tables import to_text
         from hanabi_rl.storage.files import to_json
 
-        json, printed = kwargs.pop("json", False), ""
-        screen = sys.stderr if json else sys.stdout
+        printed, screen = "", sys.stderr if json else sys.stdout
         for part in _checked(function, *args, **kwargs):
             if not isinstance(part, dict):
                 printed += f"{to_text(part)}\n"
@@ -58,7 +56,7 @@ def measure_command(function: Callable[P, Parts]) -> Callable[P, None]:
     return command
 
 
-def _checked(function: Callable[P, Parts], *args: P.args, **kwargs: P.kwargs) -> Parts:
+def _checked(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Parts:
     """The parts of a command, once its arguments can be right."""
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable
 

@@ -77,9 +77,9 @@ def partner_parts(result: GauntletResult) -> list[Part]:
         ),
     )
     parts: list[Part] = ["", result.agent, table(rows, columns)]
-    for title, met in (("seen in training", True), ("unseen", False)):
-        if over := result.over_families(met):
-            parts.append(f"families {title}: mean {over[0]:.2f}, worst {over[1]:.2f}")
+    for title, seen in (("seen in training", True), ("unseen", False)):
+        if found := result.over_families(seen):
+            parts.append(f"families {title}: mean {found[0]:.2f}, worst {found[1]:.2f}")
     if gain := result.gain():
         parts.append(f"from game 1 to game {length}: {gain:+.2f}")
     return parts
@@ -103,8 +103,8 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
         }
 
     summary: dict[str, Any] = {}
-    for name, met in (("all", None), ("seen_in_training", True), ("unseen", False)):
-        if found := result.over_families(met):
+    for name, seen in (("all", None), ("seen_in_training", True), ("unseen", False)):
+        if found := result.over_families(seen):
             summary[name] = {"mean": found[0], "worst": found[1]}
     gain = result.gain()
     return {
@@ -123,8 +123,8 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
 def plot_gauntlet(
     results: Sequence[GauntletResult], path: Path, title: str, max_score: int
 ) -> None:
-    """Draws every agent's mean with each family, hollow where all of its partners were met in
-    training, with 95% intervals; one colour and marker an agent, families from left to right."""
+    """Draw every agent's mean with each family, hollow where all of its partners were seen in
+    training, with 95% intervals; one colour and marker per agent, families from left to right."""
 
     families = list(dict.fromkeys(name for r in results for name in r.families()))
     places = np.arange(1 + len(families))
@@ -136,9 +136,9 @@ def plot_gauntlet(
                 COLORS[index % len(COLORS)],
                 MARKERS[index // len(COLORS) % len(MARKERS)],
             )
-            found = {"itself": result.self_play.mean, **result.families()}
-            strange = result.families(met=False)
-            for place, name in zip(places, ["itself", *families], strict=True):
+            found = {"self-play": result.self_play.mean, **result.families()}
+            unseen = result.families(met=False)
+            for place, name in zip(places, ["self-play", *families], strict=True):
                 if name not in found:
                     continue
                 mean = found[name]
@@ -148,12 +148,12 @@ def plot_gauntlet(
                     yerr=error_bars([mean.mean], [mean.bounds]),
                     fmt=marker,
                     color=color,
-                    markerfacecolor=color if name in strange or name == "itself" else "white",
+                    markerfacecolor=color if name in unseen or name == "self-play" else "white",
                     capsize=2,
                     markersize=5,
-                    label=in_legend(result.agent) if name == "itself" else None,
+                    label=in_legend(result.agent) if name == "self-play" else None,
                 )
-        axes.set_xticks(places, ["itself", *families], rotation=20, ha="right")
+        axes.set_xticks(places, ["self-play", *families], rotation=20, ha="right")
         axes.set_ylim(0, max_score)
         axes.set_ylabel("mean score")
         axes.set_title(title, fontsize=10)

@@ -124,13 +124,13 @@ def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) ->
     """AH2AC2's Tables 2, 3 and 10 of these agents and of the paper's proxies for the same game.
     clone: label of the agent to which differences are taken."""
     standard = rules.num_players if rules.is_standard else 0
-    proxies = {f"{who} (paper)": row for who, row in ah2ac2.PROXIES.get(standard, {}).items()}
+    proxies = {f"{name} (paper)": row for name, row in ah2ac2.PROXIES.get(standard, {}).items()}
     games = max(len(habits["score"].numerator) for habits in found.agents.values())
     scores: list[tuple[Any, ...]] = []
     for label, habits in found.agents.items():
         score = habits["score"].interval
         scores.append((f"  {label}", score.mean, f"± {score.std_error:.2f}"))
-    scores += [(f"  {who}", row.selfplay, "") for who, row in proxies.items()]
+    scores += [(f"  {name}", row.selfplay, "") for name, row in proxies.items()]
     predictions: list[tuple[Any, ...]] = []
     means = {
         label: (of.accuracy().mean, of.cross_entropy_per_timestep().mean)
@@ -143,21 +143,23 @@ def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) ->
         predictions.append((f"  {label}", accuracy, change, loss, more))
     predictions += [
         (
-            f"  {who}",
+            f"  {name}",
             row.accuracy,
             row.accuracy_difference,
             row.loss_per_timestep,
             row.loss_difference,
         )
-        for who, row in proxies.items()
+        for name, row in proxies.items()
     ]
     names = "information_per_play", "communicativeness"
     behaviour: list[tuple[Any, ...]] = [
-        (f"  {who}", *(format_value(_mean(habits[name]), ".3f") for name in names))
-        for who, habits in {"people of the file": found.people, **found.agents}.items()
+        (f"  {name}", *(format_value(_mean(habits[key]), ".3f") for key in names))
+        for name, habits in {"people of the file": found.people, **found.agents}.items()
     ]
-    for who, published in ah2ac2.BEHAVIOUR.get(standard, {}).items():
-        behaviour.append((f"  {who} (paper)", *(f"{getattr(published, n):.2f}" for n in names)))
+    for name, published in ah2ac2.BEHAVIOUR.get(standard, {}).items():
+        behaviour.append(
+            (f"  {name} (paper)", *(f"{getattr(published, key):.2f}" for key in names))
+        )
     return [
         f"\nTable 2: self-play, mean and standard error of {count(games, 'game')}",
         table(scores, (Column("", 0), Column("mean", 1, ".2f"), Column("", 2, left=True))),

@@ -42,7 +42,7 @@ def short_labels(names: Sequence[str]) -> list[str]:
 
 
 def _parts(name: str, timed: bool) -> tuple[str, ...]:
-    """What may become a label, its last part first to be shown."""
+    """Parts of a name that may be in a label; the last comes first."""
     if name.startswith(("bot:", "agent:")):
         return (name,)
     place, question, options = name.partition("?")  # options may be paths: ?knows=FILE
@@ -173,7 +173,7 @@ def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
         square_table(labels, medians(matrix), ".1f"),
     ]
     groups = grouped(matrix)
-    if len(groups.groups) == len(labels):  # each is its own: the matrix says it all
+    if len(groups.groups) == len(labels):  # each group is one agent
         return parts
     parts += [
         "",

@@ -48,12 +48,12 @@ _ONE_SIDED = (
     " (+ or -: all of one that begins or ends at the mean; [low, high]: one that is lopsided)"
 )
 _LOPSIDED = 2.0
-"""Times that one side of an interval is longer than the other, from which both ends are printed."""
+"""Ratio of the sides of an interval from which both ends are printed."""
 _RATING_NAMES = {"selfplay": "self-play points", "inter": "points with partners"}
 
 
 def is_published_game(rules: Rules) -> bool:
-    """Whether the paper's figures are of this game."""
+    """True if the paper has figures of this game."""
     return rules.is_standard and rules.num_players == 2
 
 
@@ -145,7 +145,7 @@ def _cell(
     small: bool = False,
     bounds: Sequence[float] | None = None,
 ) -> str:
-    """A mean with `spread` or, of an interval, half of its width around it."""
+    """A mean with `spread`, or with half the width of an interval."""
     if mean is None:
         return "none"
     digits = _digits(name)
@@ -203,9 +203,9 @@ def ratings_parts(profiles: Sequence[ObjectiveMetrics]) -> list[Part]:
         )
     alone = [profile.label for profile in profiles if not profile.pairs]
     if alone:
-        whose = "" if len(alone) == len(profiles) else f"of {', '.join(alone)} "
+        names = "" if len(alone) == len(profiles) else f"of {', '.join(alone)} "
         parts.append(
-            f"WARNING: the paper's values are means over partners, those here {whose}of self-play."
+            f"WARNING: the paper's values are means over partners, those here {names}of self-play."
         )
     return parts
 
@@ -229,7 +229,7 @@ def _outside(rating: Rating) -> str:
 def profiles_dict(
     profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool
 ) -> dict[str, Any]:
-    """Everything, JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
+    """JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
     `small_sample` names the figures of too few moves."""
     published = is_published_game(rules)
     return {
@@ -297,8 +297,8 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
 def plot_profiles(
     profiles: Sequence[ObjectiveMetrics], rules: Rules, path: Path, title: str
 ) -> None:
-    """Draws the rows with the lines of Table 3 where they are of this game: those with partners
-    where there are any, else all, in self-play."""
+    """Draw the rows with the lines of Table 3 of the same game: those with partners if there are
+    any, otherwise all, in self-play."""
     together = any(profile.pairs for profile in profiles)
     drawn = [profile for profile in profiles if profile.pairs or not together]
     names = sorted(SHORT, key=lambda name: name not in PUBLISHED)  # gaps at the end
@@ -307,8 +307,8 @@ def plot_profiles(
     ]
     if is_published_game(rules):
         lines += [
-            Line(f"{who} (Siu et al.)", _published(row, names, together), _OURS.get(who, ""))
-            for who, row in siu2025.TABLE_3.items()
+            Line(f"{name} (Siu et al.)", _published(row, names, together), _OURS.get(name, ""))
+            for name, row in siu2025.TABLE_3.items()
         ]
     digits = {SHORT[name]: _digits(name) for name in names}
     plot_parallel(digits, lines, path, title)

@@ -32,8 +32,8 @@ class Line(NamedTuple):
 
 
 def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, title: str) -> None:
-    """Draws `lines` over the axes `digits` (name -> digits of its numbers) and writes a PNG to
-    `path`. Each axis runs from the least of its values to the greatest."""
+    """Draw `lines` over the axes `digits` (name -> digits of its numbers) and write an image to
+    `path`. Each axis runs from the minimum of its values to the maximum."""
 
     with saved_figure(path, (1.15 * len(digits) + 3.0, 4.8)) as figure:
         axes = figure.add_subplot()
@@ -54,7 +54,7 @@ def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, 
 
 
 def _published_style(number: int, like: dict[str, Any] | None) -> dict[str, Any]:
-    # grey or dashed, they are told apart by it
+    # distinguishes grey and dashed lines
     marker = MARKERS[number % len(MARKERS)]
     if like is None:
         return dict(color=_PUBLISHED, marker=marker, markersize=5, linewidth=0.9)

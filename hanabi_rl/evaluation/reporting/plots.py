@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 Metrics = Sequence[Mapping[str, Any]]
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette: told apart with any colour vision ..."""
+"""Okabe and Ito's palette, distinct with any colour vision."""
 MARKERS = "os^vDPX*<>"
-"""... markers tell more than so many apart ..."""
+"""Markers, where there are more lines than colours."""
 DASHES = ("-", "--", "-.", ":")
-"""... and dashes repeat the difference for print."""
+"""Dashes, which repeat the difference for print."""
 
 _COLORS = COLORS[:4]
 _REFERENCE_COLOR = "#555555"
-_MARKERS_BELOW = 30  # points in a series: few evaluations are shown as points, many as a line
-_NOISY_POINTS = 200  # from here on a series is smoothed
+_MARKERS_BELOW = 30  # points in a series: shorter ones get markers
+_NOISY_POINTS = 200  # points in a series: longer ones are smoothed
 _PANEL_INCHES = (4.6, 3.4)
 
 
@@ -43,8 +43,9 @@ def saved_figure(path: Path, size: tuple[float, float], dpi: int = 150) -> Itera
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    literal = {"text.parse_math": False, "text.usetex": False, "axes.formatter.use_mathtext": False}
-    with rc_context(literal):
+    with rc_context(
+        {"text.parse_math": False, "text.usetex": False, "axes.formatter.use_mathtext": False}
+    ):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         yield figure

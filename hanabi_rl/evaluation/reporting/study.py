@@ -67,12 +67,12 @@ def _figure(figure: Figure, spec: str) -> str:
 
 
 def too_few(figure: Figure) -> str:
-    """Why there is no figure."""
+    """Reason of a missing figure."""
     return f"too few people: {people_text(figure.people, figure.groups)}"
 
 
 def people_text(people: int, groups: int) -> str:
-    """How many, and where some played together what they count as."""
+    """Number of people, and of groups if some played together."""
     return str(people) if groups == people else f"{people} in {groups} groups"
 
 
@@ -92,15 +92,15 @@ def _findings_table(findings: Sequence[TestResult]) -> Table:
 
 
 def _cells(finding: TestResult, spec: str, unit: str) -> list[str]:
-    """How many, the estimate, p, corrected p and the verdict."""
+    """Number, estimate, p, corrected p and verdict."""
     estimate, count = finding.estimate, people_text(finding.n, finding.groups)
     if finding.groups < finding.min_groups:
         unit = unit if finding.groups == finding.n else "groups"
         return [count, "", "", "", f"too few {unit}: at least {finding.min_groups}"]
     if finding.p is None or estimate is None or finding.p_adjusted is None:
         return [count, "", "", "", "nothing varies: no test"]
-    said = "significant" if finding.significant else "not significant"
-    return [count, _interval(estimate, spec), _p(finding.p), _p(finding.p_adjusted), said]
+    verdict = "significant" if finding.significant else "not significant"
+    return [count, _interval(estimate, spec), _p(finding.p), _p(finding.p_adjusted), verdict]
 
 
 def _interval(interval: Interval, spec: str) -> str:
@@ -115,7 +115,7 @@ def _p(value: float) -> str:
 
 def _curve_parts(curves: Curves | None) -> list[Part]:
     if curves is None:
-        return ["Rating on points: nobody gave both, or nothing varies."]
+        return ["Rating on points: no person has both, or nothing varies."]
     rows = [["rating on points", "people", "coefficient", "p", "corrected", ""]]
     rows.append(["line: rating per point", *_cells(curves.line, "+.3f", "people")])
     rows.append(["parabola: a of a x^2 + b x + c", *_cells(curves.parabola, "+.4f", "people")])

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def plot_report(report: StudyReport, path: Path, title: str, max_score: int) -> None:
-    """Draws points and rating of every agent with 95% intervals over people, and a point for each
-    person and agent with the line and, where one is found, the parabola."""
+    """Draw points and rating of every agent with 95% intervals over people, and a point for each
+    person and agent with the line and the parabola, if it is significant."""
 
     height = max(3.2, 1.6 + 0.45 * len(report.agents))
     with saved_figure(path, (11.5, height)) as figure:
@@ -59,9 +59,9 @@ def _draw_curves(axes: Axes, curves: Curves | None) -> None:
     x = np.linspace(curves.scores.min(), curves.scores.max(), 100)
     if curves.line.p is not None:
         style = "-" if curves.line.significant else ":"
-        said = "significant" if curves.line.significant else "not significant"
+        verdict = "significant" if curves.line.significant else "not significant"
         y = curves.intercept + curves.slope * x
-        axes.plot(x, y, style, color=COLORS[0], label=f"line: {said}")
+        axes.plot(x, y, style, color=COLORS[0], label=f"line: {verdict}")
     if curves.parabola.significant and curves.abc is not None:
         axes.plot(
             x, np.polyval(curves.abc, x), "--", color=COLORS[1], label="parabola: significant"

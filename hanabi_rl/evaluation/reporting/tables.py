@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -21,7 +21,7 @@ class Column(NamedTuple):
     """A column of a table."""
 
     head: str
-    value: str | int | Callable[[Any], Any] | None = None
+    value: Any = None
     """The key or index in a row, or a function of the row; None: the key is `head`."""
     spec: str = ""
     """Format of numbers."""
