@@ -142,7 +142,7 @@ def assign_groups(
         if groups[index] in named.values():
             raise ValueError(
                 f"--group {groups[index]}=...: expected {labels[index]} among its agents, or "
-                f"another name: {groups[index]} is what its name without one"
+                f"another name: {groups[index]} is its name without one"
             )
     return groups
 

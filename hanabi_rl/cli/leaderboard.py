@@ -198,7 +198,8 @@ def candidates(
         ValueError: an agent in two groups or twice in one, two seeds that are one policy, or a
             group with the name of another agent.
     """
-    from hanabi_rl.evaluation.measure.leaderboard import best_seed, is_same_policy
+    from hanabi_rl.agents.identity import check_distinct
+    from hanabi_rl.evaluation.measure.leaderboard import best_seed
     from hanabi_rl.evaluation.measure.prediction import predict
 
     rows: dict[int, Candidate] = {}
@@ -210,20 +211,13 @@ def candidates(
                     f"--group {name}: expected every agent once, got {labels[member]} again"
                 )
             taken[member] = name
-        for place, member in enumerate(members):
-            twin = next(
-                (m for m in members[:place] if is_same_policy(policies[m], policies[member])), None
-            )
-            if twin is not None:
-                raise ValueError(
-                    f"--group {name}: expected seeds that differ, got one policy as "
-                    f"{labels[twin]} and {labels[member]}"
-                )
+        names = [labels[member] for member in members]
+        check_distinct([policies[member] for member in members], names, f"--group {name}: ")
         assert val is not None, "checked by the command"
         read = [predict(policies[member], val) for member in members]
         best = members[best_seed(read)]
         losses = [prediction.cross_entropy_per_timestep().mean for prediction in read]
-        seeds = {labels[member]: loss for member, loss in zip(members, losses, strict=True)}
+        seeds = dict(zip(names, losses, strict=True))
         rows[members[0]] = Candidate(name, policies[best], seeds, labels[best])
     for place, (label, policy) in enumerate(zip(labels, policies, strict=True)):
         if place not in taken:

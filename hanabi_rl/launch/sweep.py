@@ -6,7 +6,6 @@ several runs need (a clone) is made once for all of them. `--seeds` of a trainin
 of one axis.
 """
 
-import csv
 import dataclasses
 import itertools
 import multiprocessing
@@ -25,6 +24,7 @@ from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.evaluation.measure.intervals import mean_interval
+from hanabi_rl.evaluation.reporting.tables import csv_text
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.presets import configs_folder
@@ -42,7 +42,7 @@ from hanabi_rl.runs.run_dir import INPUT_HASHES, check_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
-from hanabi_rl.storage.files import read_json
+from hanabi_rl.storage.files import read_json, write_text
 from hanabi_rl.storage.words import count
 
 # A finished run of another length is another run.
@@ -432,10 +432,7 @@ def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[st
         }
         for place, summary in zip(places, summaries, strict=True)
     ]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_text(path, csv_text(rows))
 
 
 def main() -> None:

@@ -255,7 +255,7 @@ def test_seeds_are_counted_once():
     assert rows({}) == labels
     assert rows({"x": [1, 2]}) == ["a", "x"] and rows({"x": [0], "y": [2, 1]}) == ["x", "y"]
     for groups, message in [
-        ({"x": [0, 2]}, "expected seeds that differ, got one policy as a and c"),
+        ({"x": [0, 2]}, "--group x: expected policies that differ, got the same one as a and as c"),
         ({"x": [0, 1], "y": [1, 2]}, "--group y: expected every agent once, got b again"),
         ({"x": [0, 0]}, "--group x: expected every agent once, got a again"),
         ({"a": [1, 2]}, "--group a: expected another name than that of an agent"),

@@ -225,8 +225,8 @@ def gauntlet_partners(agent: Policy, people: Sequence[str] = ()) -> list[Gauntle
             policy = load_policy(name, rules)
             if family == HUMAN_PROXIES and (known := found.get(policy.identity())):
                 raise ValueError(
-                    "people: expected who is not in the gauntlet yet, got "
-                    f"{name}: {known.name} of the family {known.family}"
+                    f"--human-proxies: {name} is already in the gauntlet ({known.name}, family "
+                    f"{known.family})"
                 )
             if policy.identity() != itself:
                 found.setdefault(

@@ -221,7 +221,7 @@ def test_who_stops_the_command_has_the_agents_that_were_done(
         ),
         (
             ["bot:iggi", "--human-proxies", "bot:smart"],
-            "got bot:smart: bot:smart of the family smart",
+            "bot:smart is already in the gauntlet (bot:smart, family smart)",
         ),
         (["bot:iggi", "--human-proxies", "nobody"], "expected an agent"),
     ],
