@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hanabi_rl.cli.agents import Agent, Agents, Players, load_agent
+from hanabi_rl.cli.agents import Agent, Agents, DeckSeed, Players, load_agent
 from hanabi_rl.cli.gauntlet import check_series
 from hanabi_rl.cli.output import Parts, measure_command
-from hanabi_rl.storage.validation import INT32_MAX, BoundedCount, PositiveInt, Range, Seed
+from hanabi_rl.storage.validation import INT32_MAX, BoundedCount, PositiveInt, Range
 from hanabi_rl.storage.words import count
 
 
@@ -19,7 +19,7 @@ def adaptation(
     games: BoundedCount = 400,
     series: PositiveInt = 4,
     show_games: Annotated[int, Range(0, INT32_MAX)] = 2,
-    seed: Seed = 0,
+    seed: DeckSeed = 0,
 ) -> Parts:
     """Compare an agent's decisions in the last game of a series with those at a first meeting: the
     decisions that differ, by kind, their worth in points, and the games with most of them.
@@ -30,7 +30,6 @@ def adaptation(
         games: games per partner and seat; a multiple of --series.
         series: games in a row with the same partner; decisions of the last are compared.
         show_games: number of games to print, with links and every changed decision.
-        seed: seed of the decks.
     """
     from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.evaluation.measure.partner_adaptation import adaptation as compare

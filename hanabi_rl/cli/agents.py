@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from hanabi_rl.storage.validation import Seed
+
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
@@ -21,7 +23,15 @@ File = tyro.conf.Positional[Path]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
 Groups = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=AGENT,AGENT [...]")]
-SeedNames = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="SEED|SEED..NUMBER [...]")]
+SeedNames = Annotated[
+    tuple[str, ...] | None,
+    tyro.conf.arg(
+        metavar="SEED|SEED..NUMBER [...]",
+        help="hanab.live deals to play instead of random decks, by the site's seeds: p2v0s1..200, "
+        "p2v0s7 p2v0s12",
+    ),
+]
+DeckSeed = Annotated[Seed, tyro.conf.arg(help="seed of the decks and of sampled actions")]
 Players = Annotated[
     int | None,
     tyro.conf.arg(help="2 to 5; bots play 2 by default, trained agents what they were trained for"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hanabi_rl.cli.agents import AgentOrFile, Players, Sample, games_of_source
+from hanabi_rl.cli.agents import AgentOrFile, DeckSeed, Players, Sample, games_of_source
 from hanabi_rl.cli.output import Parts, measure_command
-from hanabi_rl.storage.validation import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount
 
 
 @measure_command
@@ -12,7 +12,7 @@ def behaviour(
     source: AgentOrFile,
     players: Players = None,
     games: BoundedCount = 1000,
-    seed: Seed = 0,
+    seed: DeckSeed = 0,
     sample: Sample = False,
 ) -> Parts:
     """Print information per play and communicativeness, with the figures of AH2AC2's Table 10.
@@ -21,7 +21,6 @@ def behaviour(
         source: any agent (`hanabi-rl agents` lists them), which plays with copies of itself; or a
             file of games (.safetensors, .json or .jsonl), of which the human seats count.
         games: number of games of an agent.
-        seed: seed of the decks, and of sampled actions.
     """
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.measure.registry import behaviour_figures

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from hanabi_rl.evaluation.reporting.br_prox import Comparison
 
 
-@measure_command
-def br_prox(
+def br_prox_parts(
     agents: Agents,
     partners: Path,
     group: Groups = (),
@@ -60,7 +59,11 @@ def br_prox(
         play_partners,
         read_partners,
     )
-    from hanabi_rl.evaluation.reporting.br_prox import br_prox_figures, br_prox_parts, plot_br_prox
+    from hanabi_rl.evaluation.reporting.br_prox import (
+        br_prox_figures,
+        comparison_parts,
+        plot_br_prox,
+    )
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.runs.progress import Progress
 
@@ -102,7 +105,7 @@ def br_prox(
         compared = _compare(unit, others, best, selfplay, returns, groups, seed)
         parts = compared.parts()
         figures[unit] = br_prox_figures(compared, parts)
-        yield from br_prox_parts(compared, parts)
+        yield from comparison_parts(compared, parts)
         if plot is not None and unit == "scores":
             plot_br_prox(parts, plot, title)
     runs = [
@@ -111,6 +114,9 @@ def br_prox(
     ]
     about = {"file": partners, "games": games, "seed": seed, "sampled": sample}
     yield about | {"agents": runs} | figures
+
+
+br_prox = measure_command(br_prox_parts)
 
 
 def _known(partner: EvalPartner, chosen: PartnerSet, sample: bool, points: bool) -> bool:

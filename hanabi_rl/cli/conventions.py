@@ -6,9 +6,9 @@ from typing import Annotated
 
 import tyro
 
-from hanabi_rl.cli.agents import Players, games_of_source
+from hanabi_rl.cli.agents import DeckSeed, Players, games_of_source
 from hanabi_rl.cli.output import Parts, measure_command, with_progress
-from hanabi_rl.storage.validation import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount
 
 Sources = Annotated[
     tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT|FILE [...]")
@@ -17,7 +17,7 @@ Sources = Annotated[
 
 @measure_command
 def conventions(
-    sources: Sources, players: Players = None, games: BoundedCount = 200, seed: Seed = 0
+    sources: Sources, players: Players = None, games: BoundedCount = 200, seed: DeckSeed = 0
 ) -> Parts:
     """Print how closely players follow the common conventions of hanab.live's H-Group (chop, focus,
     play and save hints, good touch, prompts and finesses): the fraction of moves that do, kinds of
@@ -27,7 +27,6 @@ def conventions(
         sources: agents, each playing with copies of itself, or files of games, of which the human
             seats count.
         games: number of games of an agent.
-        seed: seed of the decks.
     """
     from hanabi_rl.evaluation.measure.conventions import convention_figures, read_conventions
     from hanabi_rl.evaluation.reporting.conventions import conventions_parts

@@ -49,9 +49,7 @@ def cross_play(
         agents: any agents (`hanabi-rl agents` lists them).
         out: folder for the files.
         games: decks per cell, each played with every distinct seating; None: 5000.
-        seed: seed of the decks, and of sampled actions; None: 0.
-        seed_names: hanab.live deals to play instead of random decks, by the site's seeds:
-            p2v0s1..200, p2v0s7 p2v0s12.
+        seed: seed of the decks and of sampled actions; None: 0.
         group: agents to summarise as one; by default those of one algorithm.
         cache: folder for the cells' games; default OUT/cells.
     """

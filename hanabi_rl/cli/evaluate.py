@@ -36,9 +36,7 @@ def evaluate(
         agent: any agent (`hanabi-rl agents` lists them): agent:NAME, bot:NAME, a run's folder, a
             policy folder or file, a checkpoints/<step>, hf:OWNER/NAME, ...
         games: number of games, each on a deck of its own; None: 5000.
-        seed: seed of the decks, and of sampled actions; None: 0.
-        seed_names: hanab.live deals to play instead of random decks, by the site's seeds:
-            p2v0s1..200, p2v0s7 p2v0s12.
+        seed: seed of the decks and of sampled actions; None: 0.
     """
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.measure.registry import efficiency_figures

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hanabi_rl.cli.agents import Agents, Players, load_agents
+from hanabi_rl.cli.agents import Agents, DeckSeed, Players, load_agents
 from hanabi_rl.cli.output import Parts, Plot, measure_command, with_progress
-from hanabi_rl.storage.validation import BoundedCount, PositiveInt, Seed
+from hanabi_rl.storage.validation import BoundedCount, PositiveInt
 from hanabi_rl.storage.words import count
 
 
@@ -15,7 +15,7 @@ def gauntlet(
     players: Players = None,
     games: BoundedCount = 100,
     series: PositiveInt = 5,
-    seed: Seed = 0,
+    seed: DeckSeed = 0,
     plot: Plot = None,
 ) -> Parts:
     """Play agents with unseen partners: bots and agents of every bundled family, in series of games
@@ -30,7 +30,6 @@ def gauntlet(
         human_proxies: clones or other human proxies to add, as a family of their own.
         games: games per partner and seat; a multiple of --series.
         series: games in a row with the same partner; an agent may remember the earlier ones.
-        seed: seed of the decks.
     """
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.agents.loading import load_policy

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hanabi_rl.cli.agents import Agents, Flag, Sample, seats_text
+from hanabi_rl.cli.agents import Agents, DeckSeed, Flag, Sample, seats_text
 from hanabi_rl.cli.output import Parts, Plot, measure_command
 from hanabi_rl.cli.predict import NOTES
-from hanabi_rl.storage.validation import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
 
 
@@ -18,7 +18,7 @@ def human_likeness(
     predict: Path | None = None,
     clone: str | None = None,
     selfplay_games: BoundedCount = 500,
-    seed: Seed = 0,
+    seed: DeckSeed = 0,
     sample: Sample = False,
     tables: Flag = False,
     plot: Plot = None,
@@ -38,7 +38,6 @@ def human_likeness(
             not learn from.
         clone: agent for comparison, with which each agent plays as one among its copies.
         selfplay_games: number of games of each agent.
-        seed: seed of the decks, and of sampled actions.
         tables: print AH2AC2's Tables 2, 3 and 10 as well.
     """
     from hanabi_rl.agents.identity import check_distinct

@@ -8,6 +8,7 @@ import tyro
 
 from hanabi_rl.cli.agents import (
     AgentOrFile,
+    DeckSeed,
     Players,
     Sample,
     games_of_source,
@@ -15,7 +16,7 @@ from hanabi_rl.cli.agents import (
     names_games,
 )
 from hanabi_rl.cli.output import Parts, measure_command
-from hanabi_rl.storage.validation import BoundedCount, Range, Seed
+from hanabi_rl.storage.validation import BoundedCount, Range
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -30,7 +31,7 @@ def interdependence(
     partner: _Partner = "",
     players: Players = None,
     games: BoundedCount = 1000,
-    seed: Seed = 0,
+    seed: DeckSeed = 0,
     sample: Sample = False,
     reference_games: Annotated[int, Range(0, 10_000_000)] = 500,
 ) -> Parts:
@@ -42,7 +43,6 @@ def interdependence(
             or .jsonl), of which every seat counts.
         partner: another agent, in all seats but one; default: copies of the agent.
         games: number of games of agents.
-        seed: seed of the decks, and of sampled actions.
         reference_games: number of the decks on which bot:random and bot:convention play for
             comparison; 0: none.
     """

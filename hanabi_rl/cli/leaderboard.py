@@ -8,9 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.cli.agents import Groups, Players, load_agents, parse_groups
+from hanabi_rl.cli.agents import DeckSeed, Groups, Players, load_agents, parse_groups
 from hanabi_rl.cli.output import Json, Parts, measure_command
-from hanabi_rl.storage.validation import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def leaderboard(
     proxies: tuple[str, ...] = (),
     players: Players = None,
     games: BoundedCount = 1000,
-    seed: Seed = 0,
+    seed: DeckSeed = 0,
     group: Groups = (),
     val: Path | None = None,
     data: Path | None = None,
@@ -51,7 +51,6 @@ def leaderboard(
         agents: candidates, any agents (`hanabi-rl agents` lists them).
         proxies: human proxies, the partners.
         games: games of each agent, each on a deck of its own, spread evenly over the lineups.
-        seed: seed of the decks.
         group: agents that are seeds of one method: the one with the lowest cross-entropy on --val
             plays, under the method's name.
         val: recorded games to choose seeds by.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import Players, Sample, load_agents, names_games
+from hanabi_rl.cli.agents import DeckSeed, Players, Sample, load_agents, names_games
 from hanabi_rl.cli.output import Parts, measure_command, with_progress
-from hanabi_rl.storage.validation import BoundedCount, Seed
+from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def metrics(
     partners: tuple[str, ...] = (),
     players: Players = None,
     games: BoundedCount = 125,
-    seed: Seed = 0,
+    seed: DeckSeed = 0,
     sample: Sample = False,
     cache: Path | None = None,
     out: Path | None = None,
@@ -45,7 +45,6 @@ def metrics(
             separately where a file names them.
         partners: partner agents; default: the other agents.
         games: decks per pair of agents, each played with every seating; the paper has 125.
-        seed: seed of the decks, and of sampled actions.
         cache: folder for the games of each pair, also those of `cross-play --cache`; default
             OUT/cells, or none.
         out: folder for metrics.png and metrics.json.

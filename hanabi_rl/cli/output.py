@@ -6,6 +6,7 @@ import functools
 import inspect
 import json as json_format
 import sys
+import typing
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -48,11 +49,11 @@ def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
             print(json_format.dumps(to_json(part)))
 
     flag = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-    signature = inspect.signature(function)
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), flag], return_annotation=None
-    )
-    command.__annotations__ = {**function.__annotations__, "json": Json, "return": None}
+    parameters = [*inspect.signature(function).parameters.values(), flag]
+    hints = typing.get_type_hints(function, include_extras=True)
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {**hints, "json": Json, "return": None}
+    del command.__wrapped__  # tyro would read the flags of `function`
     return command
 
 

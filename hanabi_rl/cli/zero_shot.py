@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import tyro
 
 def zero_shot_command(args: Sequence[str]) -> int:
     """`hanabi-rl zero-shot ...`; returns the exit code."""
-    from hanabi_rl.cli.br_prox import br_prox
+    from hanabi_rl.cli.br_prox import br_prox_parts
     from hanabi_rl.evaluation.reporting.tables import to_text
     from hanabi_rl.launch.cli_args import parse_or_raise
     from hanabi_rl.launch.train_partner_set import MEASURED
@@ -30,7 +29,7 @@ def zero_shot_command(args: Sequence[str]) -> int:
     except RunStopped as stopped:
         print(f"{stopped}; the same command goes on.", file=sys.stderr)
         return stopped.exit_code
-    *tables, figures = tyro.cli(inspect.unwrap(br_prox), args=wanted)
+    *tables, figures = tyro.cli(br_prox_parts, args=wanted)
     print(to_text(*tables), file=sys.stderr)
     write_json(Path(config.out) / "br-prox.json", figures)
     measured = Path(config.out) / "partners" / MEASURED

@@ -92,7 +92,7 @@ _METHODS = (
 )
 
 
-def br_prox_parts(
+def comparison_parts(
     comparison: Comparison, parts: Mapping[str, Mapping[Strength, BRProx]]
 ) -> list[Part]:
     """One row per method and strength of partners, and one per partner."""

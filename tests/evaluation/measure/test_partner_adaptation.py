@@ -108,10 +108,13 @@ def test_the_command_prints_it_and_says_who_adapts_to_nobody(agent, tmp_path, ca
         (["bot:iggi", "bot:smart"], "expected an agent that remembers whom it plays with"),
         ([str(tmp_path / "told"), "bot:random", "--series", "1"], "expected series of 2 games"),
         ([str(tmp_path / "told"), "bot:random", "--games", "7"], "a multiple of --series 4, got 7"),
-        ([str(tmp_path / "told"), "bot:random", "--show", "-1"], "--show: expected a whole number"),
+        (
+            [str(tmp_path / "told"), "bot:random", "--show-games", "-1"],
+            "--show-games: expected a whole number",
+        ),
         ([str(tmp_path / "told"), "bot:random", "bot:none"], "got 'bot:none'"),
     ):
         with pytest.raises(SystemExit):
             main(["adaptation", *wrong])
         told = capsys.readouterr()
-        assert message in told.err and "with a stranger" not in told.out  # nothing was played
+        assert message in told.err and "at a first meeting" not in told.out  # nothing was played
