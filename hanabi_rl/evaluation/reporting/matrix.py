@@ -13,8 +13,8 @@ from hanabi_rl.evaluation.measure.groups import GroupedMatrix, group_matrix
 from hanabi_rl.evaluation.measure.intervals import Interval
 from hanabi_rl.evaluation.measure.selfplay import summary_dict
 from hanabi_rl.evaluation.reporting.plots import saved_figure
-from hanabi_rl.evaluation.reporting.tables import Column, Part, csv_text, table
-from hanabi_rl.storage.files import to_json, write_json, write_text
+from hanabi_rl.evaluation.reporting.tables import Column, Part, csv_text, flat_record, table
+from hanabi_rl.storage.files import write_json, write_text
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -73,31 +73,20 @@ def grouped(matrix: CrossPlayMatrix) -> GroupedMatrix:
 
 
 def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
-    """One record a cell, row by row: the long form of `matrix.csv`."""
-    rows = []
-    for single, cells in zip(matrix.agents, matrix.cells, strict=True):
-        for others, cell in zip(matrix.agents, cells, strict=True):
-            figures = summary_dict(cell)
-            points_low, points_high = to_json(figures.pop("points_ci95"))  # None: no bounds
-            low, high = to_json(figures.pop("ci95"))
-            figures["std_error"] = to_json(figures["std_error"])
-            rows.append(
-                {
-                    "row": single.label,
-                    "column": others.label,
-                    "row_group": single.group,
-                    "column_group": others.group,
-                    "mean": figures.pop("mean"),
-                    "ci95_low": low,
-                    "ci95_high": high,
-                    **figures,
-                    "points_ci95_low": points_low,
-                    "points_ci95_high": points_high,
-                    "row_hash": single.hash,
-                    "column_hash": others.hash,
-                }
-            )
-    return rows
+    """One record per cell, row by row: the long form of `matrix.csv`."""
+    return [
+        {
+            "row": row.label,
+            "column": column.label,
+            "row_group": row.group,
+            "column_group": column.group,
+            **flat_record(summary_dict(cell)),
+            "row_hash": row.hash,
+            "column_hash": column.hash,
+        }
+        for row, cells in zip(matrix.agents, matrix.cells, strict=True)
+        for column, cell in zip(matrix.agents, cells, strict=True)
+    ]
 
 
 def matrix_csv(matrix: CrossPlayMatrix) -> str:

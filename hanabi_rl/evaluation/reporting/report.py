@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.evaluation.measure.intervals import bounds_text, explained
+from hanabi_rl.evaluation.measure.intervals import bounds_text, explained, interval_dict
 from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, SelfPlayResult
 from hanabi_rl.evaluation.reporting.tables import Column, table, to_text
 from hanabi_rl.storage.words import count
@@ -21,8 +21,7 @@ def clone_comparison_dict(report: CloneComparison) -> dict[str, Any]:
     figures |= score_dict(_scores(report))
     per_decision, per_timestep = report.kl.per_decision().interval, report.kl.per_timestep()
     return figures | {
-        "kl_to_bc": per_decision.mean,
-        "kl_to_bc_ci95": per_decision.bounds,
+        **interval_dict("kl_to_bc", per_decision),
         "kl_to_bc_per_timestep": per_timestep.mean,
         "kl_games": len(report.kl.kl),
         "links": report.policy.links(),
@@ -61,7 +60,7 @@ def prediction_dict(found: PredictionComparison) -> dict[str, Any]:
         "val_loss_per_timestep_difference": found.loss_difference(),
     }
     for name, ratio in ratios.items():
-        figures |= {name: ratio.interval.mean, f"{name}_ci95": ratio.interval.bounds}
+        figures |= interval_dict(name, ratio.interval)
     return figures
 
 

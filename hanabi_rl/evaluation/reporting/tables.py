@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hanabi_rl.evaluation.measure.intervals import Interval, bounds_text
+from hanabi_rl.storage.files import to_json
 
 Part = str | Table
 """A part of a command's text: lines, or a table."""
@@ -93,6 +94,15 @@ def to_text(*parts: Part, styled: bool = False) -> str:
             part = "\n".join(line.rstrip() for line in file.getvalue().splitlines())
         texts.append(part)
     return "\n".join(texts)
+
+
+def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON-ready fields of a row of CSV: bounds as `NAME_low` and `NAME_high`, None if infinite."""
+    flat: dict[str, Any] = {}
+    for name, value in to_json(record).items():
+        bounds = isinstance(value, list)
+        flat |= {f"{name}_low": value[0], f"{name}_high": value[1]} if bounds else {name: value}
+    return flat
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
