@@ -124,7 +124,7 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     record = dataclasses.asdict(challenge) | {
         "format_version": FORMAT_VERSION,
         "prior": None if prior is None else dataclasses.asdict(prior) | {"about": str(prior)},
-        "partner_with_itself": _with_themselves(challenge, proxies, held_out),
+        "partner_self_play": _with_themselves(challenge, proxies, held_out),
         "methods": [rows[name] for name in METHODS if name in rows],
         "agents": list(others.values()),
     }
@@ -286,7 +286,7 @@ def _config(
 def challenge_table(record: dict[str, Any]) -> str:
     """The leaderboard (AH2AC2's Table 4: mean, median and cross-entropy per timestep), with
     self-play, and how well each predicts the partner."""
-    own, proxies = record["partner_with_itself"], record["proxies"] or players_of(record["partner"])
+    own, proxies = record["partner_self_play"], record["proxies"] or players_of(record["partner"])
     rows = [*record["methods"], *record["agents"]]
     width = 2 + max(len(name) for name in ("the proxies", *(row["method"] for row in rows)))
     lines = [
@@ -324,4 +324,4 @@ def _of_prior(record: dict[str, Any]) -> list[str]:
 
 def _beside(entry: dict[str, Any]) -> str:
     score = f"{entry['mean']:.2f} {bounds_text(entry['ci95'])}"
-    return f"{score:<24}{entry['median']:>7.1f}{entry['zero_share']:>7.1%}"
+    return f"{score:<24}{entry['median']:>7.1f}{entry['zero_rate']:>7.1%}"

@@ -38,7 +38,7 @@ from hanabi_rl.runs.config import (
     check_seeds,
     with_game,
 )
-from hanabi_rl.runs.run_dir import INPUT_HASHES, check_input_hashes
+from hanabi_rl.runs.run_dir import check_input_hashes, read_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
@@ -272,7 +272,7 @@ def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bo
     try:
         check_saved_config(config, folder, algorithm=algorithm, may_differ=_MAY_DIFFER)
         finished = (folder / "summary.json").exists()
-        if finished and (folder / INPUT_HASHES).exists():  # one that goes on sees for itself
+        if finished and read_input_hashes(folder):  # an unfinished run checks when it resumes
             check_input_hashes(folder, ALGORITHMS[algorithm].input_hashes(config))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error

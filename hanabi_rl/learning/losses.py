@@ -3,8 +3,8 @@
 Weights are defined over the whole (global) minibatch, so the sum over devices of the local sums
 `sum(weight * term)` is a global mean. Gradients are then summed over devices, never averaged.
 
-With d = `decision_share`, the fraction of the learner's rows that are decisions (1 / P where every
-seat has a row, 1 where only movers have one):
+With d = `decision_fraction`, the fraction of the learner's rows that are decisions (1 / P if every
+seat has a row, 1 if only the current player has one):
 
     sum(value_weight) = 1        sum(actor_weight) = d        sum(decision_weight) = 1
     actor_weight = d * decision_weight
@@ -28,7 +28,7 @@ class PPOBatch(flax.struct.PyTreeNode):
     value: jax.Array  # float32, when the action was taken
     advantage: jax.Array  # float32, normalised
     target: jax.Array  # float32
-    actor_weight: jax.Array  # float32, 0 on idle turns; sums to `decision_share`
+    actor_weight: jax.Array  # float32, 0 on idle turns; sums to `decision_fraction`
     value_weight: jax.Array  # float32, sums to 1 over the learner's rows
     reference_logits: jax.Array | None = None  # float32 [..., A]
     decision_weight: jax.Array | None = None  # float32, 0 on idle turns; sums to 1
@@ -69,7 +69,7 @@ def ppo_loss(
     clip_value: bool = True,
 ) -> tuple[jax.Array, Metrics]:
     """L_IPPO = d * L_clip + value_coef * L_value - entropy_coef * d * H, with L_clip and H means
-    over decisions and d = `decision_share`: weighted sums over the local part of a minibatch.
+    over decisions and d = `decision_fraction`: weighted sums over the local part of a minibatch.
 
     Args:
         logits: float32 [..., A] of the policy being trained.

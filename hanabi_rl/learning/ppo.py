@@ -419,7 +419,7 @@ class PPO:
 
         gradient, metrics = jax.grad(loss, has_aux=True)(params)
         largest = metrics.pop("max_log_ratio")
-        metrics["decision_share"] = jnp.sum(batch.actor_weight)
+        metrics["decision_fraction"] = jnp.sum(batch.actor_weight)
         gradient, metrics = parallel.psum((gradient, metrics))
         return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
 
@@ -456,8 +456,8 @@ PER_DECISION = ("entropy", "clip_fraction", "approx_kl", "kl_to_bc")
 
 def per_decision(metrics: losses.Metrics) -> losses.Metrics:
     """Means over decisions, as evaluations report them, of what a loss averages over all its
-    examples: the loss's own term is `decision_share` times that."""
-    share = metrics["decision_share"]
+    examples: the loss's own term is `decision_fraction` times that."""
+    share = metrics["decision_fraction"]
     decisions = jnp.where(share > 0, share, 1.0)
     return metrics | {name: metrics[name] / decisions for name in PER_DECISION if name in metrics}
 

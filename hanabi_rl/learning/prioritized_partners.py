@@ -80,12 +80,12 @@ class PrioritizedPartnerPPO(PPO):
         members = learner.group_partner
         present = jax.tree.map(lambda x: x[members], given.partners)
         learnt, actors, metrics = super().update(learner, actors, given.replace(partners=present))
-        scores, games = metrics.pop("lane_scores"), metrics.pop("lane_games")
+        scores, games = metrics.pop("env_group_scores"), metrics.pop("env_group_games")
         assert isinstance(learnt, PrioritizedPartnerState), "an update keeps the state's kind"
         learnt = learnt.replace(returns=moving_averages(learner.returns, members, scores, games))
         learnt, actors = self.resample_partners(learnt, actors)
         lowest = jnp.nanmin(learnt.returns)
-        return learnt, actors, metrics | {"lowest_partner_score": lowest}
+        return learnt, actors, metrics | {"min_partner_score": lowest}
 
     def rollout_metrics(self, rollout: Rollout) -> Metrics:
         """See `PPO.rollout_metrics`; and `env_group_metrics`."""
@@ -104,8 +104,8 @@ class PrioritizedPartnerPPO(PPO):
 
         return parallel.psum(
             {
-                "lane_scores": by_lane(done * rollout.transition.score),
-                "lane_games": by_lane(done),
+                "env_group_scores": by_lane(done * rollout.transition.score),
+                "env_group_games": by_lane(done),
             }
         )
 

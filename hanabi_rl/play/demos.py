@@ -156,7 +156,7 @@ def generate(
     players, number = rules.num_players, np.arange(first, num_games)
     seating = (np.arange(players) + number[:, None]) % players
     games = play_games(
-        demonstrators(rules, bot), rules, decks, seed, seating=seating, key_index=number
+        demonstrators(rules, bot), rules, decks, seed, seating=seating, game_index=number
     )
     games = dataclasses.replace(games, game_ids=number.astype(np.int32))
     moves = [games.moves(game) for game in range(len(games))]

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 DEFAULT_CHUNK = 256
-THINKING_CHUNK = 4
+SEARCH_CHUNK = 4
 """Where somebody searches: who thinks of one game after the other."""
 # no game's number: the stream of what policies draw for themselves, apart from that of the sampling
-OWN_CHANCE = np.uint32(2**32 - 1)
+POLICY_RNG_STREAM = np.uint32(2**32 - 1)
 # in the place of a move; `argmax` and `categorical` take a NaN for the largest logit
 _OF_NAN = -1
 _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
@@ -56,7 +56,7 @@ def play_games(
     *,
     sample: bool = False,
     seating: Sequence[int] | np.ndarray | None = None,
-    key_index: np.ndarray | None = None,
+    game_index: np.ndarray | None = None,
     chunk_size: int | None = None,
     series: int = 1,
 ) -> Games:
@@ -67,12 +67,12 @@ def play_games(
     given twice is called once, on the rows of all its seats. Every policy is called on every turn,
     idle seats included. Greedy, or with `sample` drawn from the policies' distributions.
 
-    Chance depends on (`seed`, the game's number `key_index[i]`, turn, seat) alone, not on
+    Chance depends on (`seed`, the game's number `game_index[i]`, turn, seat) alone, not on
     `chunk_size`, the games played at once, nor on JAX's settings of random numbers. With key = the
     threefry key (0, seed), which is `jax.random.key(seed)` by JAX's defaults, turn t of game k is
     sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat s is given
-    `fold_in(fold_in(fold_in(fold_in(key, OWN_CHANCE), k), t), s)`, greedy play included.
-    `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
+    `fold_in(fold_in(fold_in(fold_in(key, POLICY_RNG_STREAM), k), t), s)`, greedy play included.
+    `game_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
     256 are played at once; where a policy searches 4. Progress is shown on stderr where it takes
     more than `SOON_S`.
 
@@ -96,20 +96,20 @@ def play_games(
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"expected at least 1 game at once, got a chunk_size of {chunk_size}")
     seating = _seat_every_game(seating, rules, total)
-    key_index = np.arange(total) if key_index is None else np.asarray(key_index)
-    if key_index.shape != (total,):
-        raise ValueError(f"expected a key_index [{total}], got shape {key_index.shape}")
+    game_index = np.arange(total) if game_index is None else np.asarray(game_index)
+    if game_index.shape != (total,):
+        raise ValueError(f"expected a game_index [{total}], got shape {game_index.shape}")
     distinct, positions = group_identical(policies)
     slow = chunk_size is None and any(map(runs_search, distinct))
     if chunk_size is None:
-        chunk_size = THINKING_CHUNK if slow else DEFAULT_CHUNK
+        chunk_size = SEARCH_CHUNK if slow else DEFAULT_CHUNK
     # a round number: similar numbers of games share a compiled function
     slots = min(chunk_size, -(-total // series // 8) * 8)
     size = slots * series * (_GAMES_PER_SLOT if total > slots * series and not slow else 1)
     # not `jax.random.key`, which adds JAX_RANDOM_SEED_OFFSET
     words = jnp.asarray(np.array([0, seed], np.uint32))
     key = jax.random.wrap_key_data(words, impl="threefry2x32")
-    own_key = jax.random.fold_in(key, OWN_CHANCE)
+    own_key = jax.random.fold_in(key, POLICY_RNG_STREAM)
     chunks = []
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress:
         for first in range(0, total, size):
@@ -119,8 +119,8 @@ def play_games(
             chunk = _Chunk(
                 decks=decks[index],
                 seating=seating[index],
-                keys=_game_keys(key, key_index[index]),
-                own_keys=_game_keys(own_key, key_index[index]),
+                keys=_game_keys(key, game_index[index]),
+                own_keys=_game_keys(own_key, game_index[index]),
                 first=np.int32(count),
                 sample=np.bool_(sample),
             )

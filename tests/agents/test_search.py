@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.hands import every_hand, unseen_cards
-from support.hidden import random_game
+from support.indistinguishable import random_game
 from support.search import (
     SETTINGS,
     TINY,

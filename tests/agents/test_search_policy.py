@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.compiled import deal, finished, legal_actions, step
 from support.hands import unseen_cards
-from support.hidden import pairs
+from support.indistinguishable import pairs
 from support.search import (
     SETTINGS,
     TINY,

@@ -146,14 +146,14 @@ def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
     for _ in range(2):
         write_input_hashes(folder, named_input_hashes(config))
-    known = json.loads((folder / "given.json").read_text())
+    known = json.loads((folder / "input_hashes.json").read_text())
     assert known == {f"--partners {name}": load_policy(name, TINY).identity() for name in names}
     save(policy=network_policy(TINY, seed=1))
     with pytest.raises(
         ValueError, match=f"--partners {partner}: expected what this run began with"
     ):
         ALGORITHM.train(config, folder, ALGORITHM.training(config, None))
-    assert json.loads((folder / "given.json").read_text()) == known
+    assert json.loads((folder / "input_hashes.json").read_text()) == known
 
 
 def test_each_device_has_environments_for_every_partner(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.compiled import init_params
 from support.fixtures import CLONE
-from support.games import TINY, as_games, taught_games
+from support.games import TINY, as_games, teacher_games
 from support.policies import network_policy
 from support.runs import RUN_FILES, read_lines, read_state
 
@@ -52,7 +52,7 @@ def without(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
     folder, summary = bc_run
     names = {path.name for path in folder.iterdir()}
-    assert names == RUN_FILES | {"given.json", "policy", "policy-accuracy", "policy-loss"}
+    assert names == RUN_FILES | {"input_hashes.json", "policy", "policy-accuracy", "policy-loss"}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "summary.json").read_text()) == {
         **json.loads(json.dumps(summary)),
@@ -278,7 +278,9 @@ def test_validation_games_of_another_game_are_refused(
     training: BCTrainConfig, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.safetensors"
-    save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))
+    save_games(
+        other, teacher_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2)
+    )
     with pytest.raises(ValueError, match="--val: expected games of 2 colours, .*, got 3 colours"):
         training_games(
             BCTrainConfig(data=training.data, val=(str(other),)),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.games import TINY, taught_games
+from support.games import TINY, teacher_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.loading import load_policy
@@ -111,10 +111,10 @@ def test_a_partner_that_searches_is_one_player(
     monkeypatch.setattr(demos, "load_policy", lambda name, rules: load_policy("bot:simple", rules))
     challenge = dataclasses.replace(SHORT, partner=partner)
     assert list(challenges.proxies_of(challenge, Rules())) == [partner]
-    row = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
+    row = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
     own = row | {"cross_entropy_per_timestep": 1.0}
     record = dataclasses.asdict(challenge) | {"prior": None, "methods": []}
-    lines = challenge_table(record | {"partner_with_itself": own}).splitlines()
+    lines = challenge_table(record | {"partner_self_play": own}).splitlines()
     assert f"24 games of {partner}," in lines[0] and f"games with {partner} over" in lines[0]
     assert lines[-1].startswith("the proxy ")
     preset = dataclasses.replace(
@@ -135,16 +135,16 @@ def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
     challenge = dataclasses.replace(SHORT, decks=40)
     agent, *others = (network_policy(TINY, seed) for seed in range(3))
     proxies = dict(zip(("one", "other"), others, strict=True))
-    held_out = taught_games(TINY, 4)
+    held_out = teacher_games(TINY, 4)
     row = challenges._measured(agent, challenge, held_out, proxies)
     beside = row["with_partner"]
-    assert beside["games"] == 40 and len(beside["line_ups"]) == 4
+    assert beside["games"] == 40 and len(beside["lineups"]) == 4
     expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
     assert beside["mean"] == expected.summary.mean.mean
     assert beside["points_mean"] == expected.points.mean() > 0
     assert beside["median"] == np.median(expected.score)
     own = challenges._with_themselves(challenge, proxies, held_out)
-    assert [line["seats"] for line in own["line_ups"]] == [["one"] * 2, ["other"] * 2]
+    assert [line["seats"] for line in own["lineups"]] == [["one"] * 2, ["other"] * 2]
     assert json.loads(json.dumps([row, own]))[0]["nats"] == row["nats"], "the record is JSON"
     assert row["nats"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
 
@@ -229,9 +229,9 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
     assert config.run_dir == str(tmp_path / "prior-2p-learnt-without-simple")
     assert (config.network.level, config.seed, asked[0].start_from) == ("learnt", 0, config.run_dir)
-    figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
+    figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
     own = figures | {"cross_entropy_per_timestep": 1.0}
-    table = challenge_table(record | {"methods": [], "partner_with_itself": own})
+    table = challenge_table(record | {"methods": [], "partner_self_play": own})
     assert (
         f"cloning begins with {config.run_dir}, a clone of 400 games each of bot:iggi, "
         "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1: none of the partner's family, simple"
@@ -273,7 +273,7 @@ def test_the_clone_plays_with_the_partner_itself(
     decks = {deck.tobytes() for deck in train.decks}
     assert len(train) == 24 and not decks & {deck.tobytes() for deck in held_out.decks}
     assert 0 < row["accuracy"] < 1 and row["nats"] > 0
-    assert record["partner_with_itself"]["mean"] > 14
+    assert record["partner_self_play"]["mean"] > 14
     assert "with the proxies" in challenge_table(record)
     with pytest.raises(ValueError, match="another games: expected 24, got 25"):
         run_challenge(dataclasses.replace(SHORT, games=25), tmp_path / "c")

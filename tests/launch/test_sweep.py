@@ -361,8 +361,8 @@ def test_the_tables_pool_seeds_and_show_the_papers_on_request() -> None:
         figures: dict[str, Any] = {f"{name}_mean": mean for name in names}
         figures |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
         return figures | {
-            "selfplay_perfect_share": perfect,
-            "selfplay_zero_share": 0.1,
+            "selfplay_perfect_rate": perfect,
+            "selfplay_zero_rate": 0.1,
             "selfplay_min": minimum,
         }
 

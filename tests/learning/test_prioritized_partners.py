@@ -65,8 +65,8 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     )
     metrics = jax.vmap(lambda _: ppo.env_group_metrics(rollout), axis_name=parallel.AXIS)
     found = jax.device_get(jax.jit(metrics)(np.zeros(1)))
-    np.testing.assert_array_equal(found["lane_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
-    np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
+    np.testing.assert_array_equal(found["env_group_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
+    np.testing.assert_array_equal(found["env_group_games"][0], [1, 3])
 
 
 def test_a_partner_without_a_return_is_taken_as_the_lowest_or_as_the_mean_of_the_others():
@@ -108,7 +108,10 @@ def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatc
 
     def plain_update(self: Any, learner: Any, actors: Any, given: Any):
         met.append(given.partners)
-        lanes = {"lane_scores": jnp.array([4.0, 3.0, 0.0, 8.0]), "lane_games": jnp.ones(4)}
+        lanes = {
+            "env_group_scores": jnp.array([4.0, 3.0, 0.0, 8.0]),
+            "env_group_games": jnp.ones(4),
+        }
         return learner.replace(update=learner.update + 1), actors, {"loss": 0.5} | lanes
 
     monkeypatch.setattr(PPO, "update", plain_update)
@@ -123,8 +126,8 @@ def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatc
     expected = [0.95 * 9 + 0.05 * 3, 1.0, 0.95 * 8 + 0.05 * 6, 0.95 * 7]
     np.testing.assert_allclose(after.returns, expected, rtol=1e-6)
     np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by what is new
-    assert metrics.keys() == {"loss", "lowest_partner_score"}
-    assert float(metrics["lowest_partner_score"]) == 1.0
+    assert metrics.keys() == {"loss", "min_partner_score"}
+    assert float(metrics["min_partner_score"]) == 1.0
 
 
 class Lanes(flax.struct.PyTreeNode):

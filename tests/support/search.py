@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from support.compiled import deal, finished, legal_actions, score, step
-from support.hidden import random_game
+from support.indistinguishable import random_game
 
 from hanabi_rl.agents.policy import NetworkPolicy, init_params
 from hanabi_rl.agents.search.config import SearchConfig

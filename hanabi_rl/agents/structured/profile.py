@@ -28,7 +28,7 @@ COUNTS: dict[str, str | None] = {
     "turn": None,
     "hint": "turn",
     "hint_rank": "hint",
-    "hint_again": "hint",  # on cards that were all hinted before
+    "hint_repeated": "hint",  # on cards that were all hinted before
     "play": "turn",
     "misplay": "play",
     "play_known": "play",  # of a card that by its hints could only be playable
@@ -36,7 +36,7 @@ COUNTS: dict[str, str | None] = {
     "discard": "turn",
     "discard_chop": "discard",  # of its oldest card without a hint
     "discard_hinted": "discard",
-    "discard_rich": "discard",  # with at least half of the information tokens
+    "discard_many_tokens": "discard",  # with at least half of the information tokens
     "discard_critical": "discard",
     # of its moves when it was hinted since its last one, by that hint
     "told_color": "turn",
@@ -178,7 +178,7 @@ def _moves(
         "turn": moved,
         "hint": last.is_hint,
         "hint_rank": last.is_rank_hint,
-        "hint_again": last.is_hint & ~jnp.any(new, axis=(0, 1)),
+        "hint_repeated": last.is_hint & ~jnp.any(new, axis=(0, 1)),
         "play": last.is_play,
         "misplay": last.is_play & ~last.scored,
         "play_known": last.is_play & at(mine & ~playable == 0),
@@ -186,7 +186,7 @@ def _moves(
         "discard": discard,
         "discard_chop": discard & at(chop),
         "discard_hinted": discard & at(was_hinted),
-        "discard_rich": discard & (2 * (sight.seen.info - 1) >= rules.max_info_tokens),
+        "discard_many_tokens": discard & (2 * (sight.seen.info - 1) >= rules.max_info_tokens),
         "discard_critical": discard & (last.card & critical != 0),
     }
     for name, kind in (("told_color", fresh & ~by_rank), ("told_rank", fresh & by_rank)):

@@ -63,7 +63,7 @@ def communicativeness(record: GameAnalysis) -> Ratio:
     return Ratio.masked_mean(record.turns.hints, record.turns.could_hint, share=True)
 
 
-def hint_share(record: GameAnalysis) -> Ratio:
+def hint_rate(record: GameAnalysis) -> Ratio:
     """Hints given per turn."""
     return Ratio.masked_mean(record.turns.hints, record.turns.counted, share=True)
 

@@ -81,7 +81,7 @@ def evaluate_lineup(
         seed,
         sample=sample,
         seating=np.repeat(seatings, num_games, axis=0),
-        key_index=np.tile(np.arange(num_games), len(seatings)),
+        game_index=np.tile(np.arange(num_games), len(seatings)),
     )
     records = tuple(
         together.select(slice(first, first + num_games))
@@ -132,7 +132,7 @@ def evaluate_with_partners(
             np.tile(decks[game], (others * players, 1)),
             seed,
             seating=np.tile(places % players, (others, 1)),
-            key_index=np.tile(game, others * players),
+            game_index=np.tile(game, others * players),
             chunk_size=others * players * at_once,
             series=series,
         )

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the list of partners: results of two versions are not compared."""
 
-BEST_RESPONSE_FILE = Path(__file__).with_name("best_with.json")
-"""What a best response of a stated budget scores with each partner (benchmarks/best_with.py)."""
+BEST_RESPONSE_FILE = Path(__file__).with_name("best_response_scores.json")
+"""Mean score of a best response to each partner (benchmarks/best_response_scores.py)."""
 
 SCORES_FILE = Path(__file__).with_name("gauntlet_scores.json")
-"""What agents score in the gauntlet, by number of players (benchmarks/default_partners.py)."""
+"""What agents score in the gauntlet, by number of players (benchmarks/gauntlet_scores.py)."""
 
 SELF_PLAY = "itself"
 """What the agent's own kind is called among the families; it is no stranger."""
@@ -105,7 +105,7 @@ class PartnerResult:
         return self.partner.policy.rules.max_score
 
     @property
-    def zero_share(self) -> float:
+    def zero_rate(self) -> float:
         """Games of score 0."""
         return float((self.scores == 0).mean())
 
@@ -180,9 +180,9 @@ class GauntletResult:
         most = self.self_play.max_score
         return mean_interval(last - first, least=-most, most=most)
 
-    def zero_share(self) -> float:
+    def zero_rate(self) -> float:
         """Games of score 0, over all partners alike."""
-        return float(np.mean([b.zero_share for b in self.partner_results]))
+        return float(np.mean([b.zero_rate for b in self.partner_results]))
 
 
 def best_response_scores(rules: Rules) -> dict[str, float]:

@@ -36,7 +36,7 @@ DISTANCE = "event_distance"
 """The sum over the fourteen events of how far two shares of turns are apart."""
 COMPARED_MEASURES: tuple[Measure, ...] = (
     *measures_of("behaviour"),
-    *(MEASURES[name] for name in ("score", "zero_share", "perfect_share", "adherence")),
+    *(MEASURES[name] for name in ("score", "zero_rate", "perfect_rate", "adherence")),
     *measures_of("events"),
 )
 """What is compared of how people and agents play."""

@@ -101,13 +101,13 @@ def adaptation(
     decks = evaluation_decks(rules, num_series * length, seed)[number]
     start = np.repeat(np.arange(players), num_series * length)
     seating = ((start + number % length)[:, None] + np.arange(players)) % players
-    line_up = (agent, *(partner,) * (players - 1))
+    lineup = (agent, *(partner,) * (players - 1))
     games = play_games(
-        line_up, rules, decks, seed, seating=seating, key_index=number, series=length
+        lineup, rules, decks, seed, seating=seating, game_index=number, series=length
     )
     is_last = number % length == length - 1
     strangers = play_games(
-        line_up, rules, decks[is_last], seed, seating=seating[is_last], key_index=number[is_last]
+        lineup, rules, decks[is_last], seed, seating=seating[is_last], game_index=number[is_last]
     )
     games = dataclasses.replace(games, human_seats=np.arange(players) == seating[:, :1])
     last = games.select(is_last)

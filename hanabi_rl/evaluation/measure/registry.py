@@ -140,11 +140,11 @@ _ALL = (
         _table_10("communicativeness"),
     ),
     Measure(
-        "hint_share",
+        "hint_rate",
         "behaviour",
         "  hints per turn of any kind",
         "hints a turn",
-        behaviour.hint_share,
+        behaviour.hint_rate,
     ),
     Measure(
         "efficiency",
@@ -179,8 +179,8 @@ _ALL = (
     Measure(
         "points", "scores", "points before the last life was lost", "points a game", selfplay.points
     ),
-    Measure("zero_share", "scores", "games of score 0", "share of games", selfplay.zero_share),
-    Measure("perfect_share", "scores", "perfect games", "share of games", selfplay.perfect_share),
+    Measure("zero_rate", "scores", "games of score 0", "share of games", selfplay.zero_rate),
+    Measure("perfect_rate", "scores", "perfect games", "share of games", selfplay.perfect_rate),
     Measure(
         "constructive",
         "interdependence",

@@ -29,8 +29,8 @@ class ScoreSummary:
     # cards played before the last life was lost: still moves when every game is bombed
     points: Interval
     median: float
-    zero_share: float
-    perfect_share: float
+    zero_rate: float
+    perfect_rate: float
     minimum: int
     num_games: int
 
@@ -41,8 +41,8 @@ def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSu
         mean=mean_interval(scores.mean(axis=0), least=0, most=max_score),
         points=mean_interval(points.mean(axis=0), least=0, most=max_score),
         median=float(np.median(scores)),
-        zero_share=float((scores == 0).mean()),
-        perfect_share=float((scores == max_score).mean()),
+        zero_rate=float((scores == 0).mean()),
+        perfect_rate=float((scores == max_score).mean()),
         minimum=int(scores.min()),
         num_games=int(scores.size),
     )
@@ -106,12 +106,12 @@ def points(record: GameAnalysis) -> Ratio:
     return _a_game(record, record.games.points)
 
 
-def zero_share(record: GameAnalysis) -> Ratio:
+def zero_rate(record: GameAnalysis) -> Ratio:
     """Games of score 0."""
     return _a_game(record, record.games.scores == 0, share=True)
 
 
-def perfect_share(record: GameAnalysis) -> Ratio:
+def perfect_rate(record: GameAnalysis) -> Ratio:
     """Games of the highest score."""
     perfect = record.games.scores == record.games.rules.max_score
     return _a_game(record, perfect, share=True)
@@ -161,8 +161,8 @@ def summary_dict(summary: ScoreSummary) -> dict[str, Any]:
         "ci95": summary.mean.bounds,
         "std_error": summary.mean.std_error,
         "median": summary.median,
-        "zero_share": summary.zero_share,
-        "perfect_share": summary.perfect_share,
+        "zero_rate": summary.zero_rate,
+        "perfect_rate": summary.perfect_rate,
         "min": summary.minimum,
         "points_mean": summary.points.mean,
         "points_ci95": summary.points.bounds,

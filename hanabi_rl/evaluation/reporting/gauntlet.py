@@ -37,7 +37,7 @@ def gauntlet_table(results: Sequence[GauntletResult]) -> str:
         cells += [f"{over[0]:.2f}", f"{over[1]:.2f}"] if over else ["-", "-"]
         if known:
             cells.append("-" if share is None else f"{share:.0%}")
-        cells += [f"{result.zero_share():.1%}", "-" if gain is None else f"{gain.mean:+.2f}"]
+        cells += [f"{result.zero_rate():.1%}", "-" if gain is None else f"{gain.mean:+.2f}"]
         lines.append(
             f"{result.agent:<{width}}"
             + "".join(f"  {c:>{s}}" for c, s in zip(cells, sizes, strict=True))
@@ -70,7 +70,7 @@ def partner_table(result: GauntletResult) -> str:
         by_game = "".join(f"  {of.mean:>6.2f}" for of in row.by_game) if length > 1 else ""
         lines.append(
             f"{row.partner.name + star:<{width}}  {row.partner.family:<{kinds}}  "
-            f"{f'{row.mean:.2f}':<20}{best}  {row.zero_share:>5.1%}{by_game}"
+            f"{f'{row.mean:.2f}':<20}{best}  {row.zero_rate:>5.1%}{by_game}"
         )
     for title, met in (("met in training", True), ("never met", False)):
         if over := result.over_families(met):
@@ -92,7 +92,7 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
             **_interval("mean", beside.mean),
             "best_response": beside.partner.best,
             "of_best": beside.fraction_of_best_response,
-            "zero_share": beside.zero_share,
+            "zero_rate": beside.zero_rate,
             "by_game": [of.mean for of in beside.by_game],
             "by_game_ci95": [of.bounds for of in beside.by_game],
         }
@@ -112,7 +112,7 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
         },
         "over_families": over,
         "of_best": result.fractions_of_best_response(),
-        "zero_share": result.zero_share(),
+        "zero_rate": result.zero_rate(),
         **({} if gain is None else _interval("gain", gain)),
     }
 

@@ -25,15 +25,15 @@ EVENTS = (
     "hint_rank",  # a rank hint
     "hint_playable",  # a hint on a playable card that was not hinted before
     "hint_save",  # a hint on the receiver's chop, a last copy that is not playable
-    "hint_again",  # a hint on slots that were all hinted before
+    "hint_repeated",  # a hint on slots that were all hinted before
     "play_known",  # of a slot that by its hints alone can only be playable
     "play_blind",  # of a slot that is not hinted
-    "play_response",  # of a slot that the move just before, a hint, touched
+    "play_after_hint",  # of a slot that the move just before, a hint, touched
     "play_newest",  # such a play, of the newest slot that the hint touched
     "misplay",  # of a card that does not fit: a life is lost
     "discard_chop",  # of the chop
     "discard_hinted",  # of a hinted slot
-    "discard_rich",  # with at least half of the information tokens
+    "discard_many_tokens",  # with at least half of the information tokens
     "discard_last_copy",  # of a last copy
 )
 """The names of `detect_events`'s last axis, E = 14."""

@@ -126,7 +126,7 @@ def _check_not_begun(
                 f"with {_names(before)}, got {_names(given)}{_by_identity(before, given)}: name "
                 "those, or take another --state"
             )
-        number = _proxies_of_line_ups(db, players)
+        number = _proxies_of_lineups(db, players)
         if number not in (0, len(given)):
             raise ValueError(
                 f"--proxies-{players}p: the games of {players} players in this store were begun "
@@ -181,10 +181,10 @@ def _begun(db: Session, players: int) -> bool:
     return _count(db, "num_players = ? AND status != 'todo'", (players,)) > 0
 
 
-def _proxies_of_line_ups(db: Session, players: int) -> int:
+def _proxies_of_lineups(db: Session, players: int) -> int:
     found = db.execute("SELECT DISTINCT line_up FROM games WHERE num_players = ?", (players,))
-    line_ups: list[Lineup] = [json.loads(text) for (text,) in found.fetchall()]
-    return 1 + max((who for line_up in line_ups for who in line_up), default=-1)
+    lineups: list[Lineup] = [json.loads(text) for (text,) in found.fetchall()]
+    return 1 + max((who for lineup in lineups for who in lineup), default=-1)
 
 
 def _count(db: Session, which: str, values: Sequence[int]) -> int:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support.games import random_games, taught_games
+from support.games import random_games, teacher_games
 
 from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.evaluation.measure.dominance import (
@@ -79,7 +79,7 @@ def by_hand(games: Games) -> dict[tuple[str, str], list[dict[int, list[bool]]]]:
 @pytest.mark.parametrize("rules", [SMALL, Rules(num_players=3)], ids=["small", "3 players"])
 @pytest.mark.parametrize("seats", ["all", "some"])
 def test_frequencies_equal_their_definition(rules, seats):
-    games = taught_games(rules, 20) if rules is SMALL else random_games(rules, 10)
+    games = teacher_games(rules, 20) if rules is SMALL else random_games(rules, 10)
     counted = np.ones((len(games), rules.num_players), bool)
     if seats == "some":
         counted = np.random.default_rng(1).random(counted.shape) < 0.5

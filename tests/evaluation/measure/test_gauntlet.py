@@ -58,7 +58,7 @@ def test_a_family_counts_once_and_those_met_apart(result: GauntletResult) -> Non
     assert result.families(met=False).keys() == {"x"}
     assert result.over_families(met=False) == pytest.approx((b.mean(), b.mean()))
     assert result.over_families(met=True)[0] == pytest.approx((a.mean() + c.mean()) / 2)
-    assert result.zero_share() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
+    assert result.zero_rate() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
 
 
 def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(

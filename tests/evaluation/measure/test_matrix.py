@@ -270,8 +270,8 @@ def test_files_hold_every_cell(agents, matrix):
         "ci95_high": cell.mean.high,
         "std_error": cell.mean.std_error,
         "median": cell.median,
-        "zero_share": cell.zero_share,
-        "perfect_share": cell.perfect_share,
+        "zero_rate": cell.zero_rate,
+        "perfect_rate": cell.perfect_rate,
         "points_mean": cell.points.mean,
     }.items():
         assert float(row[name]) == value

@@ -79,7 +79,7 @@ def test_a_game_that_was_left_has_no_score():
     games = scored([25, 0, 3, 0, 18], [25, 7, 3, 0, 18])
     left = dataclasses.replace(games, unfinished=np.array([False, False, True, True, False]))
     figures = measure_figures(GameAnalysis(left), measures_of("scores"))
-    expected = {"score": 43 / 3, "points": 50 / 3, "zero_share": 1 / 3, "perfect_share": 1 / 3}
+    expected = {"score": 43 / 3, "points": 50 / 3, "zero_rate": 1 / 3, "perfect_rate": 1 / 3}
     for name, value in expected.items():
         assert figures[name] == pytest.approx(value), name
     none = dataclasses.replace(games, unfinished=np.ones(5, bool))
@@ -99,7 +99,7 @@ def test_figures_a_game_are_of_the_games_that_were_not_left():
     assert len(a_game) == 16
     for measure in a_game:
         assert measure.of(mixed).mean == measure.of(alone).mean, measure.name
-    assert MEASURES["hint_share"].of(mixed).mean != MEASURES["hint_share"].of(alone).mean
+    assert MEASURES["hint_rate"].of(mixed).mean != MEASURES["hint_rate"].of(alone).mean
 
 
 def test_over_counts_where_it_is_told():
@@ -197,8 +197,8 @@ def test_measures_of_scores_are_those_of_a_summary():
     summary = summarise(np.array([scores]), np.array([points]), 25)
     assert figures["score"] == summary.mean.mean == 57 / 5
     assert figures["points"] == summary.points.mean == 67 / 5
-    assert figures["zero_share"] == summary.zero_share == 0.4
-    assert figures["perfect_share"] == summary.perfect_share == 0.2
+    assert figures["zero_rate"] == summary.zero_rate == 0.4
+    assert figures["perfect_rate"] == summary.perfect_rate == 0.2
 
 
 def test_every_measure_is_named_once_and_says_what_it_is():

@@ -181,7 +181,7 @@ def test_purpose_and_sampling_choose_the_games():
 def test_summary_counts_zero_and_perfect_games():
     scores = np.array([[0, 25, 20, 10], [0, 25, 22, 25]])
     summary = summarise(scores, scores + 1, 25)
-    assert (summary.median, summary.zero_share, summary.perfect_share, summary.num_games) == (
+    assert (summary.median, summary.zero_rate, summary.perfect_rate, summary.num_games) == (
         21,
         2 / 8,
         3 / 8,

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 import pytest
-from support.games import ROOT, as_games, random_games, taught_games
-from support.hidden import pairs
+from support.games import ROOT, as_games, random_games, teacher_games
+from support.indistinguishable import pairs
 from support.inference import InProcess
 from support.policies import recurrent_policy
 from support.protocol import RemotePrediction, ServerError, predictions
@@ -83,7 +83,7 @@ def held_out_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     seats = np.ones((GAMES, 2), bool)
     seats[::3, 0] = False
     path = tmp_path_factory.mktemp("held-out") / "games.safetensors"
-    games = concatenate_games([random_games(Rules(), 6, seed=5), taught_games(Rules(), GAMES - 6)])
+    games = concatenate_games([random_games(Rules(), 6, seed=5), teacher_games(Rules(), GAMES - 6)])
     save_games(path, dataclasses.replace(games, human_seats=seats))
     return path
 

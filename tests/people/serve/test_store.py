@@ -138,11 +138,11 @@ def test_games_of_both_sizes_are_played_once_each(store: Store) -> None:
     key, seen = new_key(store, {2: 5, 3: 18}), []
     for _ in range(23):
         grant = store.claim(key)
-        seen.append((grant.num_players, grant.line_up, grant.deck))
+        seen.append((grant.num_players, grant.lineup, grant.deck))
         play(store, grant)
     assert [players for players, *_ in seen] == [2] * 5 + [3] * 18
     assert len({deck for *_, deck in seen}) == 23
-    assert [row.line_up for row in store.rows(key)] == [line_up for _, line_up, _ in seen]
+    assert [row.lineup for row in store.rows(key)] == [lineup for _, lineup, _ in seen]
     assert all(row.status == "done" and row.score == 7 for row in store.rows(key))
     with pytest.raises(RefusedError, match="no environments left: all 23 games"):
         store.claim(key)

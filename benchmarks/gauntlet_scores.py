@@ -1,7 +1,7 @@
 """Who plays best with strangers: the gauntlet of every candidate, and the figures by which
 `hanabi-rl play` sits down with the best of them.
 
-    python benchmarks/default_partners.py --players 3 --agents agent:human-3p bot:convention
+    python benchmarks/gauntlet_scores.py --players 3 --agents agent:human-3p bot:convention
 
 Without `--agents` the candidates are the agents that ship for so many players and the bots of the
 gauntlet but its rule seeds. What was measured before of the same agent is kept: run the same

@@ -8,12 +8,12 @@ from support.benchmarks import benchmark
 from hanabi_rl.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
-structure = benchmark("structure")
+structure = benchmark("package_structure")
 
 
-def test_no_module_and_no_room_imports_itself_in_a_circle():
+def test_no_module_and_no_subpackage_imports_itself_in_a_circle():
     found = structure.figures(ROOT / "hanabi_rl", structure.ENTRY)
-    assert found["circles"] == [] and found["room_circles"] == []
+    assert found["circles"] == [] and found["subpackage_circles"] == []
 
 
 def test_a_run_imports_no_other_algorithm():
@@ -61,17 +61,17 @@ def test_the_figures_of_a_small_package(tmp_path, monkeypatch):
     found = structure.figures(package, ["p.up.a"])
     assert found["way"] == {"up.b:f": 2} and found["way_lines"] == 2
     assert found["circles"] == [["p.up.b", "p.up.c"]]
-    assert found["room_circles"] == []
+    assert found["subpackage_circles"] == []
     assert found["longest_chain_when_asked"] == ["p.up.a", "p.up.b", "p.down.low"]
     assert found["longest_chain"] == ["p.up.c", "p.up.b", "p.down.low"]
     assert found["entry_imports_when_asked"] == 4  # itself, b, c, low
     assert found["entry_imports"] == 3  # without c, which b imports in a function
-    assert (found["rooms"], found["arrows"]) == (2, 1)
+    assert (found["subpackages"], found["arrows"]) == (2, 1)
 
 
 def test_the_map_is_what_the_docstrings_say():
-    """docs/map.md is `python benchmarks/structure.py --map`."""
-    assert (ROOT / "docs" / "map.md").read_text() == structure.house_map(ROOT / "hanabi_rl")
+    """docs/map.md is `python benchmarks/package_structure.py --map`."""
+    assert (ROOT / "docs" / "map.md").read_text() == structure.package_map(ROOT / "hanabi_rl")
 
 
 def test_the_map_of_a_small_package(tmp_path):
@@ -88,7 +88,7 @@ def test_the_map_of_a_small_package(tmp_path):
         path = package / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    lines = structure.house_map(package).splitlines()
+    lines = structure.package_map(package).splitlines()
     assert lines[3:] == [
         *["", "## env/", "", "First of the flow.", ""],
         *["", "## zoo/", "", "Animals.", ""],
@@ -98,4 +98,4 @@ def test_the_map_of_a_small_package(tmp_path):
     ]
     (package / "zoo" / "dumb.py").write_text("")
     with pytest.raises(ValueError, match=r"p\.zoo\.dumb: expected a docstring"):
-        structure.house_map(package)
+        structure.package_map(package)

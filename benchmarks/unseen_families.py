@@ -1,7 +1,7 @@
 """How well a partner for strangers plays with a family that it never met: the preset without one
 family after the other (`train/best_response.py`), each run then in the gauntlet with all of them.
 
-    python benchmarks/never_met.py RUNS [--families simple smart] [--seed 0] [--commands]
+    python benchmarks/unseen_families.py RUNS [--families simple smart] [--seed 0] [--commands]
 
 Of two players. Each run is from nothing, at `learnt`: as whom the preset begins has met a family
 already. The preset is an hour of one core; what is finished is not done again: run the same command

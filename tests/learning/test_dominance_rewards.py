@@ -4,7 +4,7 @@ where their weights are 0."""
 import jax
 import numpy as np
 import pytest
-from support.games import TINY, random_games, taught_games
+from support.games import TINY, random_games, teacher_games
 from support.small_ppo import make_ppo, small_rollout
 
 from hanabi_rl.evaluation.measure.dominance import KINDS
@@ -18,7 +18,7 @@ from hanabi_rl.learning.rewards import dominated_moves, event_metrics
 
 @pytest.mark.parametrize(
     "games",
-    [taught_games(TINY, 40), random_games(Rules(num_players=3), 40)],
+    [teacher_games(TINY, 40), random_games(Rules(num_players=3), 40)],
     ids=["taught", "random, 3 players"],
 )
 def test_what_is_paid_is_what_the_measures_count(games):

@@ -1,7 +1,7 @@
 """What is possible with each partner of the gauntlet: a best response to each
 (`train/best_response.py`), and the figures that `hanabi-rl gauntlet` divides by.
 
-    python benchmarks/best_with.py RUNS [--players 2] [--commands | --write yes]
+    python benchmarks/best_response_scores.py RUNS [--players 2] [--commands | --write yes]
 
 A run that is finished is not trained again: run the same command again until all are there. With
 `--commands` the trainings are printed, a line each, to be run elsewhere (RUNS may be a variable of
