@@ -1,8 +1,8 @@
 """A run's folder: its name, who may write in it, config.json, summary.json, and how it stops.
 
 In `runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`,
-`input_hashes.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/<step>/`, `policy/` (the best), `policy-latest/`,
-`summary.json` and plots.
+`input_hashes.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/<step>/`, `policy/` (the best),
+`policy-latest/`, `summary.json` and plots.
 """
 
 from __future__ import annotations

@@ -393,7 +393,7 @@ def test_in_a_series_policies_keep_what_they_know_of_each_other(at_once):
         evaluation_decks(rules, GAMES, 0),
         seating=np.array(seating),
         chunk_size=at_once,
-        series=length,
+        games_per_series=length,
     )
     for number, actions in enumerate(records.actions):
         mine = actions[seating[number][0] :: 2][:2]  # no hand is short yet
@@ -407,7 +407,7 @@ def test_decks_that_are_no_whole_series_are_refused():
     rules = LENIENT
     policy = clock_policy(rules, 1)
     with pytest.raises(ValueError, match="expected whole series of 3 games, got 16 decks"):
-        play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0), series=3)
+        play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0), games_per_series=3)
 
 
 @pytest.mark.parametrize("turns", [1, 3])

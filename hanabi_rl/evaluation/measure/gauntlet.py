@@ -255,7 +255,7 @@ def run_gauntlet(
     known = {strip_options(one) for one in met}
     everybody = [GauntletPartner(name, SELF_PLAY, agent), *partners]
     policies = [partner.policy for partner in everybody]
-    scores, _ = evaluate_with_partners(agent, policies, series * length, seed, series=length)
+    scores, _ = evaluate_with_partners(agent, policies, series * length, seed, games_per_series=length)
     beside = [
         PartnerResult(
             partner, strip_options(partner.name) in known, own.reshape(len(own), series, length)

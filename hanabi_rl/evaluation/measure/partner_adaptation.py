@@ -103,7 +103,7 @@ def adaptation(
     seating = ((start + number % length)[:, None] + np.arange(players)) % players
     lineup = (agent, *(partner,) * (players - 1))
     games = play_games(
-        lineup, rules, decks, seed, seating=seating, game_index=number, series=length
+        lineup, rules, decks, seed, seating=seating, game_index=number, games_per_series=length
     )
     is_last = number % length == length - 1
     strangers = play_games(
