@@ -104,7 +104,7 @@ def table(runs: Path) -> str:
         by_family[family] = {seed: of["mean"] for seed, of in of_seeds.items()}
         if not found:
             continue
-        others = [other for other in FAMILIES if other not in (family, "rule seeds")]
+        others = [other for other in FAMILIES if other not in (family, "rule family")]
         met = np.mean([each["families"][of]["mean"] for each in found.values() for of in others])
         itself = np.mean([each["itself"]["mean"] for each in found.values()])
         lines.append(

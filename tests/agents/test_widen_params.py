@@ -81,5 +81,7 @@ def test_an_agent_whose_network_is_shown_more_plays_as_it_did() -> None:
         widen_params(agent.rules, agent.network, agent.params, to), agent.rules, to
     )
     decks = evaluation_decks(agent.rules, 20, 0)
-    before, after = (play_games((p,) * 3, agent.rules, decks, games_per_series=2) for p in (agent, wide))
+    before, after = (
+        play_games((p,) * 3, agent.rules, decks, games_per_series=2) for p in (agent, wide)
+    )
     np.testing.assert_array_equal(after.actions, before.actions)

@@ -31,7 +31,7 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.play import demos
 from hanabi_rl.play.demos import demo_games, demonstrators, generate
 
-SHORT = Challenge("simple", games=24, held_out=8, methods=("bc",), decks=64, seed=3)
+SHORT = Challenge("simple", games=24, heldout_games=8, methods=("bc",), eval_games=64, seed=3)
 
 
 def test_epochs_grow_as_games_shrink() -> None:
@@ -45,7 +45,7 @@ def test_epochs_grow_as_games_shrink() -> None:
 
 
 def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> None:
-    challenge = dataclasses.replace(SHORT, total_steps=12_345, kl_weight=0.2, level="learnt")
+    challenge = dataclasses.replace(SHORT, total_steps=12_345, kl_weight=0.2, features="learnt")
     configs: dict[str, Any] = {
         name: challenges._config(name, challenge, tmp_path) for name in challenges.METHODS
     }
@@ -79,7 +79,7 @@ def test_the_clone_comes_before_what_begins_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], trained: list[str]
 ) -> None:
     monkeypatch.setattr(challenges, "_method", lambda name, *_: {"method": name})
-    monkeypatch.setattr(challenges, "_with_themselves", lambda *_: {"mean": 1.0})
+    monkeypatch.setattr(challenges, "_proxy_self_play", lambda *_: {"mean": 1.0})
     record = run_challenge(dataclasses.replace(SHORT, methods=asked), tmp_path)
     assert [row["method"] for row in record["methods"]] == trained
     kept = json.loads((tmp_path / "challenge.json").read_text())
@@ -124,29 +124,31 @@ def test_a_partner_that_searches_is_one_player(
     monkeypatch.setattr(priors, "run_once", lambda *_: None)
     monkeypatch.setattr(priors, "load_policy", lambda *_: load_policy("bot:simple"))
     found = priors.train_pretrained_clone(partner, Rules(), "facts", tmp_path)
-    assert (found.players, found.excluded_families) == (("bot:iggi",), ("self-taught",))
+    assert (found.players, found.excluded_families) == (("bot:iggi",), ("self-play RL",))
     found = priors.train_pretrained_clone("bot:iggi", Rules(), "facts", tmp_path)
     assert found.players == (partner, f"bot:smart+{partner}")
 
 
 @pytest.mark.slow  # its games are those of evaluation/measure/test_leaderboard.py
 def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
-    """Not of decks times seatings: as many games as --decks says, in all."""
-    challenge = dataclasses.replace(SHORT, decks=40)
+    """Not of decks times seatings: as many games as --eval-games says, in all."""
+    challenge = dataclasses.replace(SHORT, eval_games=40)
     agent, *others = (network_policy(TINY, seed) for seed in range(3))
     proxies = dict(zip(("one", "other"), others, strict=True))
     held_out = teacher_games(TINY, 4)
-    row = challenges._measured(agent, challenge, held_out, proxies)
-    beside = row["with_partner"]
+    row = challenges._evaluate(agent, challenge, held_out, proxies)
+    beside = row["with_proxies"]
     assert beside["games"] == 40 and len(beside["lineups"]) == 4
     expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
     assert beside["mean"] == expected.summary.mean.mean
     assert beside["points_mean"] == expected.points.mean() > 0
     assert beside["median"] == np.median(expected.score)
-    own = challenges._with_themselves(challenge, proxies, held_out)
+    own = challenges._proxy_self_play(challenge, proxies, held_out)
     assert [line["seats"] for line in own["lineups"]] == [["one"] * 2, ["other"] * 2]
-    assert json.loads(json.dumps([row, own]))[0]["nats"] == row["nats"], "the record is JSON"
-    assert row["nats"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
+    assert json.loads(json.dumps([row, own]))[0]["cross_entropy"] == row["cross_entropy"], (
+        "the record is JSON"
+    )
+    assert row["cross_entropy"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
 
 
 @pytest.fixture
@@ -159,7 +161,7 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return {"method": name, "row": len(asked)}
 
     monkeypatch.setattr(challenges, "_method", method)
-    monkeypatch.setattr(challenges, "_with_themselves", lambda *_: {"mean": 1.0})
+    monkeypatch.setattr(challenges, "_proxy_self_play", lambda *_: {"mean": 1.0})
     return asked
 
 
@@ -224,7 +226,9 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         "_method",
         lambda name, _, config, *rest: asked.append(config) or {"method": name},
     )
-    record = run_challenge(dataclasses.replace(SHORT, prior=True, level="learnt"), tmp_path / "c")
+    record = run_challenge(
+        dataclasses.replace(SHORT, prior=True, features="learnt"), tmp_path / "c"
+    )
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
     assert config.run_dir == str(tmp_path / "prior-2p-learnt-without-simple")
@@ -238,11 +242,11 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     ) in table.splitlines()
     assert record["prior"]["identity"] == "a prior"
     with pytest.raises(ValueError, match="another prior: expected True, got False"):
-        run_challenge(dataclasses.replace(SHORT, level="learnt"), tmp_path / "c")
+        run_challenge(dataclasses.replace(SHORT, features="learnt"), tmp_path / "c")
     rules = Rules(num_players=3)
     found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
     assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
-    assert found.excluded_families == ("rule seeds",)
+    assert found.excluded_families == ("rule family",)
     assert "nobody left out" in str(
         priors.train_pretrained_clone("random", rules, "facts", tmp_path)
     )
@@ -266,15 +270,15 @@ def test_the_clone_plays_with_the_partner_itself(
     (row,) = record["methods"]
     policy, partner = load_policy(row["run_dir"]), load_policy("bot:simple")
     expected = play_leaderboard(policy, [partner], 64, 3).summary
-    assert row["with_partner"]["mean"] == pytest.approx(expected.mean.mean)
-    assert row["with_partner"]["games"] == 64  # both seatings, in half of them each
+    assert row["with_proxies"]["mean"] == pytest.approx(expected.mean.mean)
+    assert row["with_proxies"]["games"] == 64  # both seatings, in half of them each
     train = load_games(tmp_path / "c" / "games.safetensors")
     held_out = demo_games(train.rules, "simple", 8, 3, "held-out")
     decks = {deck.tobytes() for deck in train.decks}
     assert len(train) == 24 and not decks & {deck.tobytes() for deck in held_out.decks}
-    assert 0 < row["accuracy"] < 1 and row["nats"] > 0
+    assert 0 < row["accuracy"] < 1 and row["cross_entropy"] > 0
     assert record["partner_self_play"]["mean"] > 14
-    assert "with the proxies" in challenge_table(record)
+    assert "score with proxies" in challenge_table(record)
     with pytest.raises(ValueError, match="another games: expected 24, got 25"):
         run_challenge(dataclasses.replace(SHORT, games=25), tmp_path / "c")
     again = run_challenge(SHORT, tmp_path / "c")  # finished runs are not repeated
@@ -285,11 +289,14 @@ def test_the_clone_plays_with_the_partner_itself(
     ("changes", "message"),
     [
         ({"games": 4}, "--games: expected at least 5, got 4"),  # the clone validates on some
-        ({"decks": 0}, "--decks: expected at least 1, got 0"),
+        ({"eval_games": 0}, "--eval-games: expected at least 1, got 0"),
         ({"kl_weight": 1.5}, "--kl-weight: expected a weight in .0, 1., got 1.5"),
-        ({"level": "all"}, "--level: expected one of facts, learnt, reading, got 'all'"),
+        ({"features": "all"}, "--features: expected one of facts, learnt, reading, got 'all'"),
         ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
-        ({"partner": "convention", "level": "reading"}, "expected facts or learnt for a clone of"),
+        (
+            {"partner": "convention", "features": "reading"},
+            "expected facts or learnt for a clone of",
+        ),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -306,8 +313,8 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
         ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected policies that differ"),
         ({"partner": "simple+bot:simple"}, "--proxies: expected policies that differ"),
         (
-            {"players": 3, "partner": "simple+piers", "decks": 17},
-            "each of the 18 line-ups at least",
+            {"players": 3, "partner": "simple+piers", "eval_games": 17},
+            "each of the 18 lineups",
         ),
     ],
 )
@@ -324,15 +331,15 @@ def test_given_agents_are_rows_beside_the_methods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        challenges, "_method", lambda name, *given: {"method": name} | challenges._measured(
+        challenges, "_method", lambda name, *given: {"method": name} | challenges._evaluate(
             load_policy("bot:iggi"), given[0], *given[2:]
         )
     )  # fmt: skip
-    other = dataclasses.replace(SHORT, decks=8, agents=("bot:legal-random",))
+    other = dataclasses.replace(SHORT, eval_games=8, agents=("bot:legal-random",))
     text = challenge_table(run_challenge(other, tmp_path)).splitlines()
     assert [line.split()[0] for line in text[2:]] == ["bc", "bot:legal-random", "the"]
     assert "median" in text[1] and "per timestep" in text[1]
-    assert "8 games with simple over every line-up" in text[0]
+    assert "8 games with simple over all lineups" in text[0]
     more = run_challenge(dataclasses.replace(other, agents=("bot:iggi",)), tmp_path)
     assert [row["method"] for row in more["agents"]] == ["bot:legal-random", "bot:iggi"]
 

@@ -1,5 +1,5 @@
-"""What each move of a game is by the common conventions of hanab.live's H-Group (AH2AC2, appendix
-A.5, reads one game so by hand), in plain Python: `annotate`.
+"""Annotate each move by the common conventions of hanab.live's H-Group, in plain Python (AH2AC2,
+appendix A.5, annotates one game by hand).
 
 Read are the first levels: chop and focus (of several 1s of the starting hand the oldest), play and
 save hints, good touch, fix and stall hints, prompts, finesses and bluffs of one card. The last
@@ -33,38 +33,38 @@ Kind = Literal[
     "stall hint",
     "other hint",
     "known play",
-    "play by hint",
-    "play by finesse",
+    "hinted play",
+    "finesse play",
     "other play",
-    "known trash",
+    "known useless",
     "chop",
     "other discard",
 ]
-"""What a move is: hints, plays (`by hint`: what a hint or a prompt promised), discards."""
+"""Type of a move: hint, play (`hinted play`: promised by a hint or a prompt) or discard."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Violation = Literal[
     "focus",
     "good touch",
     "misleads",
-    "not promised",
+    "unsupported play",
     "blind play",
-    "touched discard",
-    "off chop",
-    "play left",
-    "save left",
+    "discards hinted card",
+    "not from chop",
+    "missed play",
+    "missed save",
 ]
-"""How a move departs from the conventions:
+"""Violations of the conventions:
 
-- `focus`: a hint that is none of the kinds above;
+- `focus`: a hint of no convention above (`other hint`);
 - `good touch`: a hint touches a useless card, or a second copy, and its owner cannot tell;
-- `misleads`: a hint's receiver takes the focus for what it is not, or will play a card that does
-  not fit;
-- `not promised`: a hinted card is played that need not fit; `blind play`: one without a hint;
-- `touched discard`: a hinted card not known to be useless; `off chop`: one without a hint that is
-  not the oldest;
-- `play left`: a discard, or a hint that stalls, though a card is known or promised to fit;
-- `save left`: the next player discards from its chop a card that a hint would have saved.
+- `misleads`: a hint's receiver mistakes the focus for another card, or will misplay a card;
+- `unsupported play`: play of a hinted card that may be unplayable; `blind play`: of an unhinted
+  card;
+- `discards hinted card`: discard of a hinted card not known to be useless; `not from chop`: of an
+  unhinted card that is not the oldest;
+- `missed play`: a discard or a stall hint although a card is known or promised playable;
+- `missed save`: the next player discards from its chop a card that a hint would have saved.
 """
 VIOLATIONS: tuple[Violation, ...] = get_args(Violation)
 
@@ -104,7 +104,7 @@ def annotate(
             note = (_play if move.kind == "play" else _discard)(before, order)
             told = told.without(order, chop=note.kind == "chop")
             if note.kind == "chop" and order == endangered:
-                notes[-1] = notes[-1]._replace(breaks=(*notes[-1].breaks, "save left"))
+                notes[-1] = notes[-1]._replace(breaks=(*notes[-1].breaks, "missed save"))
         endangered = _endangered(before)
         notes.append(note)
         now.apply(action)
@@ -172,7 +172,7 @@ def _hint(
     if is_lie or not all(fits(o) for o in newly_due if o == focus or o not in new):
         breaks.append("misleads")
     if kind in ("stall hint", "other hint") and before.has_play(giver):
-        breaks.append("play left")
+        breaks.append("missed play")
     return MoveAnnotation(kind, tuple(breaks), focus), told
 
 
@@ -267,11 +267,11 @@ def _play(before: ConventionState, order: int) -> MoveAnnotation:
     if before.known[order] & ~before.playable == 0:
         return MoveAnnotation("known play")
     if before.is_owed(order):
-        return MoveAnnotation("play by hint" if order in before.hinted else "play by finesse")
+        return MoveAnnotation("hinted play" if order in before.hinted else "finesse play")
     if before.drawn == before.rules.deck_size:
         return MoveAnnotation("other play")  # nothing to lose
     return MoveAnnotation(
-        "other play", ("not promised" if order in before.hinted else "blind play",)
+        "other play", ("unsupported play" if order in before.hinted else "blind play",)
     )
 
 
@@ -279,13 +279,13 @@ def _discard(before: ConventionState, order: int) -> MoveAnnotation:
     breaks: list[Violation] = []
     kind: Kind = "other discard"
     if before.is_known_useless(order):
-        kind = "known trash"
+        kind = "known useless"
     elif order == before.chop(before.player):
         kind = "chop"
     else:
-        breaks.append("touched discard" if order in before.hinted else "off chop")
+        breaks.append("discards hinted card" if order in before.hinted else "not from chop")
     if before.has_play(before.player):
-        breaks.append("play left")
+        breaks.append("missed play")
     return MoveAnnotation(kind, tuple(breaks))
 
 

@@ -235,9 +235,9 @@ def _plain(deal: SituationBuilder, marked: int, other: int = -1) -> Situation:
     return deal.situation(marked)
 
 
-_SAVE = "lets the next player throw away what cannot be replaced"
-_TRUST = "believes hints of partners whose hints mean nothing, or doubts those that were right"
-_TELL = "tells partners of a card who throw what they are told of, or not those who play it"
+_SAVE = "lets the next player discard a critical card"
+_TRUST = "trusts hints of useless cards, or distrusts hints of playable ones"
+_TELL = "hints a card to partners who discard hinted cards, or not to those who play them"
 
 
 def _pairs() -> tuple[UnitTest, ...]:
@@ -248,21 +248,21 @@ def _pairs() -> tuple[UnitTest, ...]:
             "save the next discard",
             _SAVE,
             (hints_target, hints_target),
-            ("they throw their oldest", "they throw their newest"),
+            ("they discard their oldest", "they discard their newest"),
         ),
         (
             trust,
             "trust the hint",
             _TRUST,
             (plays_target, negate(plays_target)),
-            ("hints were true", "hints were of dead cards"),
+            ("hints were of playable cards", "hints were of useless cards"),
         ),
         (
             tell,
-            "tell of the playable",
+            "hint the playable card",
             _TELL,
             (hints_target, negate(hints_target)),
-            ("they play what they hear of", "they throw what they hear of"),
+            ("they play hinted cards", "they discard hinted cards"),
         ),
     )
     return tuple(

@@ -94,7 +94,7 @@ def test_figures_a_game_are_of_the_games_that_were_not_left():
     a_game = [
         measure
         for measure in MEASURES.values()
-        if measure.unit.endswith((" a game", "of games")) and "own turns" not in measure.unit
+        if measure.unit.endswith((" per game", "of games")) and "own turns" not in measure.unit
     ]
     assert len(a_game) == 16
     for measure in a_game:
@@ -184,7 +184,7 @@ def test_a_measure_that_is_a_share_says_so():
     record = GameAnalysis(games, load_policy("bot:random", TINY))
     for measure in MEASURES.values():
         ratio = measure.of(record)
-        is_share = measure.unit.startswith(("share of", "hints a turn"))
+        is_share = measure.unit.startswith(("fraction of", "hints per turn"))
         assert ratio.is_proportion == is_share, measure.name
         if ratio.is_proportion:
             assert (ratio.numerator >= 0).all(), measure.name

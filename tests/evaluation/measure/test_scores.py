@@ -117,7 +117,9 @@ def test_who_searches_plays_one_series_with_everybody_after_the_other_and_says_h
         "hanabi_rl.evaluation.measure.crossplay.runs_search", lambda policy: policy is met[0]
     )
     monkeypatch.setattr("hanabi_rl.evaluation.measure.crossplay.SOON_S", 0.0)
-    np.testing.assert_array_equal(evaluate_with_partners(*met, 6, seed=3, games_per_series=3), expected)
+    np.testing.assert_array_equal(
+        evaluate_with_partners(*met, 6, seed=3, games_per_series=3), expected
+    )
     assert "games: 6/6 decks" in capsys.readouterr().err
 
 

@@ -222,7 +222,10 @@ def test_a_pair_is_passed_where_both_are_right():
     result = UnitTestResult(test, attempts, right, 0.1)
     assert result.corrected == pytest.approx((0.25 - 0.1) / 0.9)
     assert result.passed.tolist() == [True, False, False, False] and result.share == 0.25
-    assert result.rate_by_history == {"hints were true": 0.5, "hints were of dead cards": 0.5}
+    assert result.rate_by_history == {
+        "hints were of playable cards": 0.5,
+        "hints were of useless cards": 0.5,
+    }
     assert result.failures() == [attempts[1][1], attempts[2][0], *attempts[3]]
 
 

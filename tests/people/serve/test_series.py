@@ -1,5 +1,5 @@
-"""Games in a row with the same partners: the moves of `play_games(games_per_series=...)`, over restarts, in
-play and in a study."""
+"""Series of games with the same partners: the moves of `play_games(games_per_series=...)`, over
+restarts, in play and in a study."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def played(rules: Rules, decks: np.ndarray) -> tuple[list[NetworkPolicy], Games]
     person = load_policy("bot:random", rules)
     count, players = len(decks), rules.num_players
     seating = (np.arange(count)[:, None] + np.arange(players)) % players
-    return agents, play_games((person, *agents), rules, decks, SEED, seating=seating, games_per_series=count)
+    return agents, play_games(
+        (person, *agents), rules, decks, SEED, seating=seating, games_per_series=count
+    )
 
 
 def as_series(games: Games) -> list[Game]:
