@@ -317,7 +317,7 @@ def _finish(
     return {
         "num_players": config.game.num_players,
         "pairs": config.pairs,
-        "able": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
+        "num_viable_pairs": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
         * len(biased_reward_space(config.weights, config.preferred_events)),
@@ -330,7 +330,10 @@ class BehaviourPreferring(Algorithm):
     """See the module's docstring."""
 
     config = BehaviourPreferringConfig
-    summary_columns: ClassVar = {"pair_score_mean": "mean of pairs", "able": "able pairs"}
+    summary_columns: ClassVar = {
+        "pair_score_mean": "mean pair score",
+        "num_viable_pairs": "viable pairs",
+    }
 
     def run(self, config: BehaviourPreferringConfig) -> dict[str, Any]:
         """See `run_pairs`."""

@@ -1,9 +1,9 @@
-"""A learner that meets the partners it does worst with most often: rank-prioritised sampling of a
-population (MEP, Zhao et al. 2023; ZSC-Eval, Wang et al., arXiv 2310.05208, C.2).
+"""Rank-prioritised partner sampling: partners with low scores are sampled more often (MEP, Zhao et
+al. 2023; ZSC-Eval, Wang et al., arXiv 2310.05208, C.2).
 
-Every lane of environments has a partner of its own (`partners.py`). Every few updates all lanes
-draw theirs anew, partner k with a probability proportional to (rank of 1 / J_k)^beta, J_k the
-running mean of the score with it; a lane whose partner changes begins fresh games.
+Every group of environments has its own partner (`partner_population.py`). Every few updates all
+groups resample it: partner k with a probability proportional to (rank of 1 / J_k)^beta, J_k the
+running mean of the score with it. A group whose partner changes starts fresh games.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PrioritizedPartnerState(LearnerState):
     """A learner's state with what it knows of its K partners."""
 
     returns: jax.Array  # float32 [K], running mean score with each; nan before any game ended
-    group_partner: jax.Array  # int32 [K], the partner of each lane
+    group_partner: jax.Array  # int32 [K], partner of each env group
 
 
 def rank_priorities(returns: jax.Array, beta: float, unseen: Unseen = "lowest") -> jax.Array:
@@ -62,7 +62,7 @@ class PrioritizedPartnerPPO(PPO):
     def init(
         self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[PrioritizedPartnerState, RunnerState]:
-        """See `PPO.init`; each partner begins with one lane."""
+        """See `PPO.init`; each partner starts with one env group."""
         assert isinstance(given.partners, PartnerPopulation), "a population is stacked"
         learner, actors = super().init(key, given, actor)
         members = jnp.arange(given.partners.size, dtype=jnp.int32)
@@ -92,28 +92,26 @@ class PrioritizedPartnerPPO(PPO):
         return super().rollout_metrics(rollout) | self.env_group_metrics(rollout)
 
     def env_group_metrics(self, rollout: Rollout) -> Metrics:
-        """Of each lane the sum of scores and the games that ended in which its partner held a
-        seat."""
+        """Per env group: summed scores and number of finished games with its partner."""
         learns = rollout.episode.is_learner
         assert learns is not None, "partners hold seats"
-        beside = rollout.transition.done & jnp.any(~learns, axis=-1)
-        done = beside.astype(jnp.float32)
+        done = (rollout.transition.done & jnp.any(~learns, axis=-1)).astype(jnp.float32)
 
-        def by_lane(x: jax.Array) -> jax.Array:
+        def by_env_group(x: jax.Array) -> jax.Array:
             return x.reshape(x.shape[0], -1, self.num_env_groups).sum(axis=(0, 1))
 
         return parallel.psum(
             {
-                "env_group_scores": by_lane(done * rollout.transition.score),
-                "env_group_games": by_lane(done),
+                "env_group_scores": by_env_group(done * rollout.transition.score),
+                "env_group_games": by_env_group(done),
             }
         )
 
     def resample_partners(
         self, learner: PrioritizedPartnerState, actors: RunnerState
     ) -> tuple[PrioritizedPartnerState, RunnerState]:
-        """Every `resample_every` updates another partner for each lane, and fresh games where it
-        is another."""
+        """Every `resample_every` updates, resample the partner of each env group; groups whose
+        partner changes start fresh games."""
         key = jax.random.fold_in(jax.random.fold_in(learner.key, _DRAWS), learner.update)
         drawn = jax.random.choice(
             key,
@@ -123,7 +121,8 @@ class PrioritizedPartnerPPO(PPO):
         ).astype(jnp.int32)
         now = learner.update % self.resample_every == 0
         members = jnp.where(now, drawn, learner.group_partner)
-        local = jnp.arange(actors.reset.shape[0]) % self.num_env_groups  # each device has all lanes
+        # each device has all groups
+        local = jnp.arange(actors.reset.shape[0]) % self.num_env_groups
         changed = (members != learner.group_partner)[local]
         actors = actors.replace(
             env=self.env.skip_to_next_game(actors.env, changed),
@@ -137,8 +136,8 @@ def moving_averages(
     returns: jax.Array, members: jax.Array, scores: jax.Array, games: jax.Array
 ) -> jax.Array:
     """Exponential moving averages after an update: of partner k old and new by `EMA_DECAY`, the
-    first new mean as it is; `scores` and `games` float32 [K] are sums over the lanes' finished
-    games."""
+    first new mean as it is; `scores` and `games` float32 [K] are sums over the finished games
+    of each env group."""
     empty = jnp.zeros_like(returns)
     total, count = empty.at[members].add(scores), empty.at[members].add(games)
     new = total / jnp.maximum(count, 1.0)

@@ -125,7 +125,7 @@ class Store:
         Raises:
             ValueError: what the store holds cannot be played with them.
         """
-        with self._database.transaction("alone") as db:
+        with self._database.transaction("exclusive") as db:
             self._proxies = fix_proxies(db, self.secret, given, self.clock())
         return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
 
@@ -148,7 +148,7 @@ class Store:
                 that servers have named no proxies for.
         """
         key = make_key(kind)
-        with self._database.transaction("alone") as db:
+        with self._database.transaction("exclusive") as db:
             found = _one(db, "SELECT id FROM entries WHERE name = ?", (entry,))
             if found is None:
                 raise ValueError(f"expected the name of an entry, got {entry!r}")
@@ -216,7 +216,7 @@ class Store:
     def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
         """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
         claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
-        with self._database.transaction("beside") as db:  # whose proxies these are stays so
+        with self._database.transaction("shared") as db:  # whose proxies these are stays so
             sizes = self._sizes(db)
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
@@ -472,7 +472,7 @@ class Store:
     def _the_secret(self, file: Path) -> bytes:
         """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
         not the store's, of which the store knows the SHA-256."""
-        with self._database.transaction("alone") as db:
+        with self._database.transaction("exclusive") as db:
             known = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
             if known is None:
                 secret = _made(file)

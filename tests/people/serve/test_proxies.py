@@ -160,7 +160,7 @@ def test_no_game_is_granted_while_a_server_says_its_proxies(store: Store, open_s
     agree(store, {2: ("bot:simple",)})
     key, other = new_key(store, {2: 4}), open_store()
     with ThreadPoolExecutor(1) as pool:
-        with other.database.transaction("alone") as db:
+        with other.database.transaction("exclusive") as db:
             now_known = proxies.fix_proxies(db, other.secret, {2: [Proxy("bot:iggi", "iggi")]}, 0.0)
             claimed = pool.submit(store.claim, key)
             with pytest.raises(TimeoutError):
