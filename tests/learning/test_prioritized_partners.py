@@ -43,7 +43,7 @@ def test_a_partner_that_was_never_met_comes_before_the_worst():
 
 
 def test_running_means_are_of_partners_not_of_env_groups():
-    """Env groups 0 and 2 play with partner 2: 3 games with 12 points; env group 1 with partner 0: no game."""
+    """Groups 0 and 2 play with partner 2: 3 games with 12 points; group 1 with partner 0: no game."""
     before = jnp.array([5.0, 6.0, jnp.nan, 1.0])
     members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
     found = jax.jit(moving_averages)(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
@@ -84,22 +84,24 @@ def test_a_partner_without_a_return_is_taken_as_the_lowest_or_as_the_mean_of_the
 ranked = jax.jit(rank_priorities, static_argnums=(1, 2))
 
 
-def population(num_env_groups: int, **options: Any) -> tuple[PrioritizedPartnerPPO, PrioritizedPartnerState]:
+def population(
+    groups: int, **options: Any
+) -> tuple[PrioritizedPartnerPPO, PrioritizedPartnerState]:
     """A learner with one env group per partner, 9, 1, 8, ... points with each so far."""
-    ppo = PrioritizedPartnerPPO(make_ppo().config, NETWORK, num_env_groups=num_env_groups, **options)
+    ppo = PrioritizedPartnerPPO(make_ppo().config, NETWORK, num_env_groups=groups, **options)
     learner = PrioritizedPartnerState(
         params={},
         opt_state=(),
         update=jnp.int32(5),
         key=jax.random.key(3),
-        returns=jnp.array([9.0, 1.0, 8.0, 7.0])[:num_env_groups],
-        group_partner=jnp.arange(num_env_groups),
+        returns=jnp.array([9.0, 1.0, 8.0, 7.0])[:groups],
+        group_partner=jnp.arange(groups),
     )
     return ppo, learner
 
 
 def test_each_env_group_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Env groups 0 and 3 hold partner 2, env group 1 partner 0, env group 2 partner 3; scores go to these."""
+    """Groups 0 and 3 hold partner 2, group 1 partner 0, group 2 partner 3; scores go to these."""
     weights = np.random.default_rng(0).normal(size=(4, 3))
     partners = PartnerPopulation(stacks=({"weights": jnp.asarray(weights)},), stack_sizes=(4,))
     ppo, learner = population(4, beta=1.0)
@@ -130,7 +132,7 @@ def test_each_env_group_plays_with_the_partner_it_drew(monkeypatch: pytest.Monke
     assert float(metrics["min_partner_score"]) == 1.0
 
 
-class Env groups(flax.struct.PyTreeNode):
+class EnvGroups(flax.struct.PyTreeNode):
     """What a redraw reads of the actors."""
 
     env: Any
@@ -147,7 +149,7 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
     monkeypatch.setattr(PPO, "env", property(lambda self: restart))
     on_the_way = np.arange(8) == 5
     again = np.arange(8) < 4  # rematches: of strangers there is none
-    actors: Any = Env groups(env=np.zeros(8, int), reset=on_the_way, rematch=again)
+    actors: Any = EnvGroups(env=np.zeros(8, int), reset=on_the_way, rematch=again)
     drawn, redraw = [], jax.jit(ppo.resample_partners)
     for update in range(1, 13):
         after, fresh = redraw(learner.replace(update=np.int32(update)), actors)
