@@ -130,7 +130,7 @@ def test_a_partner_that_searches_is_one_player(
 
 
 @pytest.mark.slow  # its games are those of evaluation/measure/test_leaderboard.py
-def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
+def test_a_row_is_of_games_over_the_lineups_of_the_leaderboard() -> None:
     """Not of decks times seatings: as many games as --eval-games says, in all."""
     challenge = dataclasses.replace(SHORT, eval_games=40)
     agent, *others = (network_policy(TINY, seed) for seed in range(3))

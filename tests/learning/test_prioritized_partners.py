@@ -43,7 +43,7 @@ def test_a_partner_that_was_never_met_comes_before_the_worst():
 
 
 def test_running_means_are_of_partners_not_of_env_groups():
-    """Groups 0 and 2 play with partner 2: 3 games with 12 points; group 1 with partner 0: no game."""
+    """Groups 0 and 2: partner 2, 3 games with 12 points; group 1: partner 0, no game."""
     before = jnp.array([5.0, 6.0, jnp.nan, 1.0])
     members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
     found = jax.jit(moving_averages)(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))

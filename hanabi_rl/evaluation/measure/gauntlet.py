@@ -90,13 +90,13 @@ class PartnerResult:
     @property
     def mean(self) -> Interval:
         """Mean score, over series (averaged over seats first)."""
-        return mean_interval(self.scores.mean(axis=(0, 2)), least=0, most=self.max_score)
+        return mean_interval(self.scores.mean(axis=(0, 2)), min_value=0, max_value=self.max_score)
 
     @property
     def by_game(self) -> list[Interval]:
         """Mean score of each game of the series, first to K-th."""
         by_game = self.scores.mean(axis=0).T
-        return [mean_interval(scores, least=0, most=self.max_score) for scores in by_game]
+        return [mean_interval(scores, min_value=0, max_value=self.max_score) for scores in by_game]
 
     @property
     def max_score(self) -> int:
@@ -132,7 +132,11 @@ class GauntletResult:
             if b.partner.family == name and seen_in_training in (None, b.seen_in_training)
         ]
         max_score = self.self_play.max_score
-        return mean_interval(np.mean(scores, axis=0), least=0, most=max_score) if scores else None
+        return (
+            mean_interval(np.mean(scores, axis=0), min_value=0, max_value=max_score)
+            if scores
+            else None
+        )
 
     def families(self, seen_in_training: bool | None = None) -> dict[str, Interval]:
         """`family` of each family with such partners, in the order of the list."""
@@ -177,7 +181,7 @@ class GauntletResult:
             return None
         first, last = np.mean(first_last, axis=0).T
         max_score = self.self_play.max_score
-        return mean_interval(last - first, least=-max_score, most=max_score)
+        return mean_interval(last - first, min_value=-max_score, max_value=max_score)
 
     def zero_rate(self) -> float:
         """Fraction of games of score 0, over all partners."""

@@ -49,7 +49,7 @@ class LeaderboardEntry:
     def lineup_means(self) -> list[Interval]:
         """The mean score of each line-up."""
         return [
-            mean_interval(self.score[self.lineup == index], least=0, most=self.max_score)
+            mean_interval(self.score[self.lineup == index], min_value=0, max_value=self.max_score)
             for index in range(len(self.lineups))
         ]
 

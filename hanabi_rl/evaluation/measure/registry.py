@@ -78,7 +78,7 @@ _TAKES = {
 _REPORTED = {("G1", "hints"), ("G2", "hints"), ("G2", "named"), ("G3", "hints")}
 
 
-def _dominance(kind: dominance.Kind, level: dominance.KnowledgeLevel) -> Measure:
+def _dominance(kind: dominance.DominanceKind, level: dominance.KnowledgeLevel) -> Measure:
     """G1, G2 or G3 at one level of knowledge."""
     reported, (takes, known) = (kind, level) in _REPORTED, _TAKES[kind]
     return Measure(
@@ -92,7 +92,7 @@ def _dominance(kind: dominance.Kind, level: dominance.KnowledgeLevel) -> Measure
     )
 
 
-def _pooled(kind: dominance.Kind) -> Measure:
+def _pooled(kind: dominance.DominanceKind) -> Measure:
     return Measure(
         f"{kind.lower()}_pooled",
         "objective detail",
@@ -370,8 +370,12 @@ _ALL = (
         siu2025.SOURCE,
         _table_3("response_entropy"),
     ),
-    *(_dominance(kind, level) for kind in dominance.KINDS for level in dominance.KNOWLEDGE_LEVELS),
-    *(_pooled(kind) for kind in dominance.KINDS),
+    *(
+        _dominance(kind, level)
+        for kind in dominance.DOMINANCE_KINDS
+        for level in dominance.KNOWLEDGE_LEVELS
+    ),
+    *(_pooled(kind) for kind in dominance.DOMINANCE_KINDS),
     Measure(
         "context_independence_bogin",
         "objective detail",

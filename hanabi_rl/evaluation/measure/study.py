@@ -159,10 +159,12 @@ def _of_two(block: PersonAgentData) -> list[int | None]:
 
 
 def _ratio(
-    numerators: Sequence[float], denominators: Sequence[float], least: float, most: float
+    numerators: Sequence[float], denominators: Sequence[float], min_value: float, max_value: float
 ) -> Ratio:
     counted = np.array(denominators, np.float64)
-    return Ratio(np.array(numerators, np.float64), counted, least=least, most=most)
+    return Ratio(
+        np.array(numerators, np.float64), counted, min_value=min_value, max_value=max_value
+    )
 
 
 def _share(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hanabi_rl.people.serve.database import Session
-from hanabi_rl.people.serve.schedule import line_ups_of
+from hanabi_rl.people.serve.schedule import lineups_of
 from hanabi_rl.play.lineups import Lineup
 
 UNSEATED = "[]"
@@ -99,7 +99,7 @@ def fix_proxies(
 def assign_lineups(db: Session, secret: bytes, key_id: int, players: int, num_proxies: int) -> None:
     """Says who sits where in a key's games. Raises ValueError for fewer than line-ups."""
     games = _count(db, "key_id = ? AND num_players = ?", (key_id, players))
-    order = line_ups_of(secret, key_id, players, num_proxies, games)
+    order = lineups_of(secret, key_id, players, num_proxies, games)
     db.executemany(
         "UPDATE games SET line_up = ? WHERE key_id = ? AND num_players = ? AND position = ?",
         [(json.dumps(seats), key_id, players, position) for position, seats in enumerate(order)],

@@ -67,7 +67,7 @@ def _about(entry: dict[str, Any], players: int) -> dict[str, Any]:
 
 def _figures(games: Sequence[GameStatus], max_score: int) -> dict[str, Any]:
     score = np.array([game.score for game in games], float)
-    mean, median = mean_interval(score, least=0, most=max_score), bootstrap_median(score)
+    mean, median = mean_interval(score, min_value=0, max_value=max_score), bootstrap_median(score)
     low, high = to_json(mean.bounds)  # None: a single game has no bounds
     return {
         "mean": mean.mean,

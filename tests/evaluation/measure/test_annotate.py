@@ -251,7 +251,7 @@ def test_of_several_1s_of_the_starting_hand_the_oldest_is_played_first(
     moves = ("Bob 3", "Alice red", "play 1", "Alice 4", "Bob 1")
     note = annotate(Rules(), *played(f"R1 R3 G4 B4 W4 | {bobs}", *moves))[-1]
     assert note.kind == "play hint" and note.focus == 5 + slot - 1
-    assert note.breaks == ("good touch", *(["misleads"] if misleads else []))
+    assert note.violations == ("good touch", *(["misleads"] if misleads else []))
 
 
 FRESH = {  # what Bob draws, after three of his cards -> what the focus is, and whether it misleads
@@ -267,14 +267,14 @@ def test_a_1_drawn_since_is_played_first(drawn: str, focus: str, misleads: bool)
     deck, actions = played(hands, *moves)
     note = annotate(Rules(), deck, actions)[-1]
     assert note.focus == 11 and deck[11] == card_id(Rules(), focus)
-    assert ("misleads" in note.breaks) == misleads
+    assert ("misleads" in note.violations) == misleads
 
 
 def test_the_newest_of_two_1s_drawn_since_is_the_focus() -> None:
     hands = "R1 R3 G4 B4 W4 | B3 R3 Y4 G4 W3 W2 R1 G1"
     start = ("Bob blue", "Alice red", "play 1", "discard 1", "Bob white", "discard 1", "Bob 1")
     note = annotate(Rules(), *played(hands, *start))[-1]
-    assert (note.focus, note.breaks) == (12, ("good touch",))
+    assert (note.focus, note.violations) == (12, ("good touch",))
 
 
 def test_1s_that_had_a_hint_before_have_the_newest_as_their_focus() -> None:
@@ -324,7 +324,7 @@ def test_at_the_end_anything_may_be_tried() -> None:
             annotate(TINY, games.decks[0], games.moves(0)), games.moves(0), strict=True
         ):
             if table.drawn == TINY.deck_size and note.kind == "other play":
-                assert note.breaks in ((), ("missed save",))
+                assert note.violations in ((), ("missed save",))
                 tried += 1
             table.apply(action)
     assert tried

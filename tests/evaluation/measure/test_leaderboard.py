@@ -29,13 +29,13 @@ def names(seats):
 
 
 @pytest.mark.parametrize(("players", "expected"), [(2, TWO_PLAYERS), (3, THREE_PLAYERS)])
-def test_line_ups_are_those_of_the_paper(players, expected):
+def test_lineups_are_those_of_the_paper(players, expected):
     found = [names(seats) for seats in mixed_lineups(players, 2)]
     assert set(found) == expected and len(found) == len(expected) == {2: 4, 3: 18}[players]
 
 
 @pytest.mark.parametrize(("players", "proxies"), [(2, 1), (2, 3), (3, 1), (4, 2), (5, 3)])
-def test_line_ups_of_other_sizes_are_counted(players, proxies):
+def test_lineups_of_other_sizes_are_counted(players, proxies):
     found = mixed_lineups(players, proxies)
     assert len(set(found)) == len(found) == (proxies + 1) ** players - proxies**players - 1
 

@@ -367,6 +367,6 @@ def test_what_was_compiled_is_forgotten_before_memory_mappings_run_out(agents, m
     before, held = mappings(), _play_chunk._cache_size()
     assert held > 0
     monkeypatch.setattr(matrix_module, "_MOST_MAPS", before - 1)
-    matrix_module._make_room()
+    matrix_module._clear_compiled()
     assert mappings() < before and _play_chunk._cache_size() == 0
     assert play_matrix(agents, SETTING).cells == matrix.cells

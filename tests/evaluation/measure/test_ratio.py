@@ -41,7 +41,7 @@ def scored(scores: list[int], points: list[int]) -> Games:
 
 
 def test_a_ratio_is_of_sums_and_resamples_whole_games():
-    ratio = Ratio(np.array([3.0, 0.0, 5.0]), np.array([4, 2, 4]), least=-np.inf)
+    ratio = Ratio(np.array([3.0, 0.0, 5.0]), np.array([4, 2, 4]), min_value=-np.inf)
     assert ratio.mean == 0.8
     assert ratio.interval == bootstrap_ratio(np.array([3.0, 0, 5]), np.array([4.0, 2, 4]))
     assert ratio.bounds == [ratio.interval.low, ratio.interval.high]
@@ -132,7 +132,7 @@ def test_what_never_happened_in_some_games_may_yet_happen():
 
 def test_an_interval_of_a_share_is_within_0_and_1():
     few, one = np.array([1.0, 0, 0, 0, 0]), np.array([4.0])
-    free = Ratio(few, np.ones(5), least=-np.inf).interval
+    free = Ratio(few, np.ones(5), min_value=-np.inf).interval
     assert free.low < 0
     for share in (False, True):  # a mean of counts is not below 0 either
         assert Ratio(few, np.ones(5), share).interval == free._replace(low=0.0)

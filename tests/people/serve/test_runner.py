@@ -270,7 +270,7 @@ def test_a_game_that_is_asked_for_at_two_turns_at_once_is_answered_for_both(part
     ]
 
 
-def test_wrong_line_ups_are_refused(partners, played):
+def test_wrong_lineups_are_refused(partners, played):
     _, games = played
     with pytest.raises(ValueError, match="expected partners for 3 players, 2 colours"):
         PartnerRunner((load_policy("bot:random", Rules()),), TINY_3P)
