@@ -38,7 +38,7 @@ FOLDER = "jobs"
 _SUBMITTED = "submitted.json"  # run folder, as seen from the sweep's -> its newest Slurm job
 _NO_LIMIT = 60 * 24 * 365  # minutes; submitit ends a local job after two unless told otherwise
 _LOG_LEVEL = "SUBMITIT_LOG_LEVEL"
-_POLL_S, _ASK_AGAIN_S = 0.2, 15.0
+_POLL_S, _RESIGNAL_S = 0.2, 15.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Job:
         """The run's summary. Ends the process with the run's exit code where a signal stopped it;
         after the signal that Slurm sends before the time is over, submitit queues the job again
         first. Raises as the run does."""
-        self._take_share()
+        self._apply_resources()
         configure_process()  # a node's own
         by_hand = f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}"
         print(f"The run of this job; once begun, it goes on by hand with {by_hand}", flush=True)
@@ -81,7 +81,7 @@ class Job:
 
         return submitit.helpers.DelayedSubmission(self)
 
-    def _take_share(self) -> None:
+    def _apply_resources(self) -> None:
         for name, value in self.environment.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -98,15 +98,15 @@ def _signals_save_first() -> Iterator[Callable[[], None]]:
     import submitit
 
     number = signal.Signals[f"SIG{submitit.JobEnvironment.USR_SIG}"]
-    of_submitit, came = signal.getsignal(number), []
+    submitit_handler, received = signal.getsignal(number), []
 
     def save_first(number: int, frame: Any) -> None:
-        came.append(number)
+        received.append(number)
         signal.raise_signal(signal.SIGTERM)
 
     def hand_over() -> None:
-        if came and callable(of_submitit):
-            of_submitit(number, None)  # queues the job again and ends the process
+        if received and callable(submitit_handler):
+            submitit_handler(number, None)  # queues the job again and ends the process
 
     before = {
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number)),
@@ -119,8 +119,8 @@ def _signals_save_first() -> Iterator[Callable[[], None]]:
             signal.signal(which, handler)
 
 
-def run_local(folder: Path, jobs: Sequence[Job], shares: Sequence[Sequence[int]]) -> None:
-    """Runs jobs in processes of this machine, one in each of `shares` (cores) at a time; returns
+def run_local(folder: Path, jobs: Sequence[Job], core_sets: Sequence[Sequence[int]]) -> None:
+    """Runs jobs in processes of this machine, one in each of `core_sets` at a time; returns
     when all have ended. A signal, or Ctrl-C, is passed on to them, and they save.
 
     Raises:
@@ -131,12 +131,12 @@ def run_local(folder: Path, jobs: Sequence[Job], shares: Sequence[Sequence[int]]
 
     executor = submitit.LocalExecutor(folder=folder / FOLDER)
     executor.update_parameters(timeout_min=_NO_LIMIT)
-    environment = _share_of_accelerators(len(shares))
+    environment = _accelerator_environment(len(core_sets))
     waiting, failed = list(jobs), list[str]()
     running: dict[int, tuple[Job, submitit.Job[Any]]] = {}
     try:
         while waiting or running:
-            for slot, cores in enumerate(shares):
+            for slot, cores in enumerate(core_sets):
                 if waiting and slot not in running:
                     job = dataclasses.replace(
                         waiting.pop(0), environment=environment, cores=tuple(cores)
@@ -147,10 +147,10 @@ def run_local(folder: Path, jobs: Sequence[Job], shares: Sequence[Sequence[int]]
                 if handle.done():
                     del running[slot]
                     failure = _failure(handle)
-                    told = f"{job.run_dir}: {failure or 'finished'}"
-                    print(told, file=sys.stderr)
+                    message = f"{job.run_dir}: {failure or 'finished'}"
+                    print(message, file=sys.stderr)
                     if failure:
-                        failed.append(told)
+                        failed.append(message)
             time.sleep(_POLL_S)
     finally:
         _stop([handle for _, handle in running.values()])
@@ -161,7 +161,7 @@ def run_local(folder: Path, jobs: Sequence[Job], shares: Sequence[Sequence[int]]
         )
 
 
-def _share_of_accelerators(jobs: int) -> dict[str, str | None]:
+def _accelerator_environment(jobs: int) -> dict[str, str | None]:
     """Every job sees this process's accelerators (submitit hides them), has its part of their
     memory, and has this process's number of CPU threads, whatever its cores are."""
     fraction = "XLA_PYTHON_CLIENT_MEM_FRACTION"
@@ -187,10 +187,10 @@ def _stop(handles: Sequence[submitit.Job[Any]]) -> None:
     """Asks local jobs to save and end, until they have: one that is just starting may not hear."""
     if handles:
         print("Stopping the jobs; each saves first.", file=sys.stderr)
-    asked = float("-inf")
+    last_signal_s = float("-inf")
     while still := [handle for handle in handles if not handle.done()]:
-        if time.monotonic() - asked > _ASK_AGAIN_S:
-            asked = time.monotonic()
+        if time.monotonic() - last_signal_s > _RESIGNAL_S:
+            last_signal_s = time.monotonic()
             for handle in still:
                 os.kill(int(handle.job_id), signal.SIGTERM)  # submitit passes it on to the run
         time.sleep(_POLL_S)
@@ -269,8 +269,8 @@ def _active_slurm_jobs() -> set[str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or error
-        raise ValueError(f"--launcher slurm: {' '.join(command)}: {said}") from error
+        reason = getattr(error, "stderr", None) or error
+        raise ValueError(f"--launcher slurm: {' '.join(command)}: {reason}") from error
     return set(done.stdout.split())
 
 
@@ -296,7 +296,7 @@ def _failure(handle: submitit.Job[Any]) -> str | None:
 def check_installed() -> None:
     """Imports submitit. Raises ValueError where it is not installed."""
     # Else its import closes every handler of logging that there is, and absl's their streams.
-    given = os.environ.get(_LOG_LEVEL)
+    previous = os.environ.get(_LOG_LEVEL)
     os.environ[_LOG_LEVEL] = "NOCONFIG"
     try:
         import submitit  # noqa: F401
@@ -306,5 +306,5 @@ def check_installed() -> None:
         ) from error
     finally:
         del os.environ[_LOG_LEVEL]
-        if given is not None:
-            os.environ[_LOG_LEVEL] = given
+        if previous is not None:
+            os.environ[_LOG_LEVEL] = previous

@@ -57,8 +57,8 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     """Trains what is missing and writes `sweep.csv`; returns the sweep's folder.
 
     Raises:
-        Stopped: as a run does.
-        Unfinished: runs were handed to Slurm; `sweep.csv` and the table are of those that are
+        RunStopped: as a run does.
+        SweepIncomplete: runs were handed to Slurm; `sweep.csv` and the table are of those that are
             finished.
         ValueError: as runs and launchers do.
     """
@@ -66,7 +66,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     if base.wandb:
         check_wandb()
     base = dataclasses.replace(base, seeds=(), run_dir=None)
-    base, of_points = _with_games(algorithm, base, points)  # raises before anything is trained
+    base, of_points = _with_rules(algorithm, base, points)  # raises before anything is trained
     shared = algorithm.shared_run(base, folder)
     if shared is not None and shared.overrides.keys() <= points[0].values.keys():
         shared = None  # every run has its own from the grid
@@ -85,7 +85,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
         summaries = run_all(algorithm.name, configs, sweep.jobs)
     else:
         _launch(sweep, shared, algorithm.name, configs)
-        summaries = _collected(sweep, algorithm, points, places, configs)
+        summaries = _collect(sweep, algorithm, points, places, configs)
     _write_csv(folder / "sweep.csv", places, summaries)
     _print_table(points, sweep.seeds, summaries, algorithm, configs)
     values = [point.values for point in points for _ in sweep.seeds]
@@ -95,7 +95,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     return folder
 
 
-def _with_games(
+def _with_rules(
     algorithm: Algorithm, base: RunConfig, points: Sequence[GridPoint]
 ) -> tuple[RunConfig, list[RunConfig]]:
     """`base` with the game of the first point, and the config of each point with the game that its
@@ -114,11 +114,11 @@ def _with_games(
             if not configs:
                 of_first = dataclasses.replace(base, game=game)
         configs.append(config)
-    _check_starts(configs)
+    _check_initial_agents(configs)
     return of_first, configs
 
 
-def _check_starts(configs: Sequence[RunConfig]) -> None:
+def _check_initial_agents(configs: Sequence[RunConfig]) -> None:
     """Raises ValueError if a config names an agent to begin with that it cannot begin with."""
     checked = set[str]()
     for config in configs:
@@ -155,10 +155,10 @@ def _launch(
         cluster.submit_slurm(folder, sweep, stages)
         return
     for stage in stages:
-        cluster.run_local(folder, stage, _core_shares(sweep.jobs))
+        cluster.run_local(folder, stage, _core_sets(sweep.jobs))
 
 
-def _collected(
+def _collect(
     sweep: SweepConfig,
     algorithm: Algorithm,
     points: Sequence[GridPoint],
@@ -283,11 +283,14 @@ def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> lis
     """Every run in a process of its own, `jobs` at a time; what a run prints is in its
     `log.txt`."""
     context = multiprocessing.get_context("spawn")
-    shares = context.Queue()
-    for cores in _core_shares(jobs):
-        shares.put(cores)
+    core_sets = context.Queue()
+    for cores in _core_sets(jobs):
+        core_sets.put(cores)
     with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_take_share, initargs=(shares, jobs, cpu_threads())
+        jobs,
+        mp_context=context,
+        initializer=_init_worker,
+        initargs=(core_sets, jobs, cpu_threads()),
     ) as pool:
         futures = [pool.submit(_run_logged, algorithm, config) for config in configs]
         for number, (future, config) in enumerate(zip(futures, configs, strict=True), start=1):
@@ -302,7 +305,7 @@ def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> lis
     return [future.result() for future in futures]
 
 
-def _core_shares(jobs: int) -> list[list[int]]:
+def _core_sets(jobs: int) -> list[list[int]]:
     """The cores of each of `jobs` processes; empty where the system does not say."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return [
@@ -311,10 +314,10 @@ def _core_shares(jobs: int) -> list[list[int]]:
     ]
 
 
-def _take_share(shares: Any, jobs: int, threads: int) -> None:
+def _init_worker(core_sets: Any, jobs: int, threads: int) -> None:
     """Before JAX starts in a worker: its cores, its part of the accelerator's memory, and as many
     CPU threads as without --jobs, so that runs have the same bits with any number of them."""
-    if cores := shares.get():
+    if cores := core_sets.get():
         os.sched_setaffinity(0, cores)
     os.environ[VARIABLE] = str(threads)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
@@ -337,34 +340,36 @@ def table(
     points: list[GridPoint],
     seeds: Sequence[int],
     summaries: list[dict[str, Any]],
-    shown: Mapping[str, str],
+    columns: Mapping[str, str],
 ) -> str:
     """One line a place of the grid: the mean over its seeds and, with several, its standard error;
     a column that not all runs have (validation figures) is left out."""
-    shown = _in_all(summaries, shown)
+    columns = _columns_in_all(summaries, columns)
     width = max(len(point.name) for point in points) + 2
-    column = max(len(title) for title in ("12.345 ± 0.56", *shown.values())) + 2
-    lines = ["".ljust(width) + "".join(title.rjust(column) for title in shown.values())]
+    cell_width = max(len(title) for title in ("12.345 ± 0.56", *columns.values())) + 2
+    lines = ["".ljust(width) + "".join(title.rjust(cell_width) for title in columns.values())]
     for number, point in enumerate(points):
         of_point = summaries[number * len(seeds) : (number + 1) * len(seeds)]
-        cells = [format_mean_error([float(summary[key]) for summary in of_point]) for key in shown]
-        lines.append(point.name.ljust(width) + "".join(cell.rjust(column) for cell in cells))
+        cells = [
+            format_mean_error([float(summary[key]) for summary in of_point]) for key in columns
+        ]
+        lines.append(point.name.ljust(width) + "".join(cell.rjust(cell_width) for cell in cells))
     return "\n".join(lines)
 
 
 def seed_table(
-    seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: Mapping[str, str]
+    seeds: tuple[int, ...], summaries: list[dict[str, Any]], columns: Mapping[str, str]
 ) -> str:
     """One line a seed, then the mean and its standard error over seeds; columns as in `table`."""
-    shown = _in_all(summaries, shown)
-    columns = {title: [float(s[key]) for s in summaries] for key, title in shown.items()}
-    width = max(len(t) for t in columns) + 2
-    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in columns)]
+    columns = _columns_in_all(summaries, columns)
+    by_column = {title: [float(s[key]) for s in summaries] for key, title in columns.items()}
+    width = max(len(title) for title in by_column) + 2
+    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in by_column)]
     for i, seed in enumerate(seeds):
         lines.append(
-            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values())
+            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in by_column.values())
         )
-    over_seeds = [mean_interval(np.array(values)) for values in columns.values()]
+    over_seeds = [mean_interval(np.array(values)) for values in by_column.values()]
     lines.append("mean".ljust(8) + "".join(f"{over.mean:{width}.4g}" for over in over_seeds))
     lines.append("s.e.".ljust(8) + "".join(f"{over.std_error:{width}.2g}" for over in over_seeds))
     return "\n".join(lines)
@@ -393,11 +398,13 @@ def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) ->
     )
 
 
-def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> dict[str, str]:
+def _columns_in_all(
+    summaries: Sequence[dict[str, Any]], columns: Mapping[str, str]
+) -> dict[str, str]:
     """The columns that every summary has a number for."""
     return {
         key: title
-        for key, title in shown.items()
+        for key, title in columns.items()
         if all(summary.get(key) is not None for summary in summaries)
     }
 
@@ -405,7 +412,7 @@ def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> di
 def chosen_seed(seeds: Sequence[int], summaries: list[dict[str, Any]], key: str) -> str:
     """Which of several seeds predicts the validation games best (AH2AC2 section 5.2), as a line;
     empty where one has no such figure."""
-    if not _in_all(summaries, {key: ""}):
+    if not _columns_in_all(summaries, {key: ""}):
         return ""
     loss, seed = min(
         (float(summary[key]), seed) for seed, summary in zip(seeds, summaries, strict=True)

@@ -123,8 +123,8 @@ def recorded_metrics(games: Games, label: str) -> list[ObjectiveMetrics]:
 
 
 def partner_means(pairs: Sequence[Figures]) -> dict[str, float | None]:
-    """`name` and `name_sd` of each of `REPORTED`: the mean over the partners with whom it is defined,
-    and their standard deviation (None of fewer than two)."""
+    """`name` and `name_sd` of each of `REPORTED`: mean over the partners where defined, and
+    standard deviation (None for fewer than two)."""
     found: dict[str, float | None] = {}
     for measure in REPORTED:
         values = [pair[measure.name] for pair in pairs if pair[measure.name] is not None]
