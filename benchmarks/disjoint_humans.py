@@ -134,7 +134,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         cells = []
-        for key, digits in (("mean", 2), ("zero_rate", 3), ("accuracy", 3), ("nats", 3)):
+        for key, digits in (("mean", 2), ("zero_rate", 3), ("accuracy", 3), ("cross_entropy", 3)):
             values = np.array([line[key] for line in row["rotations"]])
             figures = (
                 f"{value:.{digits}f}" for value in (values.mean(), values.min(), values.max())

@@ -52,7 +52,7 @@ def train_pretrained_clone(
 
     Raises:
         ValueError: nobody is left to clone, or as a run of cloning does.
-        Stopped: as a run does; the same call goes on.
+        RunStopped: as a run does; the same call goes on.
     """
     base: Any = preset_config("bc", PRESET)
     found = {family_of(agent_name(name)) for name in players_of(partner)}

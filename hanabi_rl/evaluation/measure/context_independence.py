@@ -72,7 +72,7 @@ def context_independence(record: GameAnalysis, bogin: bool = False) -> Ratio:
     which makes it too wide, by a fifth or so, where two messages are about as likely."""
     found = record.independence.bogin if bogin else record.independence.likeliest
     return Ratio(
-        np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator, most=1.0
+        np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator, max_value=1.0
     )
 
 
