@@ -15,11 +15,11 @@ def challenge(
     games: BoundedCount = 1000,
     players: int = 2,
     methods: tuple[str, ...] = (),
-    features: str = "facts",
+    level: str = "facts",
     total_steps: PositiveInt = 800_000,
     kl_weight: UnitInterval = 0.1,
-    heldout_games: BoundedCount = 200,
-    eval_games: BoundedCount = 1000,
+    held_out: BoundedCount = 200,
+    decks: BoundedCount = 1000,
     seed: Seed = 0,
     proxies: tuple[str, ...] = (),
     agents: tuple[str, ...] = (),
@@ -37,18 +37,18 @@ def challenge(
         games: how many there are to learn from.
         players: 2 to 5.
         methods: some of bc, hdr_ippo, br_bc, ippo (default: all).
-        features: feature set of the networks: facts, learnt or reading.
+        level: what the networks are shown: facts, learnt or reading.
         total_steps: environment steps of each method that plays.
         kl_weight: of HDR-IPPO.
-        heldout_games: number of games to predict.
-        eval_games: games of each method with the proxies, one per deck, spread over the lineups.
+        held_out: games to predict.
+        decks: games that each method plays with the proxies, one a deck, spread over the line-ups.
         seed: of the games, the runs and the decks: another seed draws all of them anew.
         proxies: whom the methods play with instead of the partner (of A+B: both), any agents.
         agents: any others to play beside the methods, such as obl:FILE or a run of Other-Play.
         prior: cloning begins with a clone of other bots and agents (the preset `prior` of
             train/bc.py), none of the partner's family; trained once, beside the folder `out`.
         out: where the runs and challenge.json go; default
-            runs/challenge-PARTNER-PLAYERSp-FEATURES-GAMES[-prior]-sSEED.
+            runs/challenge-PARTNER-PLAYERSp-LEVEL-GAMES[-prior]-sSEED.
         json: print one line of JSON on stdout and the table on stderr.
     """
     from hanabi_rl.launch.data_challenge import METHODS, Challenge, challenge_table, run_challenge
@@ -58,14 +58,12 @@ def challenge(
 
     name = partner.removeprefix("bot:")
     chosen = Challenge(
-        name, games, heldout_games, players, methods or METHODS,
-        features,  # type: ignore[arg-type]  # the network says what it expects
-        total_steps, kl_weight, eval_games, seed, proxies, agents, prior,
+        name, games, held_out, players, methods or METHODS,
+        level,  # type: ignore[arg-type]  # the network says what it expects
+        total_steps, kl_weight, decks, seed, proxies, agents, prior,
     )  # fmt: skip
     told = f"{games}-prior" if prior else f"{games}"
-    folder = (
-        out or Path("runs") / f"challenge-{file_stem(name)}-{players}p-{features}-{told}-s{seed}"
-    )
+    folder = out or Path("runs") / f"challenge-{file_stem(name)}-{players}p-{level}-{told}-s{seed}"
     try:
         record = run_challenge(chosen, folder)
     except RunStopped as stopped:

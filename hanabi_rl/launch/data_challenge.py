@@ -69,7 +69,7 @@ class Challenge:
     """Evaluation partners; default: the partner (for A+B, both)."""
     agents: tuple[str, ...] = ()
     """Other agents to evaluate, without training."""
-    prior: bool = False
+    pretrain: bool = False
     """Initialize cloning from a clone of other families (`launch/pretrained_clone.py`)."""
 
     def __post_init__(self) -> None:
@@ -106,21 +106,24 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
     train = demo_games(rules, partner, challenge.games, seed)
     held_out = demo_games(rules, partner, challenge.heldout_games, seed, "held-out")
     save_games(folder / "games.safetensors", train)
-    prior = None
-    if challenge.prior:
-        print("\n== prior", file=sys.stderr)
-        prior = train_pretrained_clone(partner, rules, challenge.features, folder.parent)
+    pretrained = None
+    if challenge.pretrain:
+        print("\n== pretrained clone", file=sys.stderr)
+        pretrained = train_pretrained_clone(partner, rules, challenge.features, folder.parent)
     rows = _rows(folder, "methods") | {
-        name: _method(name, challenge, _config(name, challenge, folder, prior), held_out, proxies)
+        name: _method(
+            name, challenge, _config(name, challenge, folder, pretrained), held_out, proxies
+        )
         for name in _ordered_methods(challenge)
     }
     others = _rows(folder, "agents") | {
         name: {"method": name, **_evaluate(policy, challenge, held_out, proxies)}
         for name, policy in agents.items()
     }
+    about = pretrained and dataclasses.asdict(pretrained) | {"about": str(pretrained)}
     record = dataclasses.asdict(challenge) | {
         "format_version": FORMAT_VERSION,
-        "prior": None if prior is None else dataclasses.asdict(prior) | {"about": str(prior)},
+        "pretrain": about,
         "partner_self_play": _proxy_self_play(challenge, proxies, held_out),
         "methods": [rows[name] for name in METHODS if name in rows],
         "agents": list(others.values()),
@@ -246,7 +249,7 @@ def cloning_epochs(games: int) -> int:
 
 
 def _config(
-    name: str, challenge: Challenge, folder: Path, prior: PretrainedClone | None = None
+    name: str, challenge: Challenge, folder: Path, pretrained: PretrainedClone | None = None
 ) -> RunConfig:
     """The method's quick preset with the challenge's games, network and budget."""
     base = preset_config(name, "quick")
@@ -263,8 +266,8 @@ def _config(
         "network": network,
     }
     if name == "bc":
-        if prior is not None:
-            cloning["start_from"] = prior.run_dir
+        if pretrained is not None:
+            cloning["start_from"] = pretrained.run_dir
         return dataclasses.replace(base, **settings, **cloning)
     settings["total_steps"] = challenge.total_steps
     if name == "ippo":
@@ -313,8 +316,8 @@ def challenge_table(record: dict[str, Any]) -> str:
 
 def _prior_lines(record: dict[str, Any]) -> list[str]:
     """Description of the pretrained clone, if any."""
-    prior = record.get("prior")
-    return [] if prior is None else [prior["about"]]
+    pretrained = record.get("pretrain")
+    return [] if pretrained is None else [pretrained["about"]]
 
 
 def _score_cells(entry: dict[str, Any]) -> str:

@@ -68,7 +68,7 @@ def train_pretrained_clone(
         if is_other(name) and not clones_own_features(level, name)
     )
     if not players:
-        raise ValueError(f"--prior: expected players of other families than {partner}, got none")
+        raise ValueError(f"--pretrain: expected players of other families than {partner}, got none")
     without = "".join(f"-without-{name.replace(' ', '-')}" for name in families)
     run_dir = parent_dir / f"prior-{rules.num_players}p-{level}{without}"
     config = dataclasses.replace(

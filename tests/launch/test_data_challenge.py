@@ -113,7 +113,7 @@ def test_a_partner_that_searches_is_one_player(
     assert list(challenges.proxies_of(challenge, Rules())) == [partner]
     row = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
     own = row | {"cross_entropy_per_timestep": 1.0}
-    record = dataclasses.asdict(challenge) | {"prior": None, "methods": []}
+    record = dataclasses.asdict(challenge) | {"pretrain": None, "methods": []}
     lines = challenge_table(record | {"partner_self_play": own}).splitlines()
     assert f"24 games of {partner}," in lines[0] and f"games with {partner} over" in lines[0]
     assert lines[-1].startswith("the proxy ")
@@ -227,7 +227,7 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         lambda name, _, config, *rest: asked.append(config) or {"method": name},
     )
     record = run_challenge(
-        dataclasses.replace(SHORT, prior=True, features="learnt"), tmp_path / "c"
+        dataclasses.replace(SHORT, pretrain=True, features="learnt"), tmp_path / "c"
     )
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
@@ -240,8 +240,8 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         f"cloning begins with {config.run_dir}, a clone of 400 games each of bot:iggi, "
         "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1: none of the partner's family, simple"
     ) in table.splitlines()
-    assert record["prior"]["identity"] == "a prior"
-    with pytest.raises(ValueError, match="another prior: expected True, got False"):
+    assert record["pretrain"]["identity"] == "a prior"
+    with pytest.raises(ValueError, match="another pretrain: expected True, got False"):
         run_challenge(dataclasses.replace(SHORT, features="learnt"), tmp_path / "c")
     rules = Rules(num_players=3)
     found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
@@ -257,7 +257,7 @@ def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
 ) -> None:
     preset = dataclasses.replace(preset_config("bc", "prior"), demos=("bot:convention",))
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
-    with pytest.raises(ValueError, match="--prior: expected players of other families than simple"):
+    with pytest.raises(ValueError, match="--pretrain: expected players of other families"):
         priors.train_pretrained_clone("simple", Rules(), "reading", tmp_path)
 
 

@@ -80,16 +80,7 @@ COMMANDS = {
     for name, body in vars(app).items()
     if inspect.isfunction(body) and body.__module__.startswith("hanabi_rl.cli.") and name[0] != "_"
 } | {f"{group} {name}": body for group, bodies, _ in app._GROUPS for name, body in bodies.items()}
-AT_LEAST_1 = {
-    "games",
-    "decks",
-    "count",
-    "instances",
-    "slots",
-    "heldout_games",
-    "eval_games",
-    "samples",
-}
+AT_LEAST_1 = {"games", "decks", "count", "instances", "slots", "held_out", "samples"}
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"main"}))
