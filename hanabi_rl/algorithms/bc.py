@@ -127,7 +127,7 @@ def announce_pool(config: BCTrainConfig) -> None:
 def game_input_hashes(
     config: BCTrainConfig, rules: Rules, games: tuple[Games, Games] | None = None
 ) -> dict[str, str]:
-    """The SHA-256 of what a config has by name alone, by flag and name (`runs.folder.check_given`):
+    """The SHA-256 of what a config has by name alone, by flag and name (`runs.run_dir.check_input_hashes`):
     of whom it begins as, and of the files of games, or the players whose games are generated.
 
     Args:

@@ -293,7 +293,7 @@ def challenge_table(record: dict[str, Any]) -> str:
         f"features {record['features']}, {count(record['total_steps'], 'step')}; "
         f"{count(record['eval_games'], 'game')} with "
         f"{', '.join(proxies)} over all lineups, seed {record['seed']}",
-        *_prior_lines(record),
+        *_pretrained_lines(record),
         f"{'':<{width}}{'score with proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"
         f"{'accuracy':>10}{'cross-entropy':>15}{'per timestep':>14}{'wall':>9}",
     ]
@@ -314,7 +314,7 @@ def challenge_table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _prior_lines(record: dict[str, Any]) -> list[str]:
+def _pretrained_lines(record: dict[str, Any]) -> list[str]:
     """Description of the pretrained clone, if any."""
     pretrained = record.get("pretrain")
     return [] if pretrained is None else [pretrained["about"]]
