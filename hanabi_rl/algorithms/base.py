@@ -71,7 +71,7 @@ class Algorithm:
         return config.game
 
     def input_hashes(self, config: Any) -> dict[str, str]:
-        """The SHA-256 of what a config has by name alone, as `runs.run_dir.check_input_hashes` takes it."""
+        """SHA-256 of each input that a config names, for `runs.run_dir.check_input_hashes`."""
         del config
         return {}
 
