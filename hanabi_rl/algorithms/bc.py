@@ -127,8 +127,8 @@ def announce_pool(config: BCTrainConfig) -> None:
 def game_input_hashes(
     config: BCTrainConfig, rules: Rules, games: tuple[Games, Games] | None = None
 ) -> dict[str, str]:
-    """SHA-256 by flag and name (`runs.run_dir.check_input_hashes`): of the initial agent, and of the
-    files of games, or of the players whose games are generated.
+    """SHA-256 by flag and name (`runs.run_dir.check_input_hashes`): of the initial agent, and of
+    the files of games, or of the players whose games are generated.
 
     Args:
         games: as `training_games` returns them; None where no file is to be read.
