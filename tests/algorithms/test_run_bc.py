@@ -322,7 +322,7 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ("bot:random", "start-from bot:random: expected a trained network, got RandomBot"),
+        ("bot:random", "--init-from bot:random: expected a trained network, got RandomBot"),
         ("agent:ippo-2p", "expected an agent for 2 colours"),
         (
             "{other}",
@@ -356,7 +356,7 @@ def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
         assert config.init_from == prior
         load_initial_params(prior, config.network, rules)
     facts = dataclasses.replace(config.network, level="facts")
-    said = "start-from agent:prior-3p: .*expected {}.*init-from None begins with random"
+    said = "--init-from agent:prior-3p: .*expected {}.*--init-from None: random"
     with pytest.raises(ValueError, match=said.format(".*level='learnt'.*got .*level='facts'")):
         load_initial_params(prior, facts, rules)
     with pytest.raises(
