@@ -73,7 +73,8 @@ class Algorithm:
         return config.game
 
     def input_hashes(self, config: Any) -> dict[str, str]:
-        """SHA-256 of the inputs that a config refers to by name, for `run_dir.check_input_hashes`."""
+        """SHA-256 of the inputs that a config refers to by name, for
+        `run_dir.check_input_hashes`."""
         del config
         return {}
 

@@ -117,10 +117,7 @@ def announce_pool(config: BCTrainConfig) -> None:
         return
     players = expand_seed_ranges(config.demos)
     each = f"{count(config.demo_games, 'game')} of {'each of ' if len(players) > 1 else ''}"
-    print(
-        f"No data: cloning {each}{', '.join(players)}, the same for every seed.",
-        file=sys.stderr,
-    )
+    print(f"No data: cloning {each}{', '.join(players)}, the same for every seed.", file=sys.stderr)
 
 
 def game_input_hashes(

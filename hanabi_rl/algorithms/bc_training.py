@@ -68,7 +68,8 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
 
 
 def examples_of(games: Games, config: BCConfig) -> Dataset:
-    """Examples for the config's network: decisions for structured networks, otherwise whole games."""
+    """Examples for the config's network: decisions for structured networks, otherwise whole
+    games."""
     if isinstance(config.network, StructuredConfig):
         from hanabi_rl.learning.cloning_decisions import decision_dataset
 
@@ -78,7 +79,8 @@ def examples_of(games: Games, config: BCConfig) -> Dataset:
 
 
 def color_key(seed: int) -> jax.Array:
-    """Key of the colour permutations, distinct from the learner's two keys (`fold_in` of 0 and 1)."""
+    """Key of the colour permutations, distinct from the learner's two keys (`fold_in` of 0 and
+    1)."""
     return jax.random.fold_in(jax.random.key(seed), 2)
 
 
@@ -116,7 +118,8 @@ class _Trainer:
         self.state, self.examples = parallel.replicate((state, examples))
 
     def epoch(self, progress: Progress) -> None:
-        """Train to the end of the current epoch, evaluate, save the best policies and a checkpoint."""
+        """Train to the end of the current epoch, evaluate, save the best policies and a
+        checkpoint."""
         measured = {f"train_{name}": value for name, value in self.learn(progress).items()}
         measured |= parallel.on_main_host(self.measure)
         self.session.log(int(self.state.step), {"epoch": self.loader.epoch, **measured})

@@ -244,7 +244,8 @@ class _Trainer:
 
 
 def _mean_score(policies: PerLearner, config: BehaviourPreferringConfig) -> float:
-    """Mean score of the response with the biased partner over all seatings, on the selection decks."""
+    """Mean score of the response with the biased partner over all seatings, on the selection
+    decks."""
     played = evaluate_pair(
         policies.response, policies.biased, config.eval_games, config.seed, purpose="selection"
     )

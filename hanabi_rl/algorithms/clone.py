@@ -103,7 +103,8 @@ def is_clone(folder: Path) -> bool:
 
 
 def same_validation(config: CloneConfig) -> bool:
-    """True if runs of several seeds share their validation games; False if each holds out its own."""
+    """True if runs of several seeds share their validation games; False if each holds out its
+    own."""
     return bool(config.bc.val) or config.bc_policy is not None
 
 

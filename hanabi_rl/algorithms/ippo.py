@@ -24,7 +24,8 @@ class IPPOConfig(PPORunConfig):
 
 
 class SelfPlayAlgorithm(PPOAlgorithm):
-    """Base of algorithms trained from scratch and reported by self-play without colour permutation."""
+    """Base of algorithms trained from scratch and reported by self-play without colour
+    permutation."""
 
     summary_columns: ClassVar = {"selfplay_mean": "self-play"}
 

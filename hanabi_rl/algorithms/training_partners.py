@@ -122,7 +122,8 @@ def learner_decision_fraction(config: PPOConfig, partner_prob: float, lineup: Li
 
 
 def add_rematches(draw: SampleEpisode, chance: float) -> SampleEpisode:
-    """Sampler that keeps the previous game's lineup, with rotated seats, with probability `chance`."""
+    """Sampler that keeps the previous game's lineup, with rotated seats, with probability
+    `chance`."""
     if chance == 0.0:
         return draw
 
