@@ -183,15 +183,15 @@ def _result_tables(folder: Path) -> Iterator[str]:
 
 
 def _csv_table(path: Path) -> str:
-    """The CSV file as a Markdown table; intervals and ranges join the column that they belong to."""
+    """The CSV file as a Markdown table; intervals and ranges join the cell of their value."""
     header, *rows = csv.reader(path.read_text().splitlines())
-    pairs = {"low": "[{}, {}]", "min": "({}, {})", "first": "({}, {})"}
-    ends = {"low": "high", "min": "max", "first": "second"}
-    joined = [
-        f"{column} {suffix}"
-        for column in header
-        for suffix in ("low", "high", "min", "max", "first", "second", "se")
-    ]
+    pairs = {
+        "low high": "[{},&nbsp;{}]",
+        "min max": "({},&nbsp;{})",
+        "first second": "({},&nbsp;{})",
+    }
+    suffixes = [*" ".join(pairs).split(), "se"]
+    joined = {f"{column} {suffix}" for column in header for suffix in suffixes}
     columns = [column for column in header if column not in joined]
     lines = [columns, ["---"] * len(columns)]
     for row in rows:
@@ -199,10 +199,10 @@ def _csv_table(path: Path) -> str:
         cells = []
         for column in columns:
             cell = values[column]
-            for start, form in pairs.items():
-                if values.get(f"{column} {start}"):
-                    ends_at = values[f"{column} {ends[start]}"]
-                    cell += " " + form.format(values[f"{column} {start}"], ends_at)
+            for pair, form in pairs.items():
+                low, high = (values.get(f"{column} {suffix}") for suffix in pair.split())
+                if low:
+                    cell += f" {form.format(low, high)}"
             if values.get(f"{column} se"):
                 cell += f" ± {values[f'{column} se']}"
             cells.append(cell)
