@@ -23,10 +23,10 @@ from hanabi_rl.agents.policy_file import (
     read_file,
     write_file,
 )
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import fsync_path, home_path, read_json, to_json
+from hanabi_rl.storage.jax_settings import with_our_settings
 
 FILE = "policy.safetensors"
 CLONE_FOLDER = "bc-policy"

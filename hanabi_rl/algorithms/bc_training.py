@@ -19,10 +19,10 @@ from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.run_dir import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
 from hanabi_rl.runs.session import TrainingSession, open_session
 from hanabi_rl.runs.tracking import read_metrics
+from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.words import count
 
 _NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # weighted by decisions
