@@ -108,12 +108,9 @@ class _Trainer:
             position = dict(session.restored.host_state or {})
             self.best_selfplay = position["best_selfplay"] and tuple(position["best_selfplay"])
             self.best_accuracy = position["best_accuracy"]
-            self.least_loss = position.get("least_loss")  # runs have not always kept it
-            if "batches" in position:
-                loader.load_state_dict(position["batches"])
-                self.sums = position["sums"]
-            else:  # decisions were once cloned by whole epochs
-                loader.load_state_dict(loader.state_dict() | {"epoch": position["epochs"]})
+            self.least_loss = position["least_loss"]
+            loader.load_state_dict(position["batches"])
+            self.sums = position["sums"]
         self.state, self.examples = parallel.replicate((state, examples))
 
     def epoch(self, progress: Progress) -> None:

@@ -84,8 +84,6 @@ class BatchLoader:
         Raises ValueError where the position was saved for other examples, batches or another seed,
         or does not exist.
         """
-        if "num_games" in state:  # what it was called when only games were examples
-            state = {**state, "num_examples": state["num_games"]}
         missing = sorted(self.state_dict().keys() - state.keys())
         if missing:
             raise ValueError(
