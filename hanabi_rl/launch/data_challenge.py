@@ -267,7 +267,7 @@ def _config(
     }
     if name == "bc":
         if pretrained is not None:
-            cloning["start_from"] = pretrained.run_dir
+            cloning["init_from"] = pretrained.run_dir
         return dataclasses.replace(base, **settings, **cloning)
     settings["total_steps"] = challenge.total_steps
     if name == "ippo":
