@@ -115,7 +115,7 @@ def measure(
     rows = [row_of("policy alone", alone, alone)]
     for doubt in DOUBTS:
         for lam in LAMBDAS:
-            settings = dataclasses.replace(found.settings, lam=lam, doubt=doubt)
+            settings = dataclasses.replace(found.settings, lam=lam, gain_std_errors=doubt)
             rows.append(
                 row_of(f"lambda {lam:g}, doubt {doubt:g}", judge(of_games, settings), alone)
             )

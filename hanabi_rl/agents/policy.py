@@ -21,7 +21,7 @@ from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.nn import networks
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.nn.structured_network import RENAMED_FEATURES, StructuredConfig
 
 PyTree = Any
 
@@ -177,8 +177,13 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     def identity(self) -> str:
         """See `Policy.identity`; where the policy came from (`info`) and its precision are no part
-        of it."""
-        return agent_hash(policy_spec(self), self.params)
+        of it. The spec is hashed as files of format 2 spell it: renaming a field changes no hash.
+        """
+        spec = policy_spec(self)
+        if (features := spec["network"].pop("features", None)) is not None:
+            old_names = {new: old for old, new in RENAMED_FEATURES.items()}
+            spec["network"]["level"] = old_names.get(features, features)
+        return agent_hash(spec, self.params)
 
     def at_temperature(self, temperature: float) -> NetworkPolicy:
         """The same policy with its logits divided by `temperature`: the weights and biases of its
@@ -210,10 +215,10 @@ class NetworkPolicy(flax.struct.PyTreeNode):
     @property
     def feature_spec(self) -> str | None:
         """Which inputs `step_features` reads (see `learning/observation_views.py`): a structured
-        network's level, and whether it reads the profile; None for others."""
+        network's `features`, and whether it reads the profile; None for others."""
         if not isinstance(self.network, StructuredConfig):
             return None
-        return f"{self.network.level}+profile" if self.network.profile else self.network.level
+        return f"{self.network.features}+profile" if self.network.profile else self.network.features
 
     def init_features_carry(self, batch: int) -> PyTree:
         """Nothing: the view remembers."""
@@ -264,8 +269,8 @@ def _structured() -> Any:
 
 
 def policy_spec(policy: NetworkPolicy) -> dict[str, Any]:
-    """What a trained policy plays and with which network: its identity but for the parameters, and
-    what its file says beside where it came from."""
+    """What a trained policy plays and with which network: what its file says of it apart from its
+    origin, and, apart from the parameters, its identity."""
     network = {"kind": policy.network.kind, **dataclasses.asdict(policy.network)}
     if not network.get("profile", True):
         del network["profile"]  # policies without one stay who they were

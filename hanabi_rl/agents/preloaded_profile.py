@@ -71,7 +71,7 @@ def preload_profile(policy: Policy, path: str, seat: int | None = None) -> Prelo
     told = has_profile(policy)
     if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not told:
         raise ValueError(
-            "expected an agent that reads a profile of its partners (agent:anyone-2p, what "
+            "expected an agent that reads a profile of its partners (agent:adhoc-2p, what "
             f"--network.profile trains), got a {type(policy).__name__}"
             f"{'' if told else ', which has no profile'}"
         )

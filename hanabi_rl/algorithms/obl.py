@@ -73,7 +73,7 @@ class OBLConfig(IPPOConfig):
 
 def check_obl_level(config: OBLConfig) -> None:
     """Raises ValueError for what only a level above another can be told, where none is below: a
-    preset such as `above` would train level 1 without a word. Not when a config is made: a preset
+    preset such as `next-level` would train level 1 without a word. Not when a config is made: a preset
     is read before `--previous` is."""
     if config.previous is None and config.belief != BeliefTraining():
         preset = "" if config.preset is None else f"the preset {config.preset} or "
@@ -94,7 +94,7 @@ def load_previous_level(config: OBLConfig) -> NetworkPolicy:
     policy = load_policy(config.previous)
     wanted, got = config.network, getattr(policy, "network", type(policy).__name__)
     if isinstance(got, StructuredConfig):
-        same = ("level", "dropout", "critic")  # what need not be alike, or not quite
+        same = ("features", "dropout", "critic")  # what need not be alike, or not quite
         got = dataclasses.replace(got, **{name: getattr(wanted, name) for name in same})
     if got != wanted or getattr(wanted, "profile", False):
         raise ValueError(
@@ -151,11 +151,11 @@ def previous_level_state(config: OBLConfig, path: Path) -> PreviousLevel:
     policy = load_previous_level(config)
     assert isinstance(config.network, StructuredConfig), "check_network"
     assert isinstance(policy.network, StructuredConfig), "level_below"
-    level = config.network.level
+    features = config.network.features
     if not path.exists():
-        belief = learn_belief(config.belief, policy, level, config.seed, config.precision)
+        belief = learn_belief(config.belief, policy, features, config.seed, config.precision)
         write_tree(path, jax.tree.map(np.asarray, belief))
-    shown = dataclasses.replace(policy.network, level=level)
+    shown = dataclasses.replace(policy.network, features=features)
     actor = widen_params(config.game, policy.network, policy.params, shown)
     return PreviousLevel(actor=actor, belief=read_tree(path))
 
@@ -163,17 +163,19 @@ def previous_level_state(config: OBLConfig, path: Path) -> PreviousLevel:
 def learn_belief(
     config: BeliefTraining,
     policy: NetworkPolicy,
-    level: FeatureSet,
+    feature_set: FeatureSet,
     seed: int,
     precision: Precision = "float32",
 ) -> Any:
-    """The parameters of the belief of holders who are shown `level`, under the moves of a
+    """The parameters of the belief of holders who are shown `feature_set`, under the moves of a
     structured policy; with a progress bar.
 
     Raises:
         NotFiniteError: the loss was not a number.
     """
-    learner = BeliefLearner(config, policy.rules, level, self_play_collector(policy, precision))
+    learner = BeliefLearner(
+        config, policy.rules, feature_set, self_play_collector(policy, precision)
+    )
     init_key, key = jax.random.split(jax.random.key(seed))
     belief = jax.jit(learner.init)(init_key)
     update = jax.jit(learner.update, donate_argnums=1)

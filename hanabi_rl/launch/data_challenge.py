@@ -260,7 +260,7 @@ def _config(
         "run_dir": str(folder / name),
         "report_games": max(MIN_GAMES, challenge.decks),
     }
-    network = StructuredConfig(level=challenge.level)
+    network = StructuredConfig(features=challenge.level)
     cloning = {
         "data": (str(folder / "games.safetensors"),),
         "epochs": cloning_epochs(challenge.games),

@@ -60,18 +60,23 @@ class BeliefTraining:
 
 
 def belief_log_weights(
-    rules: Rules, level: FeatureSet, params: PyTree, view: PyTree, memory: PyTree, state: State
+    rules: Rules,
+    feature_set: FeatureSet,
+    params: PyTree,
+    view: PyTree,
+    memory: PyTree,
+    state: State,
 ) -> jax.Array:
     """The tilt float32[H, K, N] of the movers' hands, for `games.hanabi.belief.resample_hand`.
 
     Args:
-        level: static, that the belief reads at.
+        feature_set: static, what the belief reads.
         params: of the belief network.
-        view: the movers' features [N, ...] at that level.
+        view: the movers' features [N, ...] of that set.
         memory: of `StructuredView`, after it looked at the games.
         state: N games; the movers' hands are not read.
     """
-    facts = card_type_features(rules, level, previous_seat(memory), from_state(rules, state))
+    facts = card_type_features(rules, feature_set, previous_seat(memory), from_state(rules, state))
     tilt: Any = BeliefNetwork().apply({"params": params}, view, facts)
     return tilt
 
@@ -87,7 +92,7 @@ def self_play_collector(policy: NetworkPolicy, precision: Precision = "float32")
         return carry, answer, jnp.zeros(legal.shape[:-1])
 
     rules = policy.rules
-    view = StructuredView(network.level, network.profile)(rules)
+    view = StructuredView(network.features, network.profile)(rules)
     return Collector(HanabiEnv(**dataclasses.asdict(rules)), view, apply, lambda rows: ())
 
 
@@ -111,19 +116,19 @@ class BeliefBatch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BeliefLearner:
-    """Learns the belief of holders who are shown `level`, under a policy's moves. A program for one
+    """Learns the belief of holders with `features`, under a policy's moves. A program for one
     device: the others need only what comes out."""
 
     config: BeliefTraining
     rules: Rules
-    level: FeatureSet
+    features: FeatureSet
     collector: Collector
     """The policy at its games with itself."""
 
     @property
     def view(self) -> Any:
         """What the holders of the hands see."""
-        return StructuredView(self.level)(self.rules)
+        return StructuredView(self.features)(self.rules)
 
     def init(self, key: jax.Array) -> BeliefState:
         """A belief that is still the grounded one, and fresh games."""
@@ -134,7 +139,7 @@ class BeliefLearner:
         example = self.seen(game, known, jnp.ones(1, bool))[1]
         facts = card_type_features(
             self.rules,
-            self.level,
+            self.features,
             previous_seat(example.memory),
             from_state(self.rules, example.state),
         )
@@ -203,7 +208,7 @@ class BeliefLearner:
         seat = current_player(state)
         unknown, cards = hand_knowledge(rules, state, seat), true_cards(rules, state, seat)
         ways = count_completions(rules, unknown, cards)
-        tilt = belief_log_weights(rules, self.level, params, batch.view, batch.memory, state)
+        tilt = belief_log_weights(rules, self.features, params, batch.view, batch.memory, state)
         held = jnp.sum(unknown.possible != 0)
         nats, grounded = (-jnp.sum(hand_log_prob(ways, cards, u)) / held for u in (tilt, None))
         return nats, {"nats": nats, "grounded_nats": grounded}

@@ -28,15 +28,15 @@ PyTree = Any
 
 @dataclasses.dataclass(frozen=True)
 class StructuredView:
-    """rules -> the view of a network that is shown `level`, and whom it plays with."""
+    """rules -> the view of a network that is shown `features`, and whom it plays with."""
 
-    level: FeatureSet
+    features: FeatureSet
     profile: bool = False
 
     def __call__(self, rules: Rules) -> CurrentPlayerView:
         """One row an environment; what is remembered of a game is kept in the frame of whoever
         moves next."""
-        reads = (self.level, f"{self.level}+profile") if self.profile else (self.level,)
+        reads = (self.features, f"{self.features}+profile") if self.profile else (self.features,)
         return CurrentPlayerView(
             rules,
             encode_fn=self.look_at,
@@ -48,11 +48,11 @@ class StructuredView:
     def new_memory(self, rules: Rules, num_envs: int) -> Memory:
         """See `CurrentPlayerView`."""
         strangers = init_profile(rules, (num_envs,)) if self.profile else None
-        return init_memory(rules, self.level, (num_envs,), strangers)
+        return init_memory(rules, self.features, (num_envs,), strangers)
 
     def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
         """See `CurrentPlayerView`: the profile outlives the game."""
-        return next_game(rules, self.level, rotated(memory, seats))
+        return next_game(rules, self.features, rotated(memory, seats))
 
     def look_at(
         self,
@@ -72,8 +72,8 @@ class StructuredView:
                 "structured networks: expected the colours as they are (renaming them changes "
                 "nothing for an equivariant network), got others"
             )
-        before = reset_memory(rules, self.level, memory, reset)
-        after, features = encode_step(rules, self.level, before, from_state(rules, state))
+        before = reset_memory(rules, self.features, memory, reset)
+        after, features = encode_step(rules, self.features, before, from_state(rules, state))
         return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
 
 

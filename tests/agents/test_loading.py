@@ -158,7 +158,10 @@ def test_a_home_in_a_name_is_that_folder(
     assert load_policy("~/a b.safetensors").identity() == network_policy(Rules(), 0).identity()
     for name, said in (
         ("~/none", f"got {tmp_path}/none, which does not exist"),
-        ("bot:random?knows=~/g.json", f"bot:random?knows={tmp_path}/g.json: knows: "),
+        (
+            "bot:random?partner_games=~/g.json",
+            f"bot:random?partner_games={tmp_path}/g.json: partner_games: ",
+        ),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             load_policy(name)

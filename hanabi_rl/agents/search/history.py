@@ -24,7 +24,7 @@ from hanabi_rl.nn.structured_network import FeatureSet
 class FeatureSpec(NamedTuple):
     """What the networks of a search are shown: the most that any of them reads."""
 
-    level: FeatureSet
+    features: FeatureSet
     profile: bool
 
 
@@ -108,8 +108,8 @@ def update_carry(
         last_round=jnp.where(moved & (sight.seen.deck == 0), over.last_round + 1, 0),
     )
     memory = history.memory
-    if shown.level != "facts" or shown.profile:
-        memory = update_memory(rules, shown.level, memory, sight)
+    if shown.features != "facts" or shown.profile:
+        memory = update_memory(rules, shown.features, memory, sight)
     return SearchCarry(
         now=Position(state, history.memory),
         memory=memory,
@@ -122,13 +122,13 @@ def update_carry(
 def next_game_carry(rules: Rules, shown: FeatureSpec, history: SearchCarry) -> SearchCarry:
     """Before another game with the same players: what is known of them stays."""
     games, window = history.past.action.shape
-    kept = next_game(rules, shown.level, history.memory)
+    kept = next_game(rules, shown.features, history.memory)
     return init_history(rules, shown, window, games)._replace(memory=kept)
 
 
 def _no_memory(rules: Rules, shown: FeatureSpec, games: int) -> Memory:
     strangers = init_profile(rules, (games,)) if shown.profile else None
-    return init_memory(rules, shown.level, (games,), strangers)
+    return init_memory(rules, shown.features, (games,), strangers)
 
 
 def _blank_state(rules: Rules, games: int) -> State:

@@ -66,20 +66,20 @@ def model_logits(
 def required_features(policy: Any) -> FeatureSpec:
     """What a policy reads of a structured view."""
     reads: str = policy.feature_spec
-    level, _, told = reads.partition("+")
-    return FeatureSpec(cast(FeatureSet, level), told == "profile")
+    feature_set, _, told = reads.partition("+")
+    return FeatureSpec(cast(FeatureSet, feature_set), told == "profile")
 
 
 def select_features(rules: Rules, shown: FeatureSpec, policy: Any, features: Features) -> Features:
-    """What the policy reads of features that show more: every level begins with those below it, and
-    the profile comes last."""
+    """What the policy reads of a larger set of features: each begins with those of the smaller
+    ones, and the profile comes last."""
     reads = required_features(policy)
     if reads == shown:
         return features
-    widths = sizes(rules, reads.level)
+    widths = sizes(rules, reads.features)
     own = Features(*[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)])
     if not reads.profile:
         return own
-    told = sizes(rules, reads.level, True).table.shape[-1] - widths.table.shape[-1]
+    told = sizes(rules, reads.features, True).table.shape[-1] - widths.table.shape[-1]
     table = jnp.concatenate([own.table, features.table[..., -told:]], axis=-1)
     return own._replace(table=table)

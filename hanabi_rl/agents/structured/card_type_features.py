@@ -32,12 +32,12 @@ class CardTypeFeatures(NamedTuple):
 
 
 def card_type_features(
-    rules: Rules, level: FeatureSet, after: Memory, sight: SeatObservation
+    rules: Rules, feature_set: FeatureSet, after: Memory, sight: SeatObservation
 ) -> CardTypeFeatures:
     """The facts of the kinds in N games.
 
     Args:
-        rules, level: static. At `facts` nothing is told of how things stood at a hint.
+        rules, feature_set: static. At `facts` nothing is told of how things stood at a hint.
         after: the memory after the last move (`features.remember`), in the observer's frame.
         sight: what the observer sees.
     """
@@ -63,7 +63,7 @@ def card_type_features(
         union(hinted),
     ]
     of_place = [seen.knowledge[0] & counts.unseen[0]]
-    if level != "facts":
+    if feature_set != "facts":
         kept = records(unpack(after))
         of_kind += awaited_cards(rules, sight, counts, kept)
         for at in range(2):

@@ -1,4 +1,4 @@
-"""Features of the `reading` level: what `bots/hint_inference.py` makes of the hints given, and
+"""The features `conventions`: what `bots/hint_inference.py` makes of the hints given, and
 what it says that each hint to give would gain and lose, component by component.
 
 A hint changes what is known of one hand alone, and of the others only which cards are known
@@ -55,7 +55,7 @@ class HintEffects(NamedTuple):
 def features(
     rules: Rules, sight: SeatObservation, counts: CardCounts, public: CommonKnowledge
 ) -> list[Columns]:
-    """The columns that this level adds to the table, own cards, others' cards and hints."""
+    """The columns that this set adds to the table, own cards, others' cards and hints."""
     everyone, mine, board, danger, judged = _read(rules, public, sight.seen, counts.unseen[0])
     own = Chance(mine.candidates[0] & counts.unseen[0], counts.unseen)
     theirs = Chance(everyone.candidates[1:], counts.left)

@@ -72,7 +72,7 @@ class PlayerProfile(NamedTuple):
 
     cards: jax.Array
     """uint32[..., P, H, 7]: how things stood when each card was hinted (`hint_memory`,
-    `learnt`)."""
+    `hint-history`)."""
     known: jax.Array
     """uint32[..., P, H]: what each card could be by its hints, before the last move; 0: no card."""
     before: jax.Array
@@ -112,7 +112,7 @@ def init_profile(rules: Rules, batch: tuple[int, ...]) -> PlayerProfile:
     """Before the first move with strangers, each leaf `[*batch, ...]`."""
     hand = (*batch, rules.num_players, rules.hand_size)
     return PlayerProfile(
-        cards=hint_memory.init_memory(rules, "learnt", batch).cards,
+        cards=hint_memory.init_memory(rules, "hint-history", batch).cards,
         known=jnp.zeros(hand, jnp.uint32),
         before=jnp.zeros((*batch, 2), jnp.uint32),
         counts=jnp.zeros((*batch, rules.num_players, len(_NAMES))),
@@ -135,7 +135,7 @@ def remember(
         jnp.where(last.actor, own[name], False) if name in own else giver & meant[name]
         for name in _NAMES
     ]
-    after = hint_memory.remember(rules, "learnt", bits, sight, counts)
+    after = hint_memory.remember(rules, "hint-history", bits, sight, counts)
     return PlayerProfile(
         cards=jnp.transpose(after, (3, 1, 2, 0)),
         known=jnp.transpose(sight.seen.knowledge, (2, 0, 1)),
