@@ -4,8 +4,9 @@ family after the other (`train/best_response.py`), each run then in the gauntlet
     python benchmarks/never_met.py RUNS [--families simple smart] [--seed 0] [--commands]
 
 Of two players. Each run begins with random parameters, at `hint-history`: the preset's initial
-policy was trained with every family already. The preset is an hour of one core; what is finished is not done again: run the same command
-again until all are there, also for other seeds in the same folder. With `--commands` the trainings
+policy was trained with every family already. The preset is an hour of one core; what is finished is
+not done again: run the same command again until all are there, also for other seeds in the same
+folder. With `--commands` the trainings
 are printed, a line each, to be run elsewhere (RUNS may be a variable of the shell there).
 """
 

@@ -276,11 +276,14 @@ def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_format_2(description: Mapping[str, Any]) -> dict[str, Any]:
     """A description of format 2 as one of format 3: `network.level` is `network.features`."""
-    network = description.get("network")
+    changed = {**description, "format_version": FORMAT_VERSION}
+    network = changed.get("network")
     if isinstance(network, dict) and "level" in network:
-        features = _renamed_features(network["level"])
-        network = {"features": features, **{k: v for k, v in network.items() if k != "level"}}
-    return {**description, "network": network, "format_version": FORMAT_VERSION}
+        changed["network"] = {
+            "features" if key == "level" else key: _renamed_features(value)
+            for key, value in network.items()
+        }
+    return changed
 
 
 _CARD_KEYS = {

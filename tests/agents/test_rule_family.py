@@ -24,6 +24,8 @@ from hanabi_rl.learning.partner_population import stack_policies
 
 RULES = Rules()
 TURNS, GAMES = 30, 32
+FIRST_HASH = "3fe52b2cc5a68d86a296dddd6bca21e6915c69d73c161d334a77642b29e3febb"
+"""Of `bot:rules?seed=3&trusts=true`, before its parameters were renamed."""
 DISCARD, PLAY, COLOR, RANK = 0, 5, 10, 15  # the first action of each kind; colours are RYGBP
 
 
@@ -204,6 +206,8 @@ def test_members_by_seed() -> None:
         "exact_hints": False,
         "plays_at_deck_end": False,
     }
+    older = load_policy("bot:rules?seed=3&trusts=true")
+    assert older.identity() == member.identity() == FIRST_HASH
     for wrong in ("seed=-2", "epsilon=0.3", "hint_tokens=9", "lookahead=3"):
         with pytest.raises(ValueError, match=rf"rules: {wrong.split('=')[0]}: expected"):
             load_policy(f"bot:rules?{wrong}")

@@ -191,6 +191,8 @@ def test_models_of_other_levels_are_shown_their_part() -> None:
 
 
 WORLDS_READ = 8
+FIRST_HASH = "3c380ef01b2d30c90a240f5eae3b12604c3ad75de97e28b30ab8f43f8eb92092"
+"""Of a search before its settings were renamed."""
 
 
 def test_it_is_named_like_any_other_agent() -> None:
@@ -207,6 +209,7 @@ def test_it_is_named_like_any_other_agent() -> None:
     wrapped = load_policy(f"{agent}?temperature=2&search=strong&safe=0.5,0.1")
     assert wrapped.policy.settings == PRESETS["strong"]
     assert wrapped.policy.policy.temperature == 2
+    assert other.identity() == FIRST_HASH
     many = load_policy(f"{agent}?search=fast&max_moves=64")
     assert many.settings.max_moves == many.rules.num_moves  # all there are
     names = [agent, f"{agent}?search=fast", f"{agent}?search=strong"]
