@@ -21,7 +21,8 @@ from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.nn import networks
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured_network import RENAMED_FEATURES, StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
 
 PyTree = Any
 
@@ -181,8 +182,8 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         """
         spec = policy_spec(self)
         if (features := spec["network"].pop("features", None)) is not None:
-            old_names = {new: old for old, new in RENAMED_FEATURES.items()}
-            spec["network"]["level"] = old_names.get(features, features)
+            first_names = {new: old for old, new in RENAMED_VALUES["features"].items()}
+            spec["network"]["level"] = first_names.get(features, features)
         return agent_hash(spec, self.params)
 
     def at_temperature(self, temperature: float) -> NetworkPolicy:

@@ -23,10 +23,11 @@ from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params
 from hanabi_rl.games.hanabi.observation import OBSERVATION_VERSION
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured_network import RENAMED_FEATURES, StructuredConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import to_json
+from hanabi_rl.storage.renamed_fields import RENAMED_VALUES, with_new_names
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
 
 SUFFIX = ".safetensors"
@@ -277,12 +278,8 @@ def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
 def _from_format_2(description: Mapping[str, Any]) -> dict[str, Any]:
     """A description of format 2 as one of format 3: `network.level` is `network.features`."""
     changed = {**description, "format_version": FORMAT_VERSION}
-    network = changed.get("network")
-    if isinstance(network, dict) and "level" in network:
-        changed["network"] = {
-            "features" if key == "level" else key: _renamed_features(value)
-            for key, value in network.items()
-        }
+    if isinstance(network := changed.get("network"), dict):
+        changed["network"] = with_new_names(network)
     return changed
 
 
@@ -302,13 +299,9 @@ def _card_from_format_2(card: Mapping[str, Any]) -> dict[str, Any]:
         _CARD_KEYS.get(key, key): _card_from_format_2(value) if isinstance(value, dict) else value
         for key, value in card.items()
     }
-    if "features" in changed:
-        changed["features"] = _renamed_features(changed["features"])
+    if isinstance(features := changed.get("features"), str):
+        changed["features"] = RENAMED_VALUES["features"].get(features, features)
     return changed
-
-
-def _renamed_features(value: Any) -> Any:
-    return RENAMED_FEATURES.get(value, value) if isinstance(value, str) else value
 
 
 @functools.lru_cache(maxsize=64)

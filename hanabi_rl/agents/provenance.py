@@ -65,7 +65,7 @@ class _Origin(NamedTuple):
 
 
 def training_partners(name: str) -> tuple[str, ...]:
-    """Whom an agent met in training: its partners, the agent that it began as (`--start-from`, the
+    """Whom an agent met in training: its partners, the agent that it began as (`--init-from`, the
     clone of HDR-IPPO, the level below of OBL), and whom that one met; of BR-BC its clone, and as
     whom that began. Each once."""
     met, itself = list[str](), True
@@ -138,8 +138,8 @@ def _origin(name: str) -> _Origin:
     algorithm, config = _config(name)
     # the settings to train a clone are not read where one was given
     clone = {} if config.get("bc_policy") else config.get("bc") or config
-    starts = (config.get(key) for key in ("start_from", "previous", "bc_policy"))
-    init_from = next(filter(None, starts), clone.get("start_from"))
+    starts = (config.get(key) for key in ("init_from", "previous_level", "bc_policy"))
+    init_from = next(filter(None, starts), clone.get("init_from"))
     return _Origin(
         init_from=init_from and current_name(init_from),
         is_br_bc=algorithm == "br_bc",

@@ -66,6 +66,8 @@ def sample_biased_rewards(
     many."""
     space = list(itertools.product(biased_reward_space(choices, at_most), score_weights))
     if not 1 <= count <= len(space):
-        raise ValueError(f"pairs: expected 1 to {len(space)}, the rewards there are, got {count}")
+        raise ValueError(
+            f"num_pairs: expected 1 to {len(space)}, the rewards there are, got {count}"
+        )
     order = np.random.default_rng(seed).permutation(len(space))
     return [space[place] for place in order[:count]]

@@ -47,11 +47,11 @@ class BCTrainConfig:
     `hanabi-rl data demos` generates them."""
     demo_games: BoundedCount = 1000
     """How many games of each of these."""
-    start_from: str | None = None
+    init_from: str | None = None
     """An agent whose weights cloning begins with: with the same network, or a structured one of
     the same widths that is shown less. None: random ones."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
-    series: PositiveInt = 5
+    games_per_series: PositiveInt = 5
     """With `network.profile`: how many games in a row a player is known before it is a stranger
     again, where the games say who sat where; each game is one of strangers where they do not."""
     batch_size: PositiveInt = 32

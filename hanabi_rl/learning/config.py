@@ -74,7 +74,7 @@ class PPOConfig(TrainingConfig):
     """linear: falls to 0 over the run, constant within an update."""
     gamma: UnitInterval = 0.99
     gae_lambda: UnitInterval = 0.95
-    difference: Literal["discounted", "as-published"] = "discounted"
+    td_error: Literal["standard", "as-published"] = "standard"
     """as-published: reward + gamma + next estimate, where reward + gamma * next estimate is meant:
     the slip of AH2AC2's HDR-IPPO trainer (docs/ah2ac2.md)."""
     clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
@@ -85,17 +85,17 @@ class PPOConfig(TrainingConfig):
     max_grad_norm: Annotated[float, Range(0.0, exclusive_low=True)] = 0.5
     epochs: PositiveInt = 4
     num_minibatches: PositiveInt = 4
-    num_blocks: PositiveInt = 8
+    num_shuffle_blocks: PositiveInt = 8
     """Actors are shuffled within this many fixed blocks of environments; the number of devices must
     divide it."""
     keep_points: bool = False
     """Train on a return that keeps the points on the last life (what is reported never does) and
-    fades to the true score: see `shaped_until` and `true_score_from`."""
+    fades to the true score: see `shaping_anneal_start` and `shaping_anneal_end`."""
     life_cost: NonNegative = 0.0
     """Points that a lost life costs in the training return; it fades as `keep_points` does."""
-    shaped_until: UnitInterval = 0.0
+    shaping_anneal_start: UnitInterval = 0.0
     """The share of training after which `keep_points` and `life_cost` begin to fade, linearly."""
-    true_score_from: UnitInterval = 1.0
+    shaping_anneal_end: UnitInterval = 1.0
     """The share of training from which the return is the true score."""
     teaming_weight: float = 0.0
     """Points in the training return for each constructive link (Biswas et al.): a card that scores
@@ -110,22 +110,26 @@ class PPOConfig(TrainingConfig):
     """... and for a play of a card known to be (Siu et al. 2025); all through training."""
     privileged_critic: bool = False
     """The critic, which is in no policy, also sees the true cards of the seat's own hand."""
-    only_movers: bool = False
+    current_player_only: bool = False
     """A feed-forward network reads for the seat to move alone, as structured ones always do, and
     minibatches then leave partners' moves out (`best_response`, `e3t`, ...): each spares with two
     players half of the work."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_divides("num_envs", self.num_envs, "num_blocks", self.num_blocks)
-        if not 0.0 <= self.shaped_until <= self.true_score_from <= 1.0:
+        check_divides("num_envs", self.num_envs, "num_shuffle_blocks", self.num_shuffle_blocks)
+        if not 0.0 <= self.shaping_anneal_start <= self.shaping_anneal_end <= 1.0:
             raise ValueError(
-                "shaped_until, true_score_from: expected 0 <= shaped_until <= true_score_from <= 1,"
-                f" got {self.shaped_until}, {self.true_score_from}"
+                "shaping_anneal_start, shaping_anneal_end: expected 0 <= shaping_anneal_start <= "
+                "shaping_anneal_end <= 1,"
+                f" got {self.shaping_anneal_start}, {self.shaping_anneal_end}"
             )
-        actors = self.num_envs // self.num_blocks * self.game.num_players
+        actors = self.num_envs // self.num_shuffle_blocks * self.game.num_players
         check_divides(
-            "num_envs / num_blocks * num_players", actors, "num_minibatches", self.num_minibatches
+            "num_envs / num_shuffle_blocks * num_players",
+            actors,
+            "num_minibatches",
+            self.num_minibatches,
         )
         # optax counts them in 32 bits and stops there: the rate would fall no further
         minibatches = self.epochs * self.num_minibatches

@@ -49,8 +49,8 @@ class LearnerPair:
     def compile_update(self) -> Callable[..., tuple[PerLearner, PerLearner, PerLearner]]:
         """`update` on all devices: (learners, sharded actors, preference) -> (learners, sharded
         actors, metrics)."""
-        blocks = self.biased.config.num_blocks
-        check_divides("num_blocks", blocks, "devices", parallel.num_devices())
+        blocks = self.biased.config.num_shuffle_blocks
+        check_divides("num_shuffle_blocks", blocks, "devices", parallel.num_devices())
         return parallel.data_parallel(
             self.update, in_axes=(None, 0, None), out_axes=(None, 0, None), donate_argnums=(0, 1)
         )

@@ -127,7 +127,7 @@ class PPO:
             return self.make_view(self.env.rules)
         if isinstance(self.network, StructuredConfig):
             return StructuredView(self.network.features, self.network.profile)(self.env.rules)
-        if self.config.only_movers:
+        if self.config.current_player_only:
             return CurrentPlayerView(self.env.rules)
         return ObservationView(self.env.rules)
 
@@ -230,7 +230,9 @@ class PPO:
     def compile_update(self) -> Callable[..., tuple[LearnerState, RunnerState, losses.Metrics]]:
         """`update` on all devices: (learner, sharded actors, given) -> (learner, sharded actors,
         metrics)."""
-        check_divides("num_blocks", self.config.num_blocks, "devices", parallel.num_devices())
+        check_divides(
+            "num_shuffle_blocks", self.config.num_shuffle_blocks, "devices", parallel.num_devices()
+        )
         return parallel.data_parallel(
             self.update,
             in_axes=(None, 0, None),
@@ -298,7 +300,7 @@ class PPO:
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
     ) -> Experience:
         """Advantages and targets: every row receives the team's reward, float32 [T, N]."""
-        difference = TD_ERRORS[self.config.difference]
+        difference = TD_ERRORS[self.config.td_error]
         of_one = functools.partial(gae, difference=difference)
         estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
         estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # rows
@@ -353,7 +355,7 @@ class PPO:
         come first where `learner_fraction` says how many they are."""
         config, view = self.config, self.view
         items = config.num_steps * view.rows if view.flattens_time else view.rows
-        envs_per_block = config.num_envs // config.num_blocks
+        envs_per_block = config.num_envs // config.num_shuffle_blocks
         return minibatches.minibatch_indices(
             key,
             index,

@@ -26,7 +26,7 @@ def ah2ac2_td_error(
 
 
 TD_ERRORS: dict[str, TDErrorFn] = {
-    "discounted": td_error,
+    "standard": td_error,
     "as-published": ah2ac2_td_error,
 }
 """By `PPOConfig.difference`."""

@@ -108,19 +108,20 @@ def shaped_score_reward(
     bombed = (lives_after == 0) & (lives_before > 0)
     kept = jnp.where(bombed, 0.0, reward) if config.keep_points else reward
     shaped = kept - config.life_cost * (lives_before - lives_after).astype(reward.dtype)
-    share = true_score_weight(progress, config.shaped_until, config.true_score_from)
+    share = true_score_weight(progress, config.shaping_anneal_start, config.shaping_anneal_end)
     return share * reward + (1.0 - share) * shaped
 
 
 def true_score_weight(
-    progress: jax.Array, shaped_until: float, true_score_from: float
+    progress: jax.Array, shaping_anneal_start: float, shaping_anneal_end: float
 ) -> jax.Array:
-    """How much of the return is the true score, float32 []: 0 up to the share `shaped_until` of
-    training, then linear to 1 at `true_score_from`. progress: float32 [], the share done."""
-    width = true_score_from - shaped_until
+    """How much of the return is the true score, float32 []: 0 up to the share
+    `shaping_anneal_start` of training, then linear to 1 at `shaping_anneal_end`. progress: float32
+    [], the share done."""
+    width = shaping_anneal_end - shaping_anneal_start
     if width <= 0:
-        return jnp.where(progress < true_score_from, 0.0, 1.0)
-    return jnp.clip((progress - shaped_until) / width, 0.0, 1.0)
+        return jnp.where(progress < shaping_anneal_end, 0.0, 1.0)
+    return jnp.clip((progress - shaping_anneal_start) / width, 0.0, 1.0)
 
 
 def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> jax.Array:

@@ -25,8 +25,6 @@ from hanabi_rl.nn.precision import Precision, matmul, matmul_dtype
 
 FeatureSet = Literal["facts", "hint-history", "conventions"]
 """How much a network is shown: see `agents/structured/features.py`."""
-RENAMED_FEATURES = {"learnt": "hint-history", "reading": "conventions"}
-"""Names in policy files before format 3 and in the configs of older runs -> names now."""
 
 
 @dataclasses.dataclass(frozen=True)

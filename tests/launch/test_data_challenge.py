@@ -230,7 +230,7 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
     assert config.run_dir == str(tmp_path / "prior-2p-hint-history-without-simple")
-    assert (config.network.features, config.seed, asked[0].start_from) == (
+    assert (config.network.features, config.seed, asked[0].init_from) == (
         "hint-history",
         0,
         config.run_dir,
