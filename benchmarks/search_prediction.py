@@ -45,7 +45,7 @@ def look_around(
     agent: SearchPolicy, carry: SearchCarry, obs: jax.Array, first: jax.Array
 ) -> SearchCarry:
     """The carries [P] of all seats of one game after one more timestep."""
-    return update_carry(agent.rules, agent.shown, carry, obs, jnp.full(len(obs), first))
+    return update_carry(agent.rules, agent.joint_spec, carry, obs, jnp.full(len(obs), first))
 
 
 @jax.jit

@@ -74,7 +74,7 @@ def measure(
 
 def parts(policy: SearchPolicy, carry: SearchCarry, seat: int) -> dict[str, Callable[[], float]]:
     """What a round is made of, each as a side that returns its milliseconds."""
-    rules, shown, rows = policy.rules, policy.shown, policy.settings.num_rollouts
+    rules, shown, rows = policy.rules, policy.joint_spec, policy.settings.num_rollouts
     now = jax.tree.map(lambda leaf: jnp.stack([leaf[seat]] * rows), carry.now)
     fresh = jnp.zeros(rows, bool)
 

@@ -114,12 +114,12 @@ def act(
 
 def next_game(policy: Policy, carry: PyTree, continues: jax.Array) -> PyTree:
     """The carry before the first timestep of another game with the same partners, each at the same
-    distance around the table: what the policy keeps of them if it has a `next_game(carry, met)` of
-    its own, else a fresh one. That timestep is stepped without `reset`.
+    distance around the table: what the policy keeps of them if it has a method
+    `next_game(carry, continues)`, else a fresh one. That timestep is stepped without `reset`.
 
     Args:
         carry: after the game before, every leaf `[B, ...]`.
-        met: bool `[B]`, the rows that begin another game; the others' carries stay.
+        continues: bool `[B]`, the rows that begin another game; the others' carries stay.
     """
     keep = getattr(policy, "next_game", None)
     if keep is not None:
@@ -205,13 +205,13 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         return initial_carry(self.network, batch)
 
     @with_our_settings
-    def next_game(self, carry: PyTree, met: jax.Array) -> PyTree:
+    def next_game(self, carry: PyTree, continues: jax.Array) -> PyTree:
         """See `next_game`: of a structured network its profile stays."""
         if isinstance(self.network, StructuredConfig):
             after = _structured().next_game(self.rules, self.network, carry)
         else:
-            after = self.init_carry(met.shape[0])
-        return select_games(met, after, carry)
+            after = self.init_carry(continues.shape[0])
+        return select_games(continues, after, carry)
 
     @property
     def feature_spec(self) -> str | None:

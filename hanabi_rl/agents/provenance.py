@@ -68,12 +68,12 @@ def training_partners(name: str) -> tuple[str, ...]:
     """Whom an agent met in training: its partners, the agent that it began as (`--init-from`, the
     clone of HDR-IPPO, the level below of OBL), and whom that one met; of BR-BC its clone, and as
     whom that began. Each once."""
-    met, itself = list[str](), True
+    partner_names, itself = list[str](), True
     for origin in _lineage(name).values():
-        met += origin.partners if itself else ()
-        met += [origin.init_from] if origin.init_from is not None else []
+        partner_names += origin.partners if itself else ()
+        partner_names += [origin.init_from] if origin.init_from is not None else []
         itself &= not origin.is_br_bc
-    return tuple(dict.fromkeys(met))
+    return tuple(dict.fromkeys(partner_names))
 
 
 def describe_data_overlap(name: str, file: Path) -> str | None:
@@ -81,7 +81,7 @@ def describe_data_overlap(name: str, file: Path) -> str | None:
     nothing is, as of a bot. Files are told by their names."""
     deny, lineage = True, _lineage(name)
     origins = [*lineage.values()]
-    said: list[str] = []
+    phrases: list[str] = []
     for age, (agent, origin) in reversed([*enumerate(lineage.items())]):
         phrase = words = origin.describe(file, deny)
         if age > 0:
@@ -93,10 +93,10 @@ def describe_data_overlap(name: str, file: Path) -> str | None:
                 began = f"{'began' if age == 1 else 'that one began'} as"
             phrase = f"{began} {agent}{which}"
         if file.name in _names(origin.train_files):  # that settles it, whoever went before
-            said = []
-        said += [phrase] if phrase else []
+            phrases = []
+        phrases += [phrase] if phrase else []
         deny = deny and not origin.may_have_trained_on(file)
-    return "; ".join(reversed(said)) or None
+    return "; ".join(reversed(phrases)) or None
 
 
 def _names(files: tuple[str, ...]) -> set[str]:

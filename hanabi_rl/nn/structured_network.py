@@ -321,8 +321,8 @@ class StructuredActor(nn.Module):
         kernel, bias = self.card_0(shown + rows.table.shape[-1])
         kernel, of_table = _split(kernel, shown, rows.table.shape[-1])
         both = matmul(rows.own, jnp.concatenate([kernel, of_own], axis=-1), dtype)
-        beside = matmul(rows.table, of_table, dtype) + bias
-        cards = nn.relu(both[..., : self.card[0]] + beside[:, None])
+        of_context = matmul(rows.table, of_table, dtype) + bias
+        cards = nn.relu(both[..., : self.card[0]] + of_context[:, None])
         for i in range(1, len(self.card)):
             kernel, bias = getattr(self, f"card_{i}")(cards.shape[-1])
             cards = nn.relu(matmul(cards, kernel, dtype) + bias)
@@ -357,8 +357,8 @@ class StructuredCritic(nn.Module):
         more = 0 if privileged is None else privileged.shape[-1]
         parts = (rows.table.shape[-1], 2 * self.head, shown, more)
         kernel, bias = self.trunk_0(sum(parts))
-        table, hints, cards, beside = _split(kernel, *parts)
-        return jnp.concatenate([table, cards]), hints, beside, bias
+        table, hints, cards, of_privileged = _split(kernel, *parts)
+        return jnp.concatenate([table, cards]), hints, of_privileged, bias
 
     def predict_value(
         self, rows: FlatFeatures, first: FirstLayerInputs, privileged: jax.Array | None

@@ -31,6 +31,19 @@ RENAMED = {
 
 RENAMED_VALUES: dict[str, dict[str, str]] = {
     "features": {"learnt": "hint-history", "reading": "conventions"},
+    "preset": {
+        "prior": "pretrain",
+        "3p-prior": "3p-pretrain",
+        "strangers": "adhoc",
+        "strangers-3p": "adhoc-3p",
+        "strangers-reading": "adhoc-conventions",
+        "above": "next-level",
+        "above-gpu": "next-level-gpu",
+        "2p-human-learnt": "2p-human-hint-history",
+        "3p-human-learnt": "3p-human-hint-history",
+        "2p-1k-as-published": "2p-1k-ah2ac2-code",
+        "3p-1k-as-published": "3p-1k-ah2ac2-code",
+    },
     "td_error": {"discounted": "standard"},
 }
 """New name of a field -> old value -> new value."""

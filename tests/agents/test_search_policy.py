@@ -169,7 +169,7 @@ def test_models_of_other_levels_are_shown_their_part() -> None:
     )
     games = games_at_turn(4, range(6, 12))
     mixed = SearchPolicy(policy, models=partners, settings=SETTINGS)
-    assert mixed.shown == FeatureSpec("hint-history", profile=False)
+    assert mixed.joint_spec == FeatureSpec("hint-history", profile=False)
     for game, found in zip(games, decisions(mixed, games, [0] * 4), strict=True):
         state = state_after(game)
         hands = [tuple(hand.tolist()) for hand in found.hands]

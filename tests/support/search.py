@@ -116,7 +116,7 @@ def _turn(
     rules = searching.rules
     obs = see(rules, state.without_deck(), seats)
     reset = jnp.broadcast_to(first, seats.shape)
-    after = update_carry(rules, searching.shown, carry, obs, reset)
+    after = update_carry(rules, searching.joint_spec, carry, obs, reset)
     return select_games(going, after, carry), step(rules, state, moves)[0]
 
 

@@ -91,7 +91,7 @@ class _Work(NamedTuple):
 
 def decide(
     rules: Rules,
-    shown: FeatureSpec,
+    spec: FeatureSpec,
     settings: SearchConfig,
     players: SearchModels,
     now: Position,
@@ -138,12 +138,12 @@ def decide(
 
         state, before = jax.lax.cond(playing, lambda: (work.state, work.before), look_back)
         model = jax.lax.cond(playing, lambda: work.deals.hand % players.number, model_read)
-        sight, legal = from_state(rules, state), legal_for_current_player(rules, state)
+        seat_obs, legal = from_state(rules, state), legal_for_current_player(rules, state)
         memory = before
-        if shown.features != "facts" or shown.profile:
-            memory = update_memory(rules, shown.features, before, sight)
-        features = features_of(rules, shown.features, memory, sight)
-        logits = model_logits(rules, shown, players, state.player[0] == 0, model, features, legal)
+        if spec.features != "facts" or spec.profile:
+            memory = update_memory(rules, spec.features, before, seat_obs)
+        features = features_of(rules, spec.features, memory, seat_obs)
+        logits = model_logits(rules, spec, players, state.player[0] == 0, model, features, legal)
 
         def decided() -> _Work:
             policy = jax.nn.log_softmax(logits[0])
@@ -154,9 +154,9 @@ def decide(
             )
 
         def read() -> _Work:
-            chance = jax.nn.softmax(logits, axis=-1)[:, past.action[which]]
+            probs = jax.nn.softmax(logits, axis=-1)[:, past.action[which]]
             at_random = 1.0 / jnp.maximum(jnp.sum(legal, axis=-1), 1)
-            likely = jnp.log((1 - settings.epsilon) * chance + settings.epsilon * at_random)
+            likely = jnp.log((1 - settings.epsilon) * probs + settings.epsilon * at_random)
             so_far = jax.lax.dynamic_slice(work.loglik, (block * rows,), (rows,))
             loglik = jax.lax.dynamic_update_slice(work.loglik, so_far + likely, (block * rows,))
             return work._replace(loglik=loglik)
@@ -204,8 +204,8 @@ def select_candidates(
 ) -> tuple[jax.Array, jax.Array]:
     """The moves int32[M] that are tried, likeliest first, and how many they are, by the policy's
     log-probabilities float32[A]; 1 where there is no choice."""
-    chance, tried = jax.lax.top_k(jnp.where(legal, policy, ILLEGAL_LOGIT), settings.max_moves)
-    likely = (jnp.exp(chance) >= settings.min_prob) & (chance > ILLEGAL_LOGIT / 2)
+    log_probs, tried = jax.lax.top_k(jnp.where(legal, policy, ILLEGAL_LOGIT), settings.max_moves)
+    likely = (jnp.exp(log_probs) >= settings.min_prob) & (log_probs > ILLEGAL_LOGIT / 2)
     return tried.astype(jnp.int32), jnp.maximum(jnp.sum(likely), 1)
 
 

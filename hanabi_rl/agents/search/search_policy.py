@@ -56,7 +56,7 @@ class SearchPolicy(Wrapper):
         return agent_hash({**own, "settings": settings, "version": VERSION})
 
     @property
-    def shown(self) -> FeatureSpec:
+    def joint_spec(self) -> FeatureSpec:
         """The most that the policy or a model reads."""
         each = [required_features(policy) for policy in (self.policy, *self.models)]
         feature_set = max((reads.features for reads in each), key=FEATURE_SETS.index)
@@ -64,11 +64,11 @@ class SearchPolicy(Wrapper):
 
     def init_carry(self, batch: int) -> SearchCarry:
         """See `Policy.init_carry`."""
-        return init_history(self.rules, self.shown, self.settings.history_window, batch)
+        return init_history(self.rules, self.joint_spec, self.settings.history_window, batch)
 
-    def next_game(self, carry: SearchCarry, met: jax.Array) -> SearchCarry:
+    def next_game(self, carry: SearchCarry, continues: jax.Array) -> SearchCarry:
         """See `agents/policy.py`."""
-        return select_games(met, next_game_carry(self.rules, self.shown, carry), carry)
+        return select_games(continues, next_game_carry(self.rules, self.joint_spec, carry), carry)
 
     def step(
         self,
@@ -80,7 +80,7 @@ class SearchPolicy(Wrapper):
     ) -> tuple[SearchCarry, jax.Array]:
         """See `Policy.step`; the key is not read."""
         del key
-        carry = update_carry(self.rules, self.shown, carry, obs, reset)
+        carry = update_carry(self.rules, self.joint_spec, carry, obs, reset)
         my_turn = ~legal[:, self.rules.noop]
 
         def one(game: tuple[SearchCarry, jax.Array]) -> jax.Array:
@@ -101,10 +101,10 @@ class SearchPolicy(Wrapper):
         """Of one game, leaves without the axis of games."""
         now: Position = jax.tree.map(lambda x: x[None], history.now)
         past: MoveHistory = history.past
-        key = jax.random.wrap_key_data(history.chance)
+        key = jax.random.wrap_key_data(history.key_data)
         players = SearchModels(self.policy, self.models)
         return decide(
-            self.rules, self.shown, self.settings, players, now, past, history.length, key
+            self.rules, self.joint_spec, self.settings, players, now, past, history.length, key
         )
 
 

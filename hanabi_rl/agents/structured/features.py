@@ -49,7 +49,7 @@ class Features(NamedTuple):
 
 
 def encode_step(
-    rules: Rules, feature_set: FeatureSet, before: Memory, sight: SeatObservation
+    rules: Rules, feature_set: FeatureSet, before: Memory, seat_obs: SeatObservation
 ) -> tuple[Memory, Features]:
     """Reads one move and the position after it.
 
@@ -57,57 +57,57 @@ def encode_step(
         rules, feature_set: static.
         before: the memory [N, ...] before the last move, in the observer's frame
             (`memory.init_memory` on the first look of a game).
-        sight: `sight.from_observation` or, for the mover, `sight.from_state`.
+        seat_obs: by `from_observation` or, for the current player, `from_state`.
 
     Returns:
         The memory after the move, and the features.
     """
-    after = update_memory(rules, feature_set, before, sight)
-    return after, features_of(rules, feature_set, after, sight)
+    after = update_memory(rules, feature_set, before, seat_obs)
+    return after, features_of(rules, feature_set, after, seat_obs)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def update_memory(
-    rules: Rules, feature_set: FeatureSet, before: Memory, sight: SeatObservation
+    rules: Rules, feature_set: FeatureSet, before: Memory, seat_obs: SeatObservation
 ) -> Memory:
     """The first half of `encode_step`: the memory [N, ...] after the last move."""
-    counts = count_cards(rules, sight)
+    counts = count_cards(rules, seat_obs)
     after = hint_memory.pack(
-        hint_memory.remember(rules, feature_set, hint_memory.unpack(before), sight, counts)
+        hint_memory.remember(rules, feature_set, hint_memory.unpack(before), seat_obs, counts)
     )
     if before.profile is None:
         return after
-    return after._replace(profile=profile.remember(rules, before.profile, sight, counts))
+    return after._replace(profile=profile.remember(rules, before.profile, seat_obs, counts))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def features_of(
-    rules: Rules, feature_set: FeatureSet, after: Memory, sight: SeatObservation
+    rules: Rules, feature_set: FeatureSet, after: Memory, seat_obs: SeatObservation
 ) -> Features:
     """The second half of `encode_step`, by far the dearer: what the observer sees and remembers
     now."""
-    counts, remembered = count_cards(rules, sight), hint_memory.unpack(after)
-    view = card_features.hand_facts(rules, sight, counts)
+    counts, remembered = count_cards(rules, seat_obs), hint_memory.unpack(after)
+    view = card_features.hand_facts(rules, seat_obs, counts)
     parts = [
-        table_features(rules, sight, counts),
-        card_features.own(rules, sight, counts, view),
-        card_features.others(rules, sight, counts, view),
-        hint_features.hints(rules, sight, counts, view),
+        table_features(rules, seat_obs, counts),
+        card_features.own(rules, seat_obs, counts, view),
+        card_features.others(rules, seat_obs, counts, view),
+        hint_features.hints(rules, seat_obs, counts, view),
     ]
     if feature_set != "facts":
         kept = hint_memory.records(remembered), hint_memory.ages(remembered)
         more = [
             [],
-            card_features.own_hint_history(rules, sight, counts, *kept),
-            card_features.others_hint_history(rules, sight, counts, *kept),
-            hint_features.hint_history(rules, sight, counts),
+            card_features.own_hint_history(rules, seat_obs, counts, *kept),
+            card_features.others_hint_history(rules, seat_obs, counts, *kept),
+            hint_features.hint_history(rules, seat_obs, counts),
         ]
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     if feature_set == "conventions":
         from hanabi_rl.agents.structured import convention_features
 
         more = convention_features.features(
-            rules, sight, counts, hint_memory.to_common_knowledge(remembered, sight)
+            rules, seat_obs, counts, hint_memory.to_common_knowledge(remembered, seat_obs)
         )
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     shown = _arrange(rules, parts)
@@ -132,9 +132,9 @@ def _arrange(rules: Rules, parts: list[Columns]) -> Features:
     )
 
 
-def table_features(rules: Rules, sight: SeatObservation, counts: CardCounts) -> list[jax.Array]:
+def table_features(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> list[jax.Array]:
     """The game as a whole: columns [N]."""
-    seen, last, count = sight.seen, sight.seen.last, jax.lax.population_count
+    seen, last, count = seat_obs.seen, seat_obs.seen.last, jax.lax.population_count
     heights = [count(seen.played & jnp.uint32(c)) for c in rules.color_cards]
     high = [
         sum(((h == r).astype(jnp.uint32) for h in heights), jnp.uint32(0)) / rules.num_colors

@@ -144,17 +144,17 @@ def remember(
     rules: Rules,
     feature_set: FeatureSet,
     bits: jax.Array,
-    sight: SeatObservation,
+    seat_obs: SeatObservation,
     counts: CardCounts,
 ) -> jax.Array:
     """The memory uint32[W, P, H, N] after the last move, from that before it."""
     if feature_set == "facts":
         return bits
-    last = sight.seen.last
+    last = seat_obs.seen.last
     inferred = bits[_INFERRED:_KNOWN]
     if feature_set == "conventions":
-        inferred = _reread(rules, bits, sight)[None]
-    hinted = _note_hint(rules, bits[:_INFERRED], sight, counts)
+        inferred = _reread(rules, bits, seat_obs)[None]
+    hinted = _note_hint(rules, bits[:_INFERRED], seat_obs, counts)
     bits = jnp.concatenate([hinted, inferred])
     fresh = init_memory(rules, feature_set, ()).cards[0, 0, : bits.shape[0], None, None, None]
     younger = jnp.concatenate(
@@ -162,18 +162,18 @@ def remember(
     )
     moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(rules.hand_size)])
     bits = jnp.where(last.actor[:, None] & moved_down, younger, bits)
-    known = sight.seen.knowledge[None] if feature_set == "conventions" else bits[:0]
+    known = seat_obs.seen.knowledge[None] if feature_set == "conventions" else bits[:0]
     return materialize(jnp.concatenate([bits, known]))
 
 
 def _note_hint(
-    rules: Rules, bits: jax.Array, sight: SeatObservation, counts: CardCounts
+    rules: Rules, bits: jax.Array, seat_obs: SeatObservation, counts: CardCounts
 ) -> jax.Array:
     """The records and ages after the last move, before any card is drawn."""
-    last, players = sight.seen.last, rules.num_players
+    last, players = seat_obs.seen.last, rules.num_players
     hinted_before = bits[_LAST] & 1 != 0
     touched = last.touched & last.target[:, None]
-    held = sight.seen.knowledge != 0
+    held = seat_obs.seen.knowledge != 0
     new = touched & ~hinted_before
     row = jnp.arange(players)[:, None]
     giver = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
@@ -232,19 +232,19 @@ def ages(bits: jax.Array) -> jax.Array:
     return bits[_AGE]
 
 
-def to_common_knowledge(bits: jax.Array, sight: SeatObservation) -> CommonKnowledge:
+def to_common_knowledge(bits: jax.Array, seat_obs: SeatObservation) -> CommonKnowledge:
     """What `bots/hint_inference.py` calls common knowledge, after the last move."""
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge
 
-    return CommonKnowledge(sight.seen.knowledge, bits[_INFERRED], sight.seen.hinted)
+    return CommonKnowledge(seat_obs.seen.knowledge, bits[_INFERRED], seat_obs.seen.hinted)
 
 
-def _reread(rules: Rules, bits: jax.Array, sight: SeatObservation) -> jax.Array:
+def _reread(rules: Rules, bits: jax.Array, seat_obs: SeatObservation) -> jax.Array:
     """What the meaning of the hints leaves possible after the last move, before any card is
     drawn: uint32[P, H, N]."""
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge, update_common_knowledge
 
     before = CommonKnowledge(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)
-    nobody = sight.seen.last._replace(slot=jnp.zeros_like(sight.seen.last.slot))
-    seen = sight.seen._replace(last=nobody)  # the shift of a draw is this file's work
+    nobody = seat_obs.seen.last._replace(slot=jnp.zeros_like(seat_obs.seen.last.slot))
+    seen = seat_obs.seen._replace(last=nobody)  # the shift of a draw is this file's work
     return update_common_knowledge(rules, before, seen).inferred

@@ -112,8 +112,8 @@ def widen_params(
 
     def table(rows: jax.Array) -> jax.Array:
         """The same of those that read the table, whose last are the profile's."""
-        shown, told = jnp.split(rows, [game])
-        return jnp.concatenate([_with_zeros(shown, more_of_game), _with_zeros(told, of_profile)])
+        facts, profile = jnp.split(rows, [game])
+        return jnp.concatenate([_with_zeros(facts, more_of_game), _with_zeros(profile, of_profile)])
 
     def own(rows: jax.Array) -> jax.Array:
         """The same of those that read an own card, and then how it was encoded."""
