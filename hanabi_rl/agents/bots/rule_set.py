@@ -179,7 +179,7 @@ def certain(rules: Rules, facts: RuleInputs) -> jax.Array:
 
 
 def probable(min_prob: float, spare: bool = False) -> Rule:
-    """Play the card most likely playable, with probability of at least `min_prob`; with `spare` only
+    """Play the card most likely playable, with probability `min_prob` or more; with `spare` only
     with 2 lives or more."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
