@@ -173,8 +173,9 @@ def learn_belief(
     seed: int,
     precision: Precision = "float32",
 ) -> Any:
-    """Learn the belief of players that see `feature_set`, under the moves of a structured policy; return
-    its parameters.
+    """Learn the belief of players that see `feature_set`, under the moves of a structured policy.
+
+    Returns its parameters.
 
     Raises:
         NotFiniteError: the loss is not finite.
