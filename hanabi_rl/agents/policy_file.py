@@ -287,6 +287,7 @@ _CARD_KEYS = {
     "met": "training_partners",
     "tier": "features",
     "zero_share": "zero_rate",
+    "perfect_share": "perfect_rate",
     "nats": "cross_entropy",
     "nats_ci95": "cross_entropy_ci95",
 }

@@ -194,7 +194,7 @@ def test_a_policy_of_another_kind(tmp_path: Path, change: Any, message: str) -> 
     [("pretrained-3p", "learnt"), ("adhoc-3p", "reading"), ("clone-2p", "reading")],
 )
 def test_format_2_loads_as_same_policy(tmp_path: Path, name: str, level: str) -> None:
-    """Its header spells `features` and four keys of the card as it was at first."""
+    """Its header spells `features` and keys of the card as it was at first."""
     path = tmp_path / "a.safetensors"
     leaves, header = read_tensors(bundled_files()[name])
     about, card = json.loads(header["policy"]), json.loads(header["card"])
