@@ -19,9 +19,9 @@ from hanabi_rl.evaluation.reporting.ablation import (
     plot_trade_off,
 )
 from hanabi_rl.evaluation.reporting.matrix import matrix_table, write_matrix
-from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.run_dir import LATEST_POLICY
 from hanabi_rl.runs.tracking import read_metrics
+from hanabi_rl.storage.progress import Progress
 
 
 def report_ablation(sweep: Sweep) -> str | None:

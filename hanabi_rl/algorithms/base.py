@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from hanabi_rl.games.hanabi.jax_settings import hold_methods
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.storage.jax_settings import hold_methods
 
 
 class SharedRun(NamedTuple):

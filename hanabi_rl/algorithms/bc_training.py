@@ -19,10 +19,10 @@ from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.run_dir import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
 from hanabi_rl.runs.session import TrainingSession, open_session
 from hanabi_rl.runs.tracking import read_metrics
+from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.words import count
 
 _NO_SUMS = {"loss": 0.0, "accuracy": 0.0, "decisions": 0.0}  # weighted by decisions
@@ -109,12 +109,9 @@ class _Trainer:
             position = dict(session.restored.host_state or {})
             self.best_selfplay = position["best_selfplay"] and tuple(position["best_selfplay"])
             self.best_accuracy = position["best_accuracy"]
-            self.least_loss = position.get("least_loss")  # older checkpoints may lack it
-            if "batches" in position:
-                loader.load_state_dict(position["batches"])
-                self.sums = position["sums"]
-            else:  # older checkpoints were saved after whole epochs
-                loader.load_state_dict(loader.state_dict() | {"epoch": position["epochs"]})
+            self.least_loss = position["least_loss"]
+            loader.load_state_dict(position["batches"])
+            self.sums = position["sums"]
         self.state, self.examples = parallel.replicate((state, examples))
 
     def epoch(self, progress: Progress) -> None:

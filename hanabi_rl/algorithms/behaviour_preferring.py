@@ -45,11 +45,11 @@ from hanabi_rl.learning.pairs import LearnerPair, PerLearner
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EpisodeSetup
 from hanabi_rl.runs.config import saved_config
-from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.run_dir import GracefulStop, write_summary
 from hanabi_rl.runs.session import RunStopped, open_run_dir
 from hanabi_rl.runs.tracking import Tracker
 from hanabi_rl.storage.files import read_json, write_json
+from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.validation import INT32_MAX, PositiveInt, Range
 
 NAME = "behaviour_preferring"

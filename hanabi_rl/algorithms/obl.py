@@ -27,7 +27,7 @@ from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
 from hanabi_rl.runs.config import with_game
-from hanabi_rl.runs.progress import Progress
+from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.trees import read_tree, write_tree
 from hanabi_rl.storage.validation import PositiveInt, UnitInterval
 

@@ -40,7 +40,6 @@ from hanabi_rl.learning.partner_population import PartnerPopulation, with_precis
 from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import RunnerState, TrainContext
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
-from hanabi_rl.runs.progress import Progress
 from hanabi_rl.runs.run_dir import (
     BEST_POLICY,
     EVALUATED,
@@ -50,6 +49,7 @@ from hanabi_rl.runs.run_dir import (
 )
 from hanabi_rl.runs.session import TrainingSession, open_run_dir, open_session
 from hanabi_rl.runs.tracking import announce_stage, read_metrics
+from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.validation import BoundedCount, PositiveInt, UnitInterval
 from hanabi_rl.storage.words import count
 
