@@ -49,8 +49,8 @@ class Family:
 
 
 FAMILIES = {
-    "reading": Family("3p-human", "3p-human"),
-    "learnt": Family("3p-human-learnt", "3p-human-learnt"),
+    "conventions": Family("3p-human", "3p-human"),
+    "hint-history": Family("3p-human-hint-history", "3p-human-hint-history"),
     "facts": Family("3p-human-facts", "3p-human-facts"),
     "lstm": Family(
         "3p-small",

@@ -1,7 +1,7 @@
 """Value of a partner's recorded games: an agent's first game with unseen partners, without and with
-`?knows=` some games of each.
+`?partner_games=` some games of each.
 
-    python benchmarks/known_partner.py --agent agent:anyone-2p --partners bot:simple bot:holmes
+    python benchmarks/known_partner.py --agent agent:adhoc-2p --partners bot:simple bot:holmes
 
 The recorded games are self-play of the partner, on separate decks. The agent plays each deck at
 every seat, without and with the games, in one compiled program. Differences are over decks.
@@ -26,7 +26,7 @@ from hanabi_rl.play.demos import generate
 def main() -> None:
     """Prints a line a partner as it is measured, and with --json all of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", default="agent:anyone-2p")
+    parser.add_argument("--agent", default="agent:adhoc-2p")
     parser.add_argument("--partners", nargs="+", required=True)
     parser.add_argument("--known", type=int, default=20, help="games of each partner")
     parser.add_argument("--games", type=int, default=1000, help="at each seat")

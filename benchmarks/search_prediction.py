@@ -45,7 +45,7 @@ def look_around(
     agent: SearchPolicy, carry: SearchCarry, obs: jax.Array, first: jax.Array
 ) -> SearchCarry:
     """The carries [P] of all seats of one game after one more timestep."""
-    return update_carry(agent.rules, agent.shown, carry, obs, jnp.full(len(obs), first))
+    return update_carry(agent.rules, agent.joint_spec, carry, obs, jnp.full(len(obs), first))
 
 
 @jax.jit
@@ -115,7 +115,7 @@ def measure(
     rows = [row_of("policy alone", alone, alone)]
     for doubt in DOUBTS:
         for lam in LAMBDAS:
-            settings = dataclasses.replace(found.settings, lam=lam, doubt=doubt)
+            settings = dataclasses.replace(found.settings, lam=lam, gain_std_errors=doubt)
             rows.append(
                 row_of(f"lambda {lam:g}, doubt {doubt:g}", judge(of_games, settings), alone)
             )

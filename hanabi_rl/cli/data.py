@@ -224,7 +224,8 @@ def demos(
         games: how many.
         seed: of the decks.
         bot: a bot (convention, simple, ...), any agent (agent:NAME, a folder), or A+B for tables
-            where they take turns around the seats; one that searches with partner=C+D comes last.
+            where they take turns around the seats; one that searches with partner_model=C+D comes
+            last.
         out: the file to write (.safetensors, .json or .jsonl); without it the games are only
             cached.
     """

@@ -259,7 +259,7 @@ def _config(
         "run_dir": str(folder / name),
         "report_games": max(MIN_GAMES, challenge.eval_games),
     }
-    network = StructuredConfig(level=challenge.features)
+    network = StructuredConfig(features=challenge.features)
     cloning = {
         "data": (str(folder / "games.safetensors"),),
         "epochs": cloning_epochs(challenge.games),

@@ -123,7 +123,7 @@ class PPO:
         if self.make_view is not None:
             return self.make_view(self.env.rules)
         if isinstance(self.network, StructuredConfig):
-            return StructuredView(self.network.level, self.network.profile)(self.env.rules)
+            return StructuredView(self.network.features, self.network.profile)(self.env.rules)
         if self.config.current_player_only:
             return CurrentPlayerView(self.env.rules)
         return ObservationView(self.env.rules)

@@ -94,7 +94,7 @@ _PLAYERS = re.compile(r"(?:^|(?<=[-_]))([2-5])p(?:[-_]|$)")
 
 
 def preset_players(preset: str | None) -> int | None:
-    """The number of players in a preset's name (`2p-human`, `strangers-3p`); None without one."""
+    """The number of players in a preset's name (`2p-human`, `adhoc-3p`); None without one."""
     found = _PLAYERS.search(Path(preset or "").stem)
     return int(found[1]) if found else None
 

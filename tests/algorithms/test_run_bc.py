@@ -324,7 +324,7 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
             "{other}",
             r"trained, NetworkConfig\(embedding=.*, got NetworkConfig\(embedding=\(8,\)",
         ),
-        ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(level='facts', profile=True"),
+        ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(features='facts', profile=True"),
     ],
 )
 def test_cloning_cannot_begin_with_another_network(
@@ -346,14 +346,16 @@ def test_cloning_cannot_begin_with_another_network(
 
 def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
     """Or with nothing, as they say where it cannot be."""
-    rules, prior = Rules(num_players=3), "agent:prior-3p"
-    for preset in ("3p-human", "3p-human-learnt"):
+    rules, prior = Rules(num_players=3), "agent:pretrained-3p"
+    for preset in ("3p-human", "3p-human-hint-history"):
         config: Any = preset_config("bc", preset)
         assert config.init_from == prior
         load_initial_params(prior, config.network, rules)
-    facts = dataclasses.replace(config.network, level="facts")
-    said = "--init-from agent:prior-3p: .*expected {}.*--init-from None: random"
-    with pytest.raises(ValueError, match=said.format(".*level='learnt'.*got .*level='facts'")):
+    facts = dataclasses.replace(config.network, features="facts")
+    said = "--init-from agent:pretrained-3p: .*expected {}.*--init-from None: random"
+    with pytest.raises(
+        ValueError, match=said.format(".*features='hint-history'.*got .*features='facts'")
+    ):
         load_initial_params(prior, facts, rules)
     with pytest.raises(
         ValueError, match=said.format("an agent for 2 players, got one for 3 players")

@@ -45,7 +45,9 @@ def test_epochs_grow_as_games_shrink() -> None:
 
 
 def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> None:
-    challenge = dataclasses.replace(SHORT, total_steps=12_345, kl_weight=0.2, features="learnt")
+    challenge = dataclasses.replace(
+        SHORT, total_steps=12_345, kl_weight=0.2, features="hint-history"
+    )
     configs: dict[str, Any] = {
         name: challenges._config(name, challenge, tmp_path) for name in challenges.METHODS
     }
@@ -58,7 +60,7 @@ def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> 
     for name in ("hdr_ippo", "br_bc", "ippo"):
         assert configs[name].total_steps == 12_345
     for name in ("bc", "br_bc", "ippo"):
-        assert configs[name].network.level == "learnt"
+        assert configs[name].network.features == "hint-history"
     assert all(config.seed == 3 for config in configs.values())
     quick = preset_config("br_bc", "quick")
     for name in ("anneal_start", "anneal_end"):
@@ -107,7 +109,7 @@ def test_a_partner_that_searches_is_one_player(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not one for each agent that it takes the others for."""
-    partner = "agent:ippo-2p?search=fast&partner=bot:holmes+bot:iggi"
+    partner = "agent:ippo-2p?search=fast&partner_model=bot:holmes+bot:iggi"
     monkeypatch.setattr(demos, "load_policy", lambda name, rules: load_policy("bot:simple", rules))
     challenge = dataclasses.replace(SHORT, partner=partner)
     assert list(challenges.proxies_of(challenge, Rules())) == [partner]
@@ -118,7 +120,7 @@ def test_a_partner_that_searches_is_one_player(
     assert f"24 games of {partner}," in lines[0] and f"games with {partner} over" in lines[0]
     assert lines[-1].startswith("the proxy ")
     preset = dataclasses.replace(
-        preset_config("bc", "prior"), demos=("bot:iggi", partner, f"bot:smart+{partner}")
+        preset_config("bc", "pretrain"), demos=("bot:iggi", partner, f"bot:smart+{partner}")
     )
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
     monkeypatch.setattr(priors, "run_once", lambda *_: None)
@@ -214,7 +216,7 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         "bot:rules?seed=0..1",
         "agent:x",
     )
-    preset = dataclasses.replace(preset_config("bc", "prior"), demos=pool)
+    preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=pool)
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
     trained: list[Any] = []
     monkeypatch.setattr(priors, "run_once", lambda _, config: trained.append(config))
@@ -227,12 +229,16 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         lambda name, _, config, *rest: asked.append(config) or {"method": name},
     )
     record = run_challenge(
-        dataclasses.replace(SHORT, pretrain=True, features="learnt"), tmp_path / "c"
+        dataclasses.replace(SHORT, pretrain=True, features="hint-history"), tmp_path / "c"
     )
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
-    assert config.run_dir == str(tmp_path / "prior-2p-learnt-without-simple")
-    assert (config.network.level, config.seed, asked[0].init_from) == ("learnt", 0, config.run_dir)
+    assert config.run_dir == str(tmp_path / "prior-2p-hint-history-without-simple")
+    assert (config.network.features, config.seed, asked[0].init_from) == (
+        "hint-history",
+        0,
+        config.run_dir,
+    )
     figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
     own = figures | {"cross_entropy_per_timestep": 1.0}
     table = challenge_table(record | {"methods": [], "partner_self_play": own})
@@ -242,7 +248,7 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     ) in table.splitlines()
     assert record["pretrain"]["identity"] == "a prior"
     with pytest.raises(ValueError, match="another pretrain: expected True, got False"):
-        run_challenge(dataclasses.replace(SHORT, features="learnt"), tmp_path / "c")
+        run_challenge(dataclasses.replace(SHORT, features="hint-history"), tmp_path / "c")
     rules = Rules(num_players=3)
     found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
     assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
@@ -255,10 +261,10 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
 def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    preset = dataclasses.replace(preset_config("bc", "prior"), demos=("bot:convention",))
+    preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=("bot:convention",))
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
     with pytest.raises(ValueError, match="--pretrain: expected players of other families"):
-        priors.train_pretrained_clone("simple", Rules(), "reading", tmp_path)
+        priors.train_pretrained_clone("simple", Rules(), "conventions", tmp_path)
 
 
 @pytest.mark.slow
@@ -291,11 +297,14 @@ def test_the_clone_plays_with_the_partner_itself(
         ({"games": 4}, "--games: expected at least 5, got 4"),  # the clone validates on some
         ({"eval_games": 0}, "--eval-games: expected at least 1, got 0"),
         ({"kl_weight": 1.5}, "--kl-weight: expected a weight in .0, 1., got 1.5"),
-        ({"features": "all"}, "--features: expected one of facts, learnt, reading, got 'all'"),
+        (
+            {"features": "all"},
+            "--features: expected one of facts, hint-history, conventions, got 'all'",
+        ),
         ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
         (
-            {"partner": "convention", "features": "reading"},
-            "expected facts or learnt for a clone of",
+            {"partner": "convention", "features": "conventions"},
+            "expected facts or hint-history for a clone of",
         ),
     ],
 )

@@ -221,7 +221,7 @@ def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
         ("~/x", "/home/me/x"),
         ("--out=~/x", "/home/me/x"),
         ("--state=~", "/home/me"),
-        ("agent:a?partner=~/b+~/c", "agent:a?partner=/home/me/b+/home/me/c"),
+        ("agent:a?partner_model=~/b+~/c", "agent:a?partner_model=/home/me/b+/home/me/c"),
         ("obl:~/a.safetensors", "obl:/home/me/a.safetensors"),
         ("mine=~/a,~/b", "mine=/home/me/a,/home/me/b"),
         ('data=["~/a","~/b"]', 'data=["/home/me/a","/home/me/b"]'),

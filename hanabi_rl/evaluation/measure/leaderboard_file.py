@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.agents.hub import parse_hub_name
-from hanabi_rl.agents.loading import BOT, HUB, LOADERS, SHIPPED, parse_name
+from hanabi_rl.agents.loading import BOT, BUNDLED, HUB, LOADERS, parse_name
 from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 from hanabi_rl.storage.files import read_json, write_json
@@ -192,7 +192,7 @@ def check_public(name: str, where: str) -> None:
     the same one tomorrow: a path, or `hf:` without a commit."""
     parsed = parse_name(name)
     local = parsed.scheme not in (BOT, *LOADERS) or (
-        parsed.scheme not in (BOT, SHIPPED, HUB) and Path(parsed.path).exists()
+        parsed.scheme not in (BOT, BUNDLED, HUB) and Path(parsed.path).exists()
     )
     if local:
         raise ValueError(

@@ -91,7 +91,7 @@ def adaptation(
     """
     if not has_profile(agent):
         raise ValueError(
-            "expected an agent that remembers whom it plays with (agent:anyone-2p, or what "
+            "expected an agent that remembers whom it plays with (agent:adhoc-2p, or what "
             "--network.profile trains): another one does nothing else in a later game"
         )
     if length < 2:

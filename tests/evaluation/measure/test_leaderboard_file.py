@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import BOT, SHIPPED, load_policy, parse_name
+from hanabi_rl.agents.loading import BOT, BUNDLED, load_policy, parse_name
 from hanabi_rl.cli import main
 from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.evaluation.measure.leaderboard_file import (
@@ -29,7 +29,7 @@ def test_a_board_of_the_docs(path: Path, tmp_path: Path) -> None:
     """Every row is in order, what ships is still who it was, and writing changes nothing."""
     board = read_board(path)
     for player in (*board.proxies, *board.rows):
-        if parse_name(player.agent).scheme in (BOT, SHIPPED):
+        if parse_name(player.agent).scheme in (BOT, BUNDLED):
             policy = load_policy(player.agent, Rules(num_players=board.players))
             assert policy.identity() == player.hash, player.agent
     write_board(tmp_path / path.name, board)

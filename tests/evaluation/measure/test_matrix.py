@@ -331,9 +331,9 @@ def test_labels_are_short_and_differ():
         "x@70",
         "x",
     ]
-    options = "?knows=data/simple.safetensors&noise=0.1"
-    assert short_labels([f"agent:anyone-2p{options}", f"/r/x/policy{options}", "/r/x"]) == [
-        f"agent:anyone-2p{options}",
+    options = "?partner_games=data/simple.safetensors&noise=0.1"
+    assert short_labels([f"agent:adhoc-2p{options}", f"/r/x/policy{options}", "/r/x"]) == [
+        f"agent:adhoc-2p{options}",
         f"x{options}",
         "x",
     ]

@@ -33,7 +33,7 @@ from hanabi_rl.people.serve.study_play import StudyPlay
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
-TOLD = StructuredConfig("reading", trunk=(8,), head=8, card=(8,), profile=True)
+TOLD = StructuredConfig("conventions", trunk=(8,), head=8, card=(8,), profile=True)
 """All that a structured network can be shown: compiled in `play_games`, in NumPy in the runners."""
 GAMES, SEED = 4, 3
 RUN = NumPyInterpreter()  # traces once what all runners run
