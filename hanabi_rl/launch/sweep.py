@@ -295,7 +295,7 @@ def _run_at_once(
             for slot in sorted(set(range(jobs)) - running.keys())[: len(waiting)]:
                 config = waiting.pop(0)
                 process_args = run, algorithm, config, core_sets[slot], jobs, cpu_threads()
-                process = context.Process(target=_run_logged, args=process_args)
+                process: BaseProcess = context.Process(target=_run_logged, args=process_args)
                 process.start()
                 running[slot] = process, str(config.run_dir)
             wait([process.sentinel for process, _ in running.values()])
