@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         "presets": "\n".join(_presets()),
         "agents": _agents(),
         "measures": "\n".join(_measures()),
+        "modules": _modules(),
     }
     made = {f"reference/{name}.md": content for name, content in pages.items()}
     for path in sorted((Path(config.docs_dir) / "tutorials").glob("*.ipynb")):
@@ -166,6 +168,13 @@ def _measures() -> Iterator[str]:
             yield f"| `{measure.name}` | {label} | {measure.unit} | {measure.source} |"
 
 
+def _modules() -> str:
+    """Every module with the first sentence of its docstring."""
+    root = Path(__file__).parents[1]
+    house_map = runpy.run_path(str(root / "benchmarks" / "structure.py"))["house_map"]
+    return str(house_map(root / "hanabi_rl"))
+
+
 def _leaderboard(folder: Path) -> Iterator[str]:
     """The boards, and how a row is added."""
     yield (
@@ -173,7 +182,7 @@ def _leaderboard(folder: Path) -> Iterator[str]:
         "greedy (AH2AC2's protocol, appendix A.6); the mean has its 95% interval over games. Rows "
         "are added by pull request: publish your agent (`hanabi-rl export RUN --push OWNER/NAME`), "
         "then\n\n```bash\nhanabi-rl leaderboard --board docs/leaderboard/2p.json --agents "
-        "hf:OWNER/NAME@COMMIT --by YOU\n```\n\nplays the board's games and writes the row. "
+        "hf:OWNER/NAME@COMMIT --submitted-by YOU\n```\n\nplays the board's games and writes the row. "
         "`pytest tests/evaluation/measure/test_leaderboard_file.py` checks the file; whoever "
         "merges it runs the command "
         "again, which must not change a digit.\n"
