@@ -22,7 +22,7 @@ def test_there_are_notebooks_and_they_hold_no_output() -> None:
         "algorithm",
         "bot",
         "partner",
-        "strangers",
+        "unseen_partners",
         "study",
     }
     for path in TUTORIALS:
