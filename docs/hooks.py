@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import os
@@ -38,6 +39,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     made = {f"reference/{name}.md": content for name, content in pages.items()}
     for path in sorted((Path(config.docs_dir) / "tutorials").glob("*.ipynb")):
         made[f"tutorials/{path.stem}.md"] = _tutorial(path)
+    made["results-tables.md"] = "\n".join(_result_tables(Path(config.docs_dir) / "results"))
     made["leaderboard.md"] = "\n".join(_leaderboard(Path(config.docs_dir) / "leaderboard"))
     for place, content in made.items():
         files.append(File.generated(config, place, content=content))
@@ -52,6 +54,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     )
     markdown = re.sub(r"(\]\([^):]+)\.ipynb(?=[)#])", r"\1.md", markdown)
     markdown = markdown.replace("](leaderboard/)", "](leaderboard.md)")
+    markdown = markdown.replace("](results/README.md)", "](results-tables.md)")
+    markdown = re.sub(r"\]\(results/([^)\s]+)\.csv\)", r"](results-tables.md#\1)", markdown)
     return re.sub(r"\[(`[^`\]]+`)\]\(\.\./[^)]+\)", r"\1", markdown)
 
 
@@ -171,6 +175,46 @@ def _modules() -> str:
     root = Path(__file__).parents[1]
     house_map = runpy.run_path(str(root / "benchmarks" / "structure.py"))["house_map"]
     return str(house_map(root / "hanabi_rl"))
+
+
+def _result_tables(folder: Path) -> Iterator[str]:
+    """Every CSV file of `folder`, each under its line of README.md."""
+    for line in (folder / "README.md").read_text().splitlines():
+        entry = re.fullmatch(r"- \[(.+)\.csv\]\(.+?\): (.+)", line)
+        if entry is None:
+            yield line
+            continue
+        name, about = entry[1], entry[2].replace("](../", "](")
+        table = _csv_table(folder / f"{name}.csv")
+        yield f'\n### {name}\n\n{about} [CSV](results/{name}.csv "Download")\n\n{table}'
+
+
+def _csv_table(path: Path) -> str:
+    """The CSV file as a Markdown table; intervals and ranges join the cell of their value."""
+    header, *rows = csv.reader(path.read_text().splitlines())
+    pairs = {
+        "low high": "[{},&nbsp;{}]",
+        "min max": "({},&nbsp;{})",
+        "first second": "({},&nbsp;{})",
+    }
+    suffixes = [*" ".join(pairs).split(), "se"]
+    joined = {f"{column} {suffix}" for column in header for suffix in suffixes}
+    columns = [column for column in header if column not in joined]
+    lines = [columns, ["---"] * len(columns)]
+    for row in rows:
+        values = dict(zip(header, row, strict=True))
+        cells = []
+        for column in columns:
+            cell = values[column]
+            for pair, form in pairs.items():
+                low, high = (values.get(f"{column} {suffix}") for suffix in pair.split())
+                if low:
+                    cell += f" {form.format(low, high)}"
+            if values.get(f"{column} se"):
+                cell += f" ± {values[f'{column} se']}"
+            cells.append(cell)
+        lines.append(cells)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _leaderboard(folder: Path) -> Iterator[str]:
