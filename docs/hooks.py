@@ -46,9 +46,16 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Adapt GitHub's Markdown to the site: image widths, links to generated pages, no links to
-    files outside `docs/`."""
+def on_page_markdown(markdown: str, *, config: MkDocsConfig, **_: Any) -> str:
+    """Adapt GitHub's Markdown to the site: image widths, tables of CSV files, links to generated
+    pages, no links to files outside `docs/`."""
+    docs = Path(config.docs_dir)
+    markdown = re.sub(
+        r"^\{\{ table: (\S+) \}\}$",
+        lambda found: _csv_table(docs / found[1]),
+        markdown,
+        flags=re.MULTILINE,
+    )
     markdown = re.sub(
         r'<img src="([^":]+)" alt="([^"]*)" width="(\d+)">', r'![\2](\1){ width="\3" }', markdown
     )
