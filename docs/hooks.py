@@ -233,7 +233,7 @@ def _leaderboard(folder: Path) -> Iterator[str]:
         "games and write the row:\n\n```bash\nhanabi-rl leaderboard --board "
         "docs/leaderboard/2p.json --agents hf:OWNER/NAME@COMMIT --submitted-by YOU\n```\n\n`pytest "
         "tests/evaluation/measure/test_leaderboard_file.py` checks the file. The maintainer who "
-        "merges it repeats the command; no digit may change.\n"
+        "merges it repeats the command: the file must not change.\n"
     )
     for path in sorted(folder.glob("*.json")):
         board = read_board(path)
