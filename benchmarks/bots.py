@@ -9,14 +9,17 @@ changes.
 """
 
 import sys
+from pathlib import Path
 
 import common
 
 from hanabi_rl.agents.bots.registry import BOTS, SCORES_FILE, make_bot
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
-from hanabi_rl.evaluation.papers.bots import SELFPLAY
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json, write_json
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.bot_scores import SELFPLAY
 
 
 def scores_of(name: str, players: int, games: int, seed: int) -> common.Record:

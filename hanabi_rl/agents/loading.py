@@ -34,9 +34,9 @@ from hanabi_rl.agents.policy_file import (
 )
 from hanabi_rl.agents.policy_folder import read_folder, why_no_policy
 from hanabi_rl.agents.published import load_published
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import expand_home
+from hanabi_rl.storage.jax_settings import with_our_settings
 from hanabi_rl.storage.trees import leaf_paths
 
 BOT = "bot"

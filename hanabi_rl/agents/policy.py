@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import agent_hash
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.observation import OBSERVATION_VERSION
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import select_games
@@ -22,6 +21,7 @@ from hanabi_rl.nn import networks
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.storage.jax_settings import with_our_settings
 
 PyTree = Any
 

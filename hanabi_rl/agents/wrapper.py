@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import tag_treedef
 from hanabi_rl.agents.policy import Policy, PyTree, is_stochastic, next_game
-from hanabi_rl.games.hanabi.jax_settings import hold_methods
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.storage.jax_settings import hold_methods
 
 
 class Wrapper(flax.struct.PyTreeNode):

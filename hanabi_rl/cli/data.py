@@ -87,7 +87,7 @@ def info(
 
 def _find_seeds(games: Games, max_seed: int) -> list[SiteSeed | None]:
     from hanabi_rl.data.seeds import find_seeds
-    from hanabi_rl.runs.progress import SOON_S, Progress
+    from hanabi_rl.storage.progress import SOON_S, Progress
 
     with Progress("seeds", total=max_seed, unit="deals", quiet_s=SOON_S) as progress:
         return find_seeds(games, max_seed, progress.update)

@@ -217,8 +217,8 @@ def _play(
 ) -> tuple[list[FinishedGame], int]:
     """The games that were played, with a progress bar, and the exit code where a signal came."""
     from hanabi_rl.people.serve.submission import Submission
-    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.runs.run_dir import GracefulStop
+    from hanabi_rl.storage.progress import Progress
 
     before = sum(game.status == "DONE" for game in games)
     submission = Submission(at, make, connections=connections, patience_s=patience)
@@ -266,7 +266,7 @@ def _predict_size(
     """Whether all games were predicted before a signal."""
     from hanabi_rl.people.serve.prediction_client import predict_all
     from hanabi_rl.people.serve.retry import run_threads
-    from hanabi_rl.runs.progress import Progress
+    from hanabi_rl.storage.progress import Progress
 
     stopped, finished = threading.Event(), threading.Event()
     seen: list[int] = []  # the batch that is read, of how many

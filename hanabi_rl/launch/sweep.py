@@ -12,8 +12,9 @@ import itertools
 import multiprocessing
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def _has_text(value: Any) -> bool:
 def _launch(
     sweep: SweepConfig, shared: SharedRun | None, algorithm: str, configs: Sequence[RunConfig]
 ) -> None:
-    """Hands what is not finished to the sweep's launcher: first what all runs need, then them."""
+    """Hand the unfinished runs to Slurm: first what all runs need, then them."""
     from hanabi_rl.launch import cluster
 
     cluster.check_installed()
@@ -150,12 +151,7 @@ def _launch(
         [cluster.Job(run_once, name, config) for config in stage if _summary(name, config) is None]
         for name, stage in runs
     ]
-    folder = Path(sweep.run_dir or "")
-    if sweep.launcher == "slurm":
-        cluster.submit_slurm(folder, sweep, stages)
-        return
-    for stage in stages:
-        cluster.run_local(folder, stage, _core_shares(sweep.jobs))
+    cluster.submit_slurm(Path(sweep.run_dir or ""), sweep, stages)
 
 
 def _collected(
@@ -231,9 +227,13 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
 
 
 def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list[dict[str, Any]]:
-    """The summaries of some runs, `jobs` of them at once; see `run_once`."""
+    """The summaries of some runs, `jobs` of them at once; see `run_once`.
+
+    Raises as `run_once`, with several jobs ValueError for runs that failed.
+    """
     if jobs > 1:
-        return _run_at_once(algorithm, configs, jobs)
+        _run_at_once(run_once, algorithm, configs, jobs)
+        return [read_json(Path(config.run_dir or "", "summary.json")) for config in configs]
     summaries = []
     for number, config in enumerate(configs, start=1):
         where = config.run_dir or f"seed {config.seed}"
@@ -279,27 +279,49 @@ def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bo
     return True, finished
 
 
-def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> list[dict[str, Any]]:
-    """Every run in a process of its own, `jobs` at a time; what a run prints is in its
-    `log.txt`."""
-    context = multiprocessing.get_context("spawn")
-    shares = context.Queue()
-    for cores in _core_shares(jobs):
-        shares.put(cores)
-    with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_take_share, initargs=(shares, jobs, cpu_threads())
-    ) as pool:
-        futures = [pool.submit(_run_logged, algorithm, config) for config in configs]
-        for number, (future, config) in enumerate(zip(futures, configs, strict=True), start=1):
-            print(
-                f"{number} of {len(configs)}: {config.run_dir}",
-                end=" ",
-                file=sys.stderr,
-                flush=True,
-            )
-            future.result()
-            print("finished", file=sys.stderr)
-    return [future.result() for future in futures]
+def _run_at_once(
+    run: Callable[[str, Any], Any], algorithm: str, configs: Sequence[RunConfig], jobs: int
+) -> None:
+    """Call `run` for every config in a process of its own, `jobs` at a time; what a run prints is
+    in its `log.txt`. Ctrl-C and SIGTERM stop the runs as well, which save first.
+
+    Raises ValueError for runs that failed, after the others have ended.
+    """
+    context, shares = multiprocessing.get_context("spawn"), _core_shares(jobs)
+    waiting, failed = list(configs), list[str]()
+    running: dict[int, tuple[BaseProcess, str]] = {}
+    try:
+        while waiting or running:
+            for slot in sorted(set(range(jobs)) - running.keys())[: len(waiting)]:
+                config = waiting.pop(0)
+                given = run, algorithm, config, shares[slot], jobs, cpu_threads()
+                process = context.Process(target=_run_logged, args=given)
+                process.start()
+                running[slot] = process, str(config.run_dir)
+            wait([process.sentinel for process, _ in running.values()])
+            for slot, (process, run_dir) in list(running.items()):
+                if process.exitcode is None:
+                    continue
+                del running[slot]
+                told = f"{run_dir}: finished"
+                if process.exitcode:
+                    log = Path(run_dir, "log.txt")
+                    last = log.read_text(encoding="utf-8").splitlines()[-1:] if log.exists() else []
+                    told = f"{run_dir}: exit code {process.exitcode} (log: {log})" + "".join(
+                        f": {line}" for line in last
+                    )
+                    failed.append(told)
+                print(told, file=sys.stderr)
+    finally:
+        for process, _ in running.values():
+            process.terminate()
+        for process, _ in running.values():
+            process.join()
+    if failed:
+        raise ValueError(
+            f"{len(failed)} of {count(len(configs), 'run')} failed, and the same command goes on "
+            "with them: " + "; ".join(failed)
+        )
 
 
 def _core_shares(jobs: int) -> list[list[int]]:
@@ -311,26 +333,28 @@ def _core_shares(jobs: int) -> list[list[int]]:
     ]
 
 
-def _take_share(shares: Any, jobs: int, threads: int) -> None:
-    """Before JAX starts in a worker: its cores, its part of the accelerator's memory, and as many
-    CPU threads as without --jobs, so that runs have the same bits with any number of them."""
-    if cores := shares.get():
+def _run_logged(
+    run: Callable[[str, Any], Any],
+    algorithm: str,
+    config: RunConfig,
+    cores: Sequence[int],
+    jobs: int,
+    threads: int,
+) -> None:
+    """A run in a process of its own: with its cores, its part of the accelerator's memory, and as
+    many CPU threads as without --jobs, so that runs have the same bits with any number of them."""
+    if cores:
         os.sched_setaffinity(0, cores)
     os.environ[VARIABLE] = str(threads)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
-
-
-def _run_logged(algorithm: str, config: RunConfig) -> dict[str, Any]:
     folder = Path(config.run_dir or "")
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.txt").open("a", buffering=1, encoding="utf-8") as log:
-        sys.stdout = sys.stderr = log
-        try:
-            return run_once(algorithm, config)
-        except RunStopped as stopped:
-            raise KeyboardInterrupt from stopped
-        finally:
-            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    # open until the process ends: it takes the traceback too
+    sys.stdout = sys.stderr = (folder / "log.txt").open("a", buffering=1, encoding="utf-8")
+    try:
+        run(algorithm, config)
+    except RunStopped as stopped:
+        sys.exit(stopped.exit_code)
 
 
 def table(

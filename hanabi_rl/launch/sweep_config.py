@@ -85,9 +85,9 @@ class SweepConfig(SlurmConfig):
     paper: bool = False
     """With a sweep over KL weights alone: print the figures of AH2AC2's Tables 12 and 13 in
     brackets, and draw its Figures 7 and 8."""
-    launcher: Literal["local", "slurm"] | None = None
-    """Runs as jobs of submitit (the extra `cluster`): processes of this machine, --jobs at once, or
-    a Slurm array, whose finished runs the same command collects."""
+    launcher: Literal["slurm"] | None = None
+    """Where the runs are made: `slurm`, an array of jobs that the extra `cluster` submits, whose
+    finished runs the same command collects; by default this machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,7 +24,7 @@ from hanabi_rl.evaluation.measure.partner_set import (
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.play.decks import Purpose
 from hanabi_rl.play.demos import file_stem
-from hanabi_rl.runs.progress import Progress
+from hanabi_rl.storage.progress import Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.algorithms.best_response import BestResponseConfig

@@ -21,7 +21,8 @@ Metrics = dict[str, jax.Array]
 
 
 class PPOBatch(flax.struct.PyTreeNode):
-    """Inputs of the PPO loss per seat and timestep; every leaf except the logits has shape [...]."""
+    """Inputs of the PPO loss per seat and timestep; every leaf except the logits has shape
+    [...]."""
 
     action: jax.Array  # int32
     log_prob: jax.Array  # float32, of the action when it was sampled

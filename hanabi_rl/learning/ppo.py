@@ -255,7 +255,8 @@ class PPO:
         return learner, following, metrics | self.rollout_metrics(rollout)
 
     def env_steps(self, learner: LearnerState) -> jax.Array:
-        """Environment timesteps before this update, float32 []; the paper's numbers overflow int32."""
+        """Environment timesteps before this update, float32 []; the paper's numbers overflow
+        int32."""
         return learner.update.astype(jnp.float32) * (self.config.num_envs * self.config.num_steps)
 
     def make_experience(

@@ -22,12 +22,12 @@ from hanabi_rl.data.games import FinalStates, Games
 from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.decks import check_decks
 from hanabi_rl.games.hanabi.dynamics import State
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.prng import categorical
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import select_games
-from hanabi_rl.runs.progress import SOON_S, Progress
+from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import compiled as game
+from support.bot_scores import SELFPLAY
 from support.compiled import observe, permute_actions, permute_decks
 
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.hints import all_hints
 from hanabi_rl.agents.bots.registry import BOTS, bot_scores, make_bot
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.evaluation.papers.bots import SELFPLAY
 from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules

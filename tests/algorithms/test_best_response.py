@@ -229,7 +229,7 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
     assert (
         infer_rules_from_partners(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
     )
-    with pytest.raises(ValueError, match="--partners: expected whom to play with, got nobody"):
+    with pytest.raises(ValueError, match="--partners: expected at least one agent, got none"):
         infer_rules_from_partners(BestResponseConfig())
     with pytest.raises(ValueError, match="--partner-prob: expected a number from 0 to 1, got 2"):
         BestResponseConfig(partner_prob=2.0)

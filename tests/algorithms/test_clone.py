@@ -128,5 +128,5 @@ def test_no_games_are_announced_as_cloned_where_none_are(
     announce_pool(BCConfig(data=("games.json",)))
     assert capsys.readouterr().err == ""
     announce_pool(BCConfig(demo_games=20))
-    said = "No games are given: cloning 20 games of convention, the same ones for every seed.\n"
-    assert capsys.readouterr().err == said
+    note = "No data: cloning 20 games of convention, the same for every seed.\n"
+    assert capsys.readouterr().err == note

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -22,8 +21,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms import bc
 from hanabi_rl.algorithms.bc import MIN_TRAIN_GAMES, announce_pool, run_bc, training_games
-from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
-from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import rotated_decks
@@ -32,15 +30,11 @@ from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
-from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.play.demos import generate
-from hanabi_rl.runs.config import saved_config
-from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.runs.session import RunStopped
-from hanabi_rl.storage.checkpoint import RestoredCheckpoint
-from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.dataclass_io import from_dict
 
 MINIBATCHES = 15  # of 3 epochs
 
@@ -382,42 +376,3 @@ def test_without_data_the_games_of_everybody_named_are_cloned(
     assert (
         "10 games of each of random, bot:rules?seed=0, bot:rules?seed=1" in capsys.readouterr().err
     )
-
-
-def test_a_run_that_cloned_decisions_by_whole_epochs_goes_on_from_them(
-    training: BCTrainConfig,
-) -> None:
-    """Its checkpoints say how many; those of today say where in an epoch."""
-    games = load_games(training.data[0])
-    config = BCConfig(network=StructuredConfig(trunk=(8,), head=8), batch_size=16, seed=3)
-    examples = examples_of(games, config)
-    learner = BC(config, games.rules, 10)
-    state = jax.jit(learner.init)(jax.random.key(0))
-    best = {"best_selfplay": None, "best_accuracy": 0.25, "least_loss": 1.5}
-    for position, expected in (
-        ({"epochs": 2}, (2, 0)),
-        ({"batches": {"epoch": 1, "batch": 4}, "sums": {"loss": 2.0}}, (1, 4)),
-    ):
-        loader = BatchLoader(len(examples), 16, 3)
-        if "batches" in position:
-            position = {**position, "batches": loader.state_dict() | position["batches"]}
-        session: Any = SimpleNamespace(restored=RestoredCheckpoint(7, state, position | best, {}))
-        trainer = _Trainer(session, config, learner, state, examples, loader, games)
-        assert (loader.epoch, loader.batch) == expected
-        assert (trainer.best_accuracy, trainer.least_loss) == (0.25, 1.5)
-
-
-def test_a_run_that_named_the_bot_of_its_demos_is_read_where_it_is_the_one_there_is(
-    tmp_path: Path,
-) -> None:
-    """`config.json` as versions with `demo_bot` wrote it, of a clone and of what trains one."""
-    for config, cls in ((BCConfig(lr=0.25), BCConfig), (HDRIPPOConfig(lr=0.25), HDRIPPOConfig)):
-        for bot in ("convention", "simple"):
-            old: Any = to_dict(config)
-            old.get("bc", old)["demo_bot"] = bot
-            write_config(tmp_path, old, algorithm="any", seed=0)
-            if bot == "convention":
-                assert saved_config(cls, tmp_path, algorithm="any") == config
-            else:
-                with pytest.raises(ValueError, match="expected demo_bot 'convention', as .*simple"):
-                    saved_config(cls, tmp_path, algorithm="any")

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 from support.games import TINY, TINY_3P, taught_games
-from support.old_folders import old_description, write_old_folder
 from support.policies import network_policy
 
 from hanabi_rl.agents.loading import load_agents, load_policy
@@ -25,18 +24,14 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Run folders `s0`, `s1` (bc; an older one, in Orbax) and `rl`, all of one shape, and `three`
+    """Run folders `s0`, `s1` (bc) and `rl`, all of one shape, and `three`
     for three players."""
     folder = tmp_path_factory.mktemp("runs")
     for seed, (name, algorithm, players) in enumerate(
         [("s0", "bc", 2), ("s1", "bc", 2), ("rl", "hdr_ippo", 2), ("three", "bc", 3)]
     ):
         policy = network_policy(TINY if players == 2 else TINY_3P, seed)
-        kept = folder / name / "policy"
-        if name == "s1":
-            write_old_folder(kept, policy, old_description(policy))
-        else:
-            save_policy(kept, policy, algorithm=algorithm, steps=1, score=None)
+        save_policy(folder / name / "policy", policy, algorithm=algorithm, steps=1, score=None)
     return folder
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import ah2ac2_training as paper
+from support.ah2ac2_training import NOT_LEGIBLE, TEXT, Hyperparameters
 
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
-from hanabi_rl.evaluation.papers import ah2ac2_training as paper
-from hanabi_rl.evaluation.papers.ah2ac2_training import NOT_LEGIBLE, TEXT, Hyperparameters
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.launch.sweep_config import parse_sweep

@@ -23,7 +23,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play import episodes
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
-from hanabi_rl.runs.progress import Progress
+from hanabi_rl.storage.progress import Progress
 
 GAMES = 16
 DECKS = evaluation_decks(LENIENT, 2, 0)

@@ -21,8 +21,8 @@ from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.runs.progress import Progress
 from hanabi_rl.storage.compilation_cache import cpu_fingerprint
+from hanabi_rl.storage.progress import Progress
 
 CLONE = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3)
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import agent_hash, tag_treedef
-from hanabi_rl.games.hanabi.jax_settings import hold_methods
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.storage.jax_settings import hold_methods
 
 PyTree = Any
 

@@ -11,7 +11,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.annotate import KINDS, VIOLATIONS, Kind, Violation, annotate
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
-from hanabi_rl.runs.progress import SOON_S, Progress
+from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis

@@ -15,7 +15,7 @@ from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, group_identical, play_games
 from hanabi_rl.play.multi_policy import make_multi_policy
-from hanabi_rl.runs.progress import SOON_S, Progress
+from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

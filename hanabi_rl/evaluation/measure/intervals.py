@@ -99,12 +99,10 @@ def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0
 def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) -> Interval:
     """The exact interval of a share of `count` >= 1 independent ones (Clopper and Pearson 1934),
     whose bounds are quantiles of beta distributions; it has no standard error."""
-    from scipy.special import betaincinv
+    from scipy.stats import binomtest
 
-    upper, failures = _upper_tail(level), count - successes
-    low = float(betaincinv(successes, failures + 1, 1 - upper)) if successes else 0.0
-    high = float(betaincinv(successes + 1, failures, upper)) if failures else 1.0
-    return Interval(successes / count, low, high, np.nan)
+    low, high = binomtest(successes, count).proportion_ci(level)
+    return Interval(successes / count, float(low), float(high), np.nan)
 
 
 def jackknife_interval(
@@ -363,15 +361,13 @@ def _between_order_statistics(values: np.ndarray, level: float) -> Interval:
     """The narrowest interval between the k-th smallest and the k-th greatest of `values` float[N]
     in which their median is with probability `level` at least: the number of values below it is
     binomial. There is no standard error."""
-    from scipy.special import bdtr
+    from scipy.stats import quantile_test
 
-    median, count = float(np.median(values)), len(values)
-    tails = bdtr(np.arange(count, dtype=np.float64), count, 0.5)  # P(at most 0, 1, ... below)
-    outside = int((tails <= 1 - _upper_tail(level)).sum())
-    if not outside:
+    median = float(np.median(values))
+    low, high = quantile_test(values, q=median, p=0.5).confidence_interval(level)
+    if np.isnan([low, high]).any():
         return _unbounded(median)
-    ordered = np.sort(values)
-    return Interval(median, float(ordered[outside - 1]), float(ordered[-outside]), np.nan)
+    return Interval(median, float(low), float(high), np.nan)
 
 
 def _unbounded(estimate: float) -> Interval:

@@ -13,7 +13,6 @@ import optax
 from hanabi_rl.evaluation.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.intervals import group_sums
 from hanabi_rl.evaluation.measure.ratio import Ratio
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
 from hanabi_rl.games.hanabi.rules import Rules
@@ -21,7 +20,8 @@ from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games, step_seats
-from hanabi_rl.runs.progress import SOON_S, Progress
+from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

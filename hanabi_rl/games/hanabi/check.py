@@ -18,7 +18,6 @@ import numpy as np
 from hanabi_rl.games.hanabi.actions import action_slices
 from hanabi_rl.games.hanabi.bits import bit, count, pack_deck, unpack_deck
 from hanabi_rl.games.hanabi.dynamics import State, next_cards
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.observation import observation_slices
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.symmetry import (
@@ -27,6 +26,7 @@ from hanabi_rl.games.hanabi.symmetry import (
     permute_state,
     random_color_permutations,
 )
+from hanabi_rl.storage.jax_settings import with_our_settings
 
 if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.hanabi import EnvState, TimeStep

@@ -10,11 +10,11 @@ from flax import struct
 
 from hanabi_rl.games.hanabi import dynamics as game_rules
 from hanabi_rl.games.hanabi.decks import DeckPool, environment_keys, fixed_pool, new_pool, take_deck
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.start_states import StartStates, sample_start_states
 from hanabi_rl.games.hanabi.state import State, select_games
+from hanabi_rl.storage.jax_settings import with_our_settings
 
 
 class EnvState(struct.PyTreeNode):

@@ -27,13 +27,13 @@ from jaxmarl.environments.spaces import Box, Discrete
 from hanabi_rl.games.hanabi import dynamics as core
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.bits import pack_deck
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.python_game import COLORS, PythonGame
 from hanabi_rl.games.hanabi.render import render_state
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.single_game import call_batched, to_python_game
 from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.storage.jax_settings import with_our_settings
 
 ByAgent = dict[str, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import monitoring
 
-from hanabi_rl.runs.progress import SOON_S, Progress, _compilation, format_seconds
+from hanabi_rl.storage.progress import SOON_S, Progress, _compilation, format_seconds
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 

@@ -18,9 +18,9 @@ import hanabi_rl
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import act
-from hanabi_rl.games.hanabi.jax_settings import OF_PROGRAMS, OURS, hold_settings, our_settings
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
+from hanabi_rl.storage.jax_settings import OF_PROGRAMS, OURS, hold_settings, our_settings
 
 OTHERS: dict[str, Any] = {
     "jax_enable_x64": True,
