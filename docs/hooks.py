@@ -180,8 +180,8 @@ def _measures() -> Iterator[str]:
 def _modules() -> str:
     """Every module with the first sentence of its docstring."""
     root = Path(__file__).parents[1]
-    house_map = runpy.run_path(str(root / "benchmarks" / "structure.py"))["house_map"]
-    return str(house_map(root / "hanabi_rl"))
+    package_map = runpy.run_path(str(root / "benchmarks" / "package_structure.py"))["package_map"]
+    return str(package_map(root / "hanabi_rl"))
 
 
 def _result_tables(folder: Path) -> Iterator[str]:

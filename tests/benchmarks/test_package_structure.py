@@ -8,12 +8,12 @@ from support.benchmarks import benchmark
 from hanabi_rl.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
-structure = benchmark("structure")
+structure = benchmark("package_structure")
 
 
-def test_no_module_and_no_room_imports_itself_in_a_circle():
+def test_no_module_and_no_subpackage_imports_itself_in_a_circle():
     found = structure.figures(ROOT / "hanabi_rl", structure.ENTRY)
-    assert found["circles"] == [] and found["room_circles"] == []
+    assert found["circles"] == [] and found["subpackage_circles"] == []
 
 
 def test_a_run_imports_no_other_algorithm():
@@ -61,22 +61,22 @@ def test_the_figures_of_a_small_package(tmp_path, monkeypatch):
     found = structure.figures(package, ["p.up.a"])
     assert found["way"] == {"up.b:f": 2} and found["way_lines"] == 2
     assert found["circles"] == [["p.up.b", "p.up.c"]]
-    assert found["room_circles"] == []
+    assert found["subpackage_circles"] == []
     assert found["longest_chain_when_asked"] == ["p.up.a", "p.up.b", "p.down.low"]
     assert found["longest_chain"] == ["p.up.c", "p.up.b", "p.down.low"]
     assert found["entry_imports_when_asked"] == 4  # itself, b, c, low
     assert found["entry_imports"] == 3  # without c, which b imports in a function
-    assert (found["rooms"], found["arrows"]) == (2, 1)
+    assert (found["subpackages"], found["arrows"]) == (2, 1)
 
 
 def test_map_lists_every_module():
     """The page of the site; it needs a docstring in every module."""
-    lines = structure.house_map(ROOT / "hanabi_rl").splitlines()
-    names = [line.split("`")[1].rstrip("/") for line in lines if line.startswith("- ")]
-    found = {f"hanabi_rl.{name.replace('/', '.')}".rpartition(".")[2] for name in names}
-    inside = [name.split(".")[1:] for name in structure.modules(ROOT / "hanabi_rl")]
-    assert found == {parts[-1] for parts in inside if len(parts) > 1}
-    assert len(names) == sum(len(parts) > 1 for parts in inside)
+    lines = structure.package_map(ROOT / "hanabi_rl").splitlines()
+    listed = [line.split("`")[1].rstrip("/") for line in lines if line.startswith("- ")]
+    headings = [line[3:].rstrip("/") for line in lines if line.startswith("## ")]
+    modules = [name.split(".")[1:] for name in structure.modules(ROOT / "hanabi_rl")]
+    assert sorted(listed) == sorted("/".join(parts[1:]) for parts in modules if len(parts) > 1)
+    assert set(headings) == {parts[0] for parts in modules if len(parts) > 1}
 
 
 def test_the_map_of_a_small_package(tmp_path):
@@ -93,7 +93,7 @@ def test_the_map_of_a_small_package(tmp_path):
         path = package / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    lines = structure.house_map(package).splitlines()
+    lines = structure.package_map(package).splitlines()
     assert lines[3:] == [
         *["", "## env/", "", "First of the flow.", ""],
         *["", "## zoo/", "", "Animals.", ""],
@@ -103,4 +103,4 @@ def test_the_map_of_a_small_package(tmp_path):
     ]
     (package / "zoo" / "dumb.py").write_text("")
     with pytest.raises(ValueError, match=r"p\.zoo\.dumb: expected a docstring"):
-        structure.house_map(package)
+        structure.package_map(package)

@@ -1,14 +1,14 @@
-"""How the package hangs together: rooms, arrows between them, circles, the longest chain of
+"""How the package hangs together: subpackages, arrows between them, circles, the longest chain of
 imports, what one training run imports, and how many lines one reads to follow one PPO update from
 the script to the gradient (`WAY`).
 
-    python benchmarks/structure.py [--package hanabi_rl] [--entry MODULE [MODULE ...]] [--json]
-    python benchmarks/structure.py --map
+    python benchmarks/package_structure.py [--package hanabi_rl] [--entry MODULE ...] [--json]
+    python benchmarks/package_structure.py --map
 
 Imports are read from the source: those that run when a module is loaded and, told apart, those
 inside functions as well (what is imported when it is first asked for). Those for type checkers
 alone are left out. Circles are looked for among all of them. The map is what the docstrings say:
-every room in the order of the data, and the first sentence of each of its modules.
+every subpackage in the order of the data, and the first sentence of each of its modules.
 """
 
 import argparse
@@ -26,7 +26,7 @@ FLOW = (
     *("storage", "games", "data", "nn", "agents", "learning", "play", "evaluation"),
     *("runs", "algorithms", "launch", "cli", "people"),
 )
-"""The rooms in the order in which the map has them; others follow."""
+"""The subpackages in the order in which the map has them; others follow."""
 ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
 WAY = {
     "launch.script": ("main", "train"),
@@ -173,7 +173,7 @@ def _longest(chains: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return max(chains, key=lambda chain: (len(chain), chain), default=())
 
 
-def room(name: str) -> str:
+def subpackage(name: str) -> str:
     """The folder of a module, or the module itself where it lies at the top."""
     return ".".join(name.split(".")[:2])
 
@@ -213,8 +213,8 @@ def way(package: Path, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
     return lines
 
 
-def house_map(package: Path) -> str:
-    """The rooms and their modules as markdown: what their docstrings say first.
+def package_map(package: Path) -> str:
+    """The subpackages and their modules as markdown: what their docstrings say first.
 
     Raises:
         ValueError: a module without a docstring.
@@ -222,24 +222,26 @@ def house_map(package: Path) -> str:
     lines = [
         "# Modules",
         "",
-        "Printed by `python benchmarks/structure.py --map` from the docstrings. "
+        "Printed by `python benchmarks/package_structure.py --map` from the docstrings. "
         "[Architecture](../architecture.md) describes the packages.",
     ]
     place = {name: number for number, name in enumerate(FLOW)}
-    rooms: dict[str, list[str]] = {}
+    subpackages: dict[str, list[str]] = {}
     for name, path in modules(package).items():
         inside = name.split(".")[1:]
         if not inside or path == package / f"{inside[0]}.py":
-            continue  # the package itself, and what lies beside the rooms
+            continue  # the package itself, and what lies beside the subpackages
         says = _first_sentence(name, path)
-        own = rooms.setdefault(inside[0], [])
+        own = subpackages.setdefault(inside[0], [])
         if len(inside) == 1:
             own[:0] = ["", f"## {inside[0]}/", "", says, ""]
         else:
             folder = "/" if path.name == "__init__.py" else ""
             own.append(f"- `{'/'.join(inside[1:])}{folder}`: {says}")
-    for room_name in sorted(rooms, key=lambda name: (place.get(name, len(place)), name)):
-        lines += rooms[room_name]
+    for subpackage_name in sorted(
+        subpackages, key=lambda name: (place.get(name, len(place)), name)
+    ):
+        lines += subpackages[subpackage_name]
     return "\n".join(lines) + "\n"
 
 
@@ -259,17 +261,17 @@ def figures(package: Path, entry: Sequence[str]) -> dict[str, Any]:
         {name: targets for name, targets in g.items() if name != top} for g in (graph, loaded)
     )
     arrows = {
-        (room(a), room(b))
+        (subpackage(a), subpackage(b))
         for a, targets in inner.items()
         for b in targets
-        if room(a) != room(b) and b != top
+        if subpackage(a) != subpackage(b) and b != top
     }
     return {
         "modules": len(graph),
-        "rooms": len({room(name) for name in inner}),
+        "subpackages": len({subpackage(name) for name in inner}),
         "arrows": len(arrows),
-        "room_circles": circles(
-            {r: {b for a, b in arrows if a == r} for r in {room(name) for name in inner}}
+        "subpackage_circles": circles(
+            {r: {b for a, b in arrows if a == r} for r in {subpackage(name) for name in inner}}
         ),
         "circles": circles(graph),
         "entry": entry,
@@ -290,16 +292,16 @@ def main() -> None:
     parser.add_argument("--package", type=Path, default=Path(__file__).parents[1] / "hanabi_rl")
     parser.add_argument("--entry", nargs="+", default=ENTRY, help="what a training run imports")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--map", action="store_true", help="print the rooms as markdown")
+    parser.add_argument("--map", action="store_true", help="print the subpackages as markdown")
     args = parser.parse_args()
     if args.map:
-        print(house_map(args.package), end="")
+        print(package_map(args.package), end="")
         return
     found = figures(args.package, args.entry)
     chain, longer = found["longest_chain"], found["longest_chain_when_asked"]
     lines = [
-        f"{found['modules']} modules in {found['rooms']} rooms, {found['arrows']} arrows between "
-        "rooms",
+        f"{found['modules']} modules in {found['subpackages']} subpackages, "
+        f"{found['arrows']} arrows between subpackages",
         f"one training run ({', '.join(args.entry)}) loads {found['entry_imports']} of them, at "
         f"most {found['entry_imports_when_asked']}",
         f"from the script to the PPO gradient: {found['way_lines']:,} lines in "
@@ -307,7 +309,7 @@ def main() -> None:
         f"longest chain, {len(chain)}: {' -> '.join(chain)}",
         f"longest chain with what is imported when asked for, {len(longer)}: {' -> '.join(longer)}",
         f"circles of modules: {found['circles'] or 'none'}",
-        f"circles of rooms: {found['room_circles'] or 'none'}",
+        f"circles of subpackages: {found['subpackage_circles'] or 'none'}",
     ]
     print("\n".join(lines), file=sys.stderr if args.json else sys.stdout)
     if args.json:
