@@ -31,8 +31,8 @@ BEGIN = {2: ("strangers-reading", "agent:anyone-2p"), 3: ("strangers-3p", "agent
 """Players -> the preset with the network of the agent, and the agent that every response begins
 as."""
 BUDGET = {
-    "partner-share": "1",
-    "rematch": "0",
+    "partner-prob": "1",
+    "rematch-prob": "0",
     "lineup": "all-or-none",
     "num-envs": "128",
     "num-steps": "64",
@@ -84,7 +84,7 @@ def training(partner: str, players: int) -> list[str]:
     greedy = f"{partner}?temperature=0.1" if partner.startswith("agent:") else partner
     budget = [word for name, value in BUDGET.items() for word in (f"--{name}", value)]
     preset, agent = BEGIN[players]
-    words = ["train/best_response.py", "--preset", preset, "--start-from", agent, *budget]
+    words = ["train/best_response.py", "--preset", preset, "--init-from", agent, *budget]
     return [*words, "--partners", greedy, "--num-players", str(players), "--no-tensorboard"]
 
 

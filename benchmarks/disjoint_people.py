@@ -71,7 +71,7 @@ def train(name: str, third: int, games: Path, folder: Path, steps: int, seed: in
     given: dict[str, Any] = {"seed": seed, "report_games": 2048}
     # from nothing: what the presets begin with has learnt from games of the other thirds
     clone = dataclasses.replace(
-        clone, **given, data=(str(games),), run_dir=str(place / "bc"), start_from=None
+        clone, **given, data=(str(games),), run_dir=str(place / "bc"), init_from=None
     )
     run_once("bc", clone)
     hdr = preset_config("hdr_ippo", family.hdr)

@@ -63,7 +63,7 @@ def training(family: str, seed: int) -> list[str]:
     """The words of the training without a family, but for its folder."""
     preset = Path(__file__).parents[1] / "configs" / "best_response" / f"{PRESET}.toml"
     partners = without(family, read_toml(preset)["partners"])
-    words = ["train/best_response.py", "--preset", PRESET, "--start-from", "None"]
+    words = ["train/best_response.py", "--preset", PRESET, "--init-from", "None"]
     words += ["--network.level", "learnt", "--seed", str(seed), "--no-tensorboard"]
     words += ["--num-envs", str(ENVS_EACH * len(partners)), "--num-minibatches", str(len(partners))]
     return [*words, "--partners", *partners]

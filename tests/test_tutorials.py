@@ -23,7 +23,7 @@ def test_there_are_notebooks_and_they_hold_no_output() -> None:
         "bot",
         "hdr_ippo",
         "partner",
-        "strangers",
+        "unseen_partners",
         "study",
     }
     for path in TUTORIALS:

@@ -27,6 +27,7 @@ from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import fsync_path, home_path, read_json, to_json
+from hanabi_rl.storage.renamed_fields import with_new_names
 
 FILE = "policy.safetensors"
 CLONE_FOLDER = "bc-policy"
@@ -128,7 +129,9 @@ def run_config(folder: Path) -> tuple[str | None, dict[str, Any]] | None:
     except (OSError, ValueError):
         return None
     config = record.get("config") if isinstance(record, dict) else None
-    return (record.get("algorithm"), config) if isinstance(config, dict) else None
+    if not isinstance(config, dict):
+        return None
+    return record.get("algorithm"), with_new_names(config)
 
 
 def why_no_policy(folder: Path) -> str | None:

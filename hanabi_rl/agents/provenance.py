@@ -59,7 +59,7 @@ class _Origin(NamedTuple):
 
 
 def training_partners(name: str) -> tuple[str, ...]:
-    """Whom an agent met in training: its partners, the agent that it began as (`--start-from`, the
+    """Whom an agent met in training: its partners, the agent that it began as (`--init-from`, the
     clone of HDR-IPPO, the level below of OBL), and whom that one met; of BR-BC its clone, and as
     whom that began. Each once."""
     met, itself = list[str](), True
@@ -132,9 +132,9 @@ def _origin(name: str) -> _Origin:
     algorithm, config = _config(name)
     # the settings to train a clone are not read where one was given
     clone = {} if config.get("bc_policy") else config.get("bc") or config
-    starts = (config.get(key) for key in ("start_from", "previous", "bc_policy"))
+    starts = (config.get(key) for key in ("init_from", "previous_level", "bc_policy"))
     return _Origin(
-        init_from=next(filter(None, starts), clone.get("start_from")),
+        init_from=next(filter(None, starts), clone.get("init_from")),
         is_br_bc=algorithm == "br_bc",
         partners=tuple(expand_seed_ranges(config.get("partners", ()))),
         train_files=tuple(map(str, clone.get("data", ()))),

@@ -138,8 +138,8 @@ def game_input_hashes(
         f"--demos {name}": agent_hash([each.identity() for each in demonstrators(rules, name)])
         for name in players
     }
-    if config.start_from is not None:
-        found[f"--start-from {config.start_from}"] = load_policy(config.start_from).identity()
+    if config.init_from is not None:
+        found[f"--init-from {config.init_from}"] = load_policy(config.init_from).identity()
     if games is None:
         return found
     for flag, names, of_files in zip(

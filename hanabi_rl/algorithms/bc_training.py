@@ -35,7 +35,7 @@ class BCConfig(BCTrainConfig, RunConfig):
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
     """The training loop. A finished run is left as it is."""
-    start = config.start_from
+    start = config.init_from
     first = None if start is None else load_initial_params(start, config.network, train.rules)
     examples = examples_of(train, config)
     loader = BatchLoader(len(examples), config.batch_size, config.seed)
@@ -72,7 +72,7 @@ def examples_of(games: Games, config: BCConfig) -> Dataset:
     if isinstance(config.network, StructuredConfig):
         from hanabi_rl.learning.cloning_decisions import decision_dataset
 
-        return decision_dataset(games, config.network, config.precision, config.series)
+        return decision_dataset(games, config.network, config.precision, config.games_per_series)
     colors = color_key(config.seed) if config.permute_colors else None
     return game_dataset(games, config.network, colors, config.precision)
 

@@ -57,7 +57,7 @@ CANDIDATES = "candidates.json"
 _RECORD = "pair.json"  # written last: the pair is finished
 _NOT_OF_PAIRS = {
     "start_states",
-    "keep_evaluated",
+    "save_evaluated",
     "eval_every",
     "save_every",
     "log_every",
@@ -70,16 +70,16 @@ _NOT_OF_PAIRS = {
 class BehaviourPreferringConfig(IPPOConfig):
     """Train partners that prefer some behaviours, each with its response (ZSC-Eval)."""
 
-    pairs: PositiveInt = 16
+    num_pairs: PositiveInt = 16
     """Candidates to train; each of the two learners of a pair plays `total_steps` in environments
     of its own."""
-    checkpoints: PositiveInt = 50
+    num_checkpoints: PositiveInt = 50
     """Of a pair, evenly spread, among which the mid-skill one is chosen by greedy play."""
-    preferred_events: Annotated[int, Range(0, INT32_MAX)] = 2
+    max_events: Annotated[int, Range(0, INT32_MAX)] = 2
     """At most so many events are worth something in one pair."""
     score_weights: Weights = (0.5, 1.0)
     """What the game's own reward is multiplied with: one of these a pair."""
-    weights: EventWeights = dataclasses.field(default_factory=EventWeights)
+    event_weights: EventWeights = dataclasses.field(default_factory=EventWeights)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,7 +87,8 @@ class BehaviourPreferringConfig(IPPOConfig):
             if field.name in _NOT_OF_PAIRS and getattr(self, field.name) != field.default:
                 raise ValueError(
                     f"{field.name}: expected {field.default!r}, as pairs begin every game at its "
-                    "beginning, are measured and kept at --checkpoints and written as they end, "
+                    "beginning, are measured and kept at --num-checkpoints and written as they "
+                    "end, "
                     f"got {getattr(self, field.name)!r}"
                 )
         if self.multi_host:
@@ -136,15 +137,17 @@ def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
         ValueError: more pairs than there are rewards, or as a run's folder does.
     """
     wanted = sample_biased_rewards(
-        config.weights, config.preferred_events, config.score_weights, config.pairs, config.seed
+        config.event_weights, config.max_events, config.score_weights, config.num_pairs, config.seed
     )
     with open_run_dir(NAME, config, config.game.num_players) as run_dir:
-        folders = [run_dir / f"pair-{number:03d}" for number in range(config.pairs)]
-        done = next((k for k, f in enumerate(folders) if not (f / _RECORD).exists()), config.pairs)
+        folders = [run_dir / f"pair-{number:03d}" for number in range(config.num_pairs)]
+        done = next(
+            (k for k, f in enumerate(folders) if not (f / _RECORD).exists()), config.num_pairs
+        )
         _check_length(config, run_dir)
         trainer = _Trainer(config, run_dir, done)
         with GracefulStop() as stop, trainer.tracker, trainer.progress:
-            for number in range(done, config.pairs):
+            for number in range(done, config.num_pairs):
                 snapshots = trainer.train(number, wanted[number], stop)
                 _keep_pair(folders[number], config, wanted[number], snapshots)
         summary = _finish(config, run_dir, folders) | {"wall_s": trainer.tracker.wall_s}
@@ -179,7 +182,7 @@ class _Trainer:
         )
         self.progress = Progress(
             "Behaviour-preferring pairs",
-            total=2 * self.steps * config.pairs,
+            total=2 * self.steps * config.num_pairs,
             unit="steps",
             initial=2 * self.steps * done,
         )
@@ -198,7 +201,9 @@ class _Trainer:
         preference = parallel.replicate(
             BiasedReward(jnp.array(wanted[0], jnp.float32), jnp.float32(wanted[1]))
         )
-        marks = set(np.linspace(0, total, config.checkpoints + 1).round().astype(int)[1:].tolist())
+        marks = set(
+            np.linspace(0, total, config.num_checkpoints + 1).round().astype(int)[1:].tolist()
+        )
         snapshots: list[Snapshot] = []
         check = functools.partial(self._check, number)
         state, numbers = (learners, actors), range(1, total + 1)
@@ -234,7 +239,9 @@ class _Trainer:
         updates = number * self.config.num_updates + snapshot.update
         self.tracker.log(updates, {"pair": number, "score": snapshot.score} | named)
         steps = 2 * updates * self.config.num_envs * self.config.num_steps
-        self.progress.update(steps, pair=f"{number + 1}/{self.config.pairs}", score=snapshot.score)
+        self.progress.update(
+            steps, pair=f"{number + 1}/{self.config.num_pairs}", score=snapshot.score
+        )
 
 
 def _mean_score(policies: PerLearner, config: BehaviourPreferringConfig) -> float:
@@ -316,12 +323,12 @@ def _finish(
     scores = np.array([record["score"] for record in records])
     return {
         "num_players": config.game.num_players,
-        "pairs": config.pairs,
+        "pairs": config.num_pairs,
         "able": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
-        * len(biased_reward_space(config.weights, config.preferred_events)),
-        "env_steps": 2 * config.pairs * config.num_updates * config.num_envs * config.num_steps,
+        * len(biased_reward_space(config.event_weights, config.max_events)),
+        "env_steps": 2 * config.num_pairs * config.num_updates * config.num_envs * config.num_steps,
         "preset": config.preset,
     }
 

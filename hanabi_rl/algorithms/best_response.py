@@ -42,20 +42,20 @@ from hanabi_rl.storage.validation import NonNegative, UnitInterval
 class BestResponseConfig(PartnerConfig, IPPOConfig):
     """Train a best response to given partners, from nothing or from an agent."""
 
-    start_from: str | None = None
+    init_from: str | None = None
     """An agent whose play the response begins as: with the same network, or a structured one of
     the same widths that is shown less. None: from nothing."""
-    partner_share: UnitInterval = 1.0
+    partner_prob: UnitInterval = 1.0
     """The chance that a partner holds a seat beside the learner's, all through training."""
-    rematch: UnitInterval = 0.0
+    rematch_prob: UnitInterval = 0.0
     """The chance that a game is followed by another one with the same partners, the seats rotated:
     what a network with a profile knows of them stays."""
-    priority: NonNegative = 0.0
+    priority_exponent: NonNegative = 0.0
     """Of several partners: 0 meets all of them alike; above, those with whom it scores less more
     often, by their rank to this power (MEP's rule; 0.5 to 1.5 in ZSC-Eval)."""
     unseen_return: Unseen = "lowest"
-    """With --priority: the return of a partner with which no game has ended, the lowest or the mean
-    of the others' returns (mean: ZSC-Eval's code)."""
+    """With --priority-exponent: the return of a partner with which no game has ended, the lowest
+    or the mean of the others' returns (mean: ZSC-Eval's code)."""
 
 
 def infer_rules_from_partners(config: BestResponseConfig) -> Rules:
@@ -92,18 +92,19 @@ class BestResponse(PPOAlgorithm):
         lineups = add_rematches(
             sample_lineup(
                 config.game.num_players,
-                lambda timesteps: jnp.float32(config.partner_share),
+                lambda timesteps: jnp.float32(config.partner_prob),
                 config.lineup,
             ),
-            config.rematch,
+            config.rematch_prob,
         )
-        own = learner_decision_fraction(config, config.partner_share, config.lineup)
+        own = learner_decision_fraction(config, config.partner_prob, config.lineup)
         ppo = PPO(config, config.network, sample_episode=lineups, learner_fraction=own)
         together = partners[0] if len(partners) == 1 else stack_policies(partners)
-        if config.priority and isinstance(together, PartnerPopulation):
+        if config.priority_exponent and isinstance(together, PartnerPopulation):
             if len(together.stack_sizes) > 1:
                 raise ValueError(
-                    "--priority: expected partners of one kind (bots of one class, or networks), "
+                    "--priority-exponent: expected partners of one kind (bots of one class, or "
+                    "networks), "
                     f"got {len(together.stack_sizes)} kinds; leave it out to meet all alike"
                 )
             ppo = PrioritizedPartnerPPO(
@@ -112,10 +113,10 @@ class BestResponse(PPOAlgorithm):
                 sample_episode=lineups,
                 learner_fraction=own,
                 num_env_groups=len(partners),
-                beta=config.priority,
+                beta=config.priority_exponent,
                 unseen=config.unseen_return,
             )
-        start = config.start_from
+        start = config.init_from
         return TrainingSetup(
             ppo,
             f"{self.title} to " + ", ".join(config.partners),

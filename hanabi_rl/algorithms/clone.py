@@ -127,7 +127,7 @@ def validation_games(config: CloneConfig, run_dir: Path) -> Games | None:
     if run_of is None:
         return None
     clone = saved_config(BCConfig, run_of, algorithm="bc")
-    clone = dataclasses.replace(clone, start_from=None)  # who may be gone: it is not asked
+    clone = dataclasses.replace(clone, init_from=None)  # who may be gone: it is not asked
     try:
         train, validation = training_games(clone, clone.game, clone.seed)
         check_input_hashes(run_of, game_input_hashes(clone, clone.game, (train, validation)))

@@ -23,7 +23,7 @@ class E3TConfig(IPPOConfig):
     epsilon: UnitInterval = 0.5
     """Probability that a move of the partner is a random one: 0.5 in the paper, 0.25 in ZSC-Eval's
     script."""
-    follow: UnitInterval = 0.1
+    ema_rate: UnitInterval = 0.1
     """a: each update the partner's copy becomes (1 - a) copy + a learner."""
 
 
@@ -43,7 +43,7 @@ class E3T(SelfPlayAlgorithm):
             ),
             learner_fraction=1.0 / config.game.num_players,
             epsilon=config.epsilon,
-            ema_rate=config.follow,
+            ema_rate=config.ema_rate,
         )
         return TrainingSetup(ppo, f"{self.title} from scratch", progress_metric="partner_seats")
 

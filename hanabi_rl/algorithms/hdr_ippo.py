@@ -35,11 +35,11 @@ class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
 
     kl_weight: UnitInterval = 0.25
     """The loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2)."""
-    partner_share: UnitInterval = 0.3
+    partner_prob: UnitInterval = 0.3
     """With `partners`: the chance that one of them holds a seat beside the learner's. Without any,
     every seat is the learner's, as in the paper."""
 
-    calibrate: bool = False
+    calibrate_temperature: bool = False
     """Keep each policy at the temperature at which it is nearest to the clone: its greedy play
     stays what it is, and it predicts people better."""
     report_games: Annotated[int, Range(MIN_GAMES, 10_000_000)] = 5000
@@ -75,10 +75,10 @@ def add_partners(plan: TrainingSetup, config: HDRIPPOConfig) -> TrainingSetup:
     partners = load_partners(config.partners, config.game)
     lineups = sample_lineup(
         config.game.num_players,
-        lambda timesteps: jnp.float32(config.partner_share),
+        lambda timesteps: jnp.float32(config.partner_prob),
         config.lineup,
     )
-    own = learner_decision_fraction(config, config.partner_share, config.lineup)
+    own = learner_decision_fraction(config, config.partner_prob, config.lineup)
     return dataclasses.replace(
         plan,
         ppo=dataclasses.replace(plan.ppo, sample_episode=lineups, learner_fraction=own),
@@ -121,7 +121,9 @@ class HDRIPPO(PPOAlgorithm):
             f"{self.title}, KL weight {config.kl_weight:g}",
             reference=clone,
             progress_metric="kl_to_bc",
-            temperature=functools.partial(_calibrated, clone) if config.calibrate else None,
+            temperature=functools.partial(_calibrated, clone)
+            if config.calibrate_temperature
+            else None,
         )
         return add_partners(plan, config) if config.partners else plan
 

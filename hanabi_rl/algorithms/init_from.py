@@ -1,4 +1,4 @@
-"""`--start-from`: the agent whose parameters a training begins with."""
+"""`--init-from`: the agent whose parameters a training begins with."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ def load_initial_params(name: str, network: AnyNetworkConfig, rules: Rules) -> P
             return _params_for(network, load_policy(name, rules))
         except ValueError as error:
             raise ValueError(
-                f"start-from {name}: {error} (start-from None begins with random parameters)"
+                f"--init-from {name}: {error} (--init-from None: random initial parameters)"
             ) from error
 
     return parallel.on_main_host(load)

@@ -1,9 +1,9 @@
 """OBL: off-belief learning (Hu et al. 2021), level by level.
 
 Level 1 reads nothing into why a move was made: the best play by the facts, in which independent
-runs agree. A level above begins as the one below (`previous`), reads the past as that one's moves
-and plays the future as itself, so that what it comes to rely on is what the level below does, and
-not a convention of its own.
+runs agree. A level above begins as the one below (`previous_level`), reads the past as that one's
+moves and plays the future as itself, so that what it comes to rely on is what the level below
+does, and not a convention of its own.
 """
 
 import dataclasses
@@ -38,13 +38,13 @@ BELIEF = "belief.safetensors"
 class OBLConfig(IPPOConfig):
     """Train agents that assume no conventions, level by level (off-belief learning)."""
 
-    previous: str | None = None
+    previous_level: str | None = None
     """The level below: an OBL run, or any agent of a structured network with the same widths, as
     whose moves the past is read. None: level 1."""
     belief: BeliefTraining = dataclasses.field(default_factory=BeliefTraining)
-    hands: PositiveInt = 1
+    num_hands: PositiveInt = 1
     """Hands drawn anew for a decision; what they bring is averaged."""
-    rounds: PositiveInt = 1
+    max_rounds: PositiveInt = 1
     """Rounds played in a fictitious game at most before the critic says what the rest is worth;
     their returns are weighed by `gae_lambda`. 1 is the paper's."""
     lr_schedule: Literal["linear", "constant"] = "linear"
@@ -74,31 +74,33 @@ class OBLConfig(IPPOConfig):
 def check_obl_level(config: OBLConfig) -> None:
     """Raises ValueError for what only a level above another can be told, where none is below: a
     preset such as `above` would train level 1 without a word. Not when a config is made: a preset
-    is read before `--previous` is."""
-    if config.previous is None and config.belief != BeliefTraining():
+    is read before `--previous-level` is."""
+    if config.previous_level is None and config.belief != BeliefTraining():
         preset = "" if config.preset is None else f"the preset {config.preset} or "
         raise ValueError(
-            "--previous: expected the level below (a run of train/obl.py, or another structured "
+            "--previous-level: expected the level below (a run of train/obl.py, or another "
+            "structured "
             f"agent), got none, but {preset}--belief.* sets `belief`, which only a level above "
             "another learns; level 1: --preset quick"
         )
 
 
 def load_previous_level(config: OBLConfig) -> NetworkPolicy:
-    """The policy that `previous` names.
+    """The policy that `previous_level` names.
 
     Raises:
         ValueError: it cannot be read, or is none that the config's network can begin as.
     """
-    assert config.previous is not None
-    policy = load_policy(config.previous)
+    assert config.previous_level is not None
+    policy = load_policy(config.previous_level)
     wanted, got = config.network, getattr(policy, "network", type(policy).__name__)
     if isinstance(got, StructuredConfig):
         same = ("level", "dropout", "critic")  # what need not be alike, or not quite
         got = dataclasses.replace(got, **{name: getattr(wanted, name) for name in same})
     if got != wanted or getattr(wanted, "profile", False):
         raise ValueError(
-            f"--previous {config.previous}: expected a structured network like this run's, "
+            f"--previous-level {config.previous_level}: expected a structured network like this "
+            "run's, "
             f"{wanted}, without a profile, got {got}"
         )
     assert isinstance(policy, NetworkPolicy), "it has a network"
@@ -117,18 +119,20 @@ class OBL(SelfPlayAlgorithm):
         Raises ValueError as `check_obl_level` and `load_previous_level`, too.
         """
         check_obl_level(config)
-        if config.previous is not None:
+        if config.previous_level is not None:
             game = parallel.on_main_host(lambda: load_previous_level(config).rules)
             config = with_game(config, game, "the level below")
         return super().run(config)
 
     def training(self, config: OBLConfig, clone: None) -> TrainingSetup:
         """See `PPOAlgorithm`."""
-        ppo = OffBeliefPPO(config, config.network, num_hands=config.hands, max_rounds=config.rounds)
+        ppo = OffBeliefPPO(
+            config, config.network, num_hands=config.num_hands, max_rounds=config.max_rounds
+        )
         stage = "Off-belief learning"
-        if config.previous is None:
+        if config.previous_level is None:
             return TrainingSetup(ppo, f"{stage}, level 1")
-        return TrainingSetup(ppo, f"{stage}, the level above {config.previous}")
+        return TrainingSetup(ppo, f"{stage}, the level above {config.previous_level}")
 
     def train(
         self,
@@ -138,7 +142,7 @@ class OBL(SelfPlayAlgorithm):
         starts: StartStates | None = None,
     ) -> float:
         """See `PPOAlgorithm`; above level 1 the belief comes first, which the run keeps."""
-        if config.previous is not None:
+        if config.previous_level is not None:
             assert isinstance(training.ppo, OffBeliefPPO), "made above"
             below = parallel.on_main_host(lambda: previous_level_state(config, run_dir / BELIEF))
             ppo = dataclasses.replace(training.ppo, previous_level=below)

@@ -63,7 +63,7 @@ class PPORunConfig(PPOConfig, RunConfig):
     """Updates between checkpoints."""
     log_every: PositiveInt = 1
     """Updates between metric lines."""
-    keep_evaluated: bool = False
+    save_evaluated: bool = False
     """Keep every policy that is evaluated, in `policies/<environment steps>`, also the one before
     the first update: the partners of other skill that FCP trains with."""
     report_policy: Literal["best", "final"] = "best"
@@ -72,7 +72,7 @@ class PPORunConfig(PPOConfig, RunConfig):
     start_states: tuple[str, ...] = ()
     """Files of games: some of the training games begin in their positions (diverse starts), with
     the cards left in their order. What is reported never does."""
-    start_share: UnitInterval = 0.5
+    start_state_prob: UnitInterval = 0.5
     """With `start_states`: the chance that a game begins in one of them."""
 
 
@@ -89,7 +89,7 @@ def load_start_states(config: PPORunConfig) -> StartStates | None:
         given.check_rules(config.game, f"--start-states {name}: ")
     whole = concatenate_games(games)
     return start_states_from_games(
-        config.game, whole.decks, whole.actions, config.start_share, seed=config.seed
+        config.game, whole.decks, whole.actions, config.start_state_prob, seed=config.seed
     )
 
 
@@ -256,7 +256,9 @@ def check_device_split(config: PPOConfig, partners: Policy | PartnerPopulation |
     """Raises ValueError where environments cannot be dealt out to the devices, and on each of them
     to the partners."""
     devices = parallel.num_devices()
-    check_divides("--num-blocks: num_blocks", config.num_blocks, "devices", devices)
+    check_divides(
+        "--num-shuffle-blocks: num_shuffle_blocks", config.num_shuffle_blocks, "devices", devices
+    )
     if isinstance(partners, PartnerPopulation):
         of_one = config.num_envs // devices
         check_divides("--num-envs: num_envs / devices", of_one, "partners", partners.size)
@@ -266,7 +268,7 @@ def named_input_hashes(config: PPORunConfig, starts: StartStates | None = None) 
     """The SHA-256 of what a run's config has by name alone, by flag and name: partners, whom it
     begins as, the level below (of off-belief learning), and the positions `start_states`."""
     agents = [("--partners", name) for name in expand_seed_ranges(getattr(config, "partners", ()))]
-    for field in ("start_from", "previous"):
+    for field in ("init_from", "previous_level"):
         if (name := getattr(config, field, None)) is not None:
             agents.append((f"--{field.replace('_', '-')}", name))
     found = {f"{flag} {name}": load_policy(name, config.game).identity() for flag, name in agents}
@@ -367,7 +369,7 @@ class _Trainer:
         """Measures the policy and keeps the best (none from before the first update)."""
         measured = parallel.on_main_host(lambda: self.training.evaluate(self.policy(), self.config))
         score = measured[self.training.selection_metric]
-        if self.config.keep_evaluated:
+        if self.config.save_evaluated:
             steps = done * self.config.num_envs * self.config.num_steps
             self.keep(f"{EVALUATED}/{steps}", done, score)
         if done and math.isfinite(score) and (self.best is None or score > self.best):

@@ -108,7 +108,7 @@ def learner_decision_fraction(config: PPOConfig, partner_prob: float, lineup: Li
     """The share of decisions that are the learner's beside partners that `sample_lineup` seats with
     the chance `met`, as many as most blocks of environments have: where games differ in it, a
     standard deviation above the mean."""
-    players, games = config.game.num_players, config.num_envs / config.num_blocks
+    players, games = config.game.num_players, config.num_envs / config.num_shuffle_blocks
     count = range(1 if lineup == "some-or-none" else players - 1, players)
     mean = partner_prob * sum(count) / len(count)  # of the seats that are partners'
     variance = partner_prob * sum(n * n for n in count) / len(count) - mean**2

@@ -19,6 +19,7 @@ from hanabi_rl.launch.flags import flag_value, flag_values, hyphenated
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.runs.config import RESUMABLE_FIELDS, RunConfig, check_saved_config, saved_config
 from hanabi_rl.storage.dataclass_io import to_dict
+from hanabi_rl.storage.renamed_fields import check_not_renamed
 
 C = TypeVar("C", bound=RunConfig)
 T = TypeVar("T")
@@ -44,6 +45,7 @@ def parse_args(
             without any.
     """
     args = hyphenated(args)
+    check_not_renamed(args)
     if flag_values("--seeds", args) and (seed := flag_value("--seed", args)) is not None:
         raise ValueError(f"--seed, --seeds: expected one of the two, got both (--seed {seed})")
     if "--resume" not in args:

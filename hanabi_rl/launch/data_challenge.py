@@ -268,7 +268,7 @@ def _config(
     }
     if name == "bc":
         if prior is not None:
-            cloning["start_from"] = prior.run_dir
+            cloning["init_from"] = prior.run_dir
         return dataclasses.replace(base, **given, **cloning)
     given["total_steps"] = challenge.total_steps
     if name == "ippo":

@@ -122,7 +122,7 @@ def _check_starts(configs: Sequence[RunConfig]) -> None:
     """Raises ValueError if a config names an agent to begin with that it cannot begin with."""
     checked = set[str]()
     for config in configs:
-        start, below = (getattr(config, name, None) for name in ("start_from", "previous"))
+        start, below = (getattr(config, name, None) for name in ("init_from", "previous_level"))
         if (key := repr((start, below, getattr(config, "network", None), config.game))) in checked:
             continue
         checked.add(key)
@@ -372,8 +372,8 @@ def seed_table(
 
 _SHARED = {
     "bc_policy": ("clone", "clones"),
-    "start_from": ("initial agent", "initial agents"),
-    "previous": ("level below", "levels below"),
+    "init_from": ("initial agent", "initial agents"),
+    "previous_level": ("level below", "levels below"),
     "partners": ("partners", "partners"),
 }
 """Field of a config that names what a run learns from -> what it names, and several of these."""

@@ -226,8 +226,7 @@ class StructuredActor(nn.Module):
     card: Sequence[int] = (64, 32)
     """Dense layers of the encoder of own cards, the same for each. Without them what a hint means
     would have to be learnt anew for each place in the hand by the trunk: from 180 games of people,
-    with dropout in the heads, they take 0.08 to 0.13 nats per decision off every level
-    (docs/results.md)."""
+    with dropout in the heads, they take 0.08 to 0.13 nats per decision off every level."""
     dropout: float = 0.3
     """After each layer of the trunk and in the heads; cloning only."""
     precision: Precision = "float32"

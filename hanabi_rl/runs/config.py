@@ -9,6 +9,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.config import TrainingConfig
 from hanabi_rl.runs.run_dir import check_resumable, preset_players, read_config
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.renamed_fields import with_new_names
 from hanabi_rl.storage.validation import BoundedCount, Seed
 
 T = TypeVar("T")
@@ -95,7 +96,8 @@ def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:
     said something else than what holds without it.
     """
     place = str(run_dir / "config.json")
-    saved = _without_retired(read_config(run_dir, algorithm=algorithm), place)
+    saved = with_new_names(read_config(run_dir, algorithm=algorithm))
+    saved = _without_retired(saved, place)
     return from_dict(cls, saved, where=place)
 
 

@@ -33,7 +33,7 @@ BEST_POLICY, LATEST_POLICY = "policy", "policy-latest"
 MOST_ACCURATE, LEAST_LOSS = "policy-accuracy", "policy-loss"
 """A clone's of the best validation accuracy, and of the least validation cross-entropy."""
 EVALUATED = "policies"
-"""Where `keep_evaluated` keeps every policy that was evaluated, by its environment steps."""
+"""Where `save_evaluated` keeps every policy that was evaluated, by its environment steps."""
 INPUT_HASHES = "given.json"
 """The SHA-256 of the agents and games that a run was given, by flag and name."""
 _WRITTEN_BY_RUNS = (

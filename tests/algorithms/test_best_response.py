@@ -118,9 +118,9 @@ def test_minibatches_leave_out_what_partners_decide(
             network=SMALL,
             num_envs=128,
             num_minibatches=3,
-            partner_share=share,
+            partner_prob=share,
             lineup=lineup,
-            priority=priority,
+            priority_exponent=priority,
             partners=("bot:rules?seed=0", "bot:rules?seed=1"),
         )
         ppo = ALGORITHM.training(config, None).ppo
@@ -164,8 +164,14 @@ def test_each_device_has_environments_for_every_partner(
     plan = ALGORITHM.training(BestResponseConfig(**fields), None)
     monkeypatch.setattr(parallel, "num_devices", lambda: 2)
     for sizes, message in [
-        ({"num_envs": 6, "num_blocks": 2}, "--num-envs: num_envs / devices=3 .* by partners=2"),
-        ({"num_envs": 12, "num_blocks": 3}, "--num-blocks: num_blocks=3 .* by devices=2"),
+        (
+            {"num_envs": 6, "num_shuffle_blocks": 2},
+            "--num-envs: num_envs / devices=3 .* by partners=2",
+        ),
+        (
+            {"num_envs": 12, "num_shuffle_blocks": 3},
+            "--num-shuffle-blocks: num_shuffle_blocks=3 .* by devices=2",
+        ),
     ]:
         config = BestResponseConfig(**fields, **sizes, num_minibatches=1)
         with pytest.raises(ValueError, match=message):
@@ -225,8 +231,8 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
     )
     with pytest.raises(ValueError, match="--partners: expected whom to play with, got nobody"):
         infer_rules_from_partners(BestResponseConfig())
-    with pytest.raises(ValueError, match="--partner-share: expected a number from 0 to 1, got 2"):
-        BestResponseConfig(partner_share=2.0)
+    with pytest.raises(ValueError, match="--partner-prob: expected a number from 0 to 1, got 2"):
+        BestResponseConfig(partner_prob=2.0)
 
 
 @pytest.mark.slow
@@ -238,7 +244,7 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
     config = BestResponseConfig(
         **{**FIELDS, **short, "lr": 0.0},
         partners=("bot:flawed",),
-        start_from=str(tmp_path / "agent"),
+        init_from=str(tmp_path / "agent"),
         run_dir=str(tmp_path / "run"),
     )
     run("best_response", config)
@@ -248,7 +254,7 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_response_begins_with_an_agent_of_its_network() -> None:
-    named = {"partners": ("bot:simple",), "start_from": "agent:anyone-2p"}
+    named = {"partners": ("bot:simple",), "init_from": "agent:anyone-2p"}
     network = StructuredConfig(level="reading", profile=True, critic=(16,))
     begins_as = ALGORITHM.training(
         BestResponseConfig(**named, network=network), None
@@ -262,6 +268,8 @@ def test_a_response_begins_with_an_agent_of_its_network() -> None:
 
 
 def test_priority_is_refused_for_partners_of_several_kinds() -> None:
-    config = BestResponseConfig(**FIELDS, partners=("bot:flawed", "bot:simple"), priority=0.5)
+    config = BestResponseConfig(
+        **FIELDS, partners=("bot:flawed", "bot:simple"), priority_exponent=0.5
+    )
     with pytest.raises(ValueError, match="expected partners of one kind.* got 2 kinds"):
         ALGORITHM.training(config, None)

@@ -184,8 +184,8 @@ def test_a_run_does_not_go_on_with_other_games(
     names = [f"--demos {name}" for name in ("iggi", "rules?seed=0", "rules?seed=1")]
     found = bc.ALGORITHM.input_hashes(generated)
     assert list(found) == names and len(set(found.values())) == 3
-    begun = dataclasses.replace(generated, start_from="agent:clone-2p")
-    prior = {"--start-from agent:clone-2p": load_policy("agent:clone-2p").identity()}
+    begun = dataclasses.replace(generated, init_from="agent:clone-2p")
+    prior = {"--init-from agent:clone-2p": load_policy("agent:clone-2p").identity()}
     assert bc.ALGORITHM.input_hashes(begun) == found | prior
 
 
@@ -302,7 +302,7 @@ def test_a_clone_begins_as_the_agent_asked_for(
     save_policy(tmp_path / "agent", first, algorithm="bc", steps=0, score=None)
     same = {"lr": 0.0, "final_lr": 0.0, "weight_decay": 0.0, "epochs": 1, "network": network}
     start = str(tmp_path / "agent")
-    run_bc(bc_config(run_dir=str(tmp_path / "run"), start_from=start, **same))
+    run_bc(bc_config(run_dir=str(tmp_path / "run"), init_from=start, **same))
     kept: Any = load_policy(tmp_path / "run")
     jax.tree.map(np.testing.assert_array_equal, kept.params, first.params)
 
@@ -322,7 +322,7 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ("bot:random", "start-from bot:random: expected a trained network, got RandomBot"),
+        ("bot:random", "--init-from bot:random: expected a trained network, got RandomBot"),
         ("agent:ippo-2p", "expected an agent for 2 colours"),
         (
             "{other}",
@@ -344,7 +344,7 @@ def test_cloning_cannot_begin_with_another_network(
         save_policy(tmp_path / name, agent, algorithm="bc", steps=0, score=None)
     start = start.format(**{name: tmp_path / name for name in agents})
     with pytest.raises(ValueError, match=message):
-        run_bc(bc_config(run_dir=str(tmp_path / "run"), start_from=start))
+        run_bc(bc_config(run_dir=str(tmp_path / "run"), init_from=start))
     assert not (tmp_path / "run").exists()
 
 
@@ -353,10 +353,10 @@ def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
     rules, prior = Rules(num_players=3), "agent:prior-3p"
     for preset in ("3p-human", "3p-human-learnt"):
         config: Any = preset_config("bc", preset)
-        assert config.start_from == prior
+        assert config.init_from == prior
         load_initial_params(prior, config.network, rules)
     facts = dataclasses.replace(config.network, level="facts")
-    said = "start-from agent:prior-3p: .*expected {}.*start-from None begins with random"
+    said = "--init-from agent:prior-3p: .*expected {}.*--init-from None: random"
     with pytest.raises(ValueError, match=said.format(".*level='learnt'.*got .*level='facts'")):
         load_initial_params(prior, facts, rules)
     with pytest.raises(

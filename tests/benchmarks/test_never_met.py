@@ -64,4 +64,4 @@ def test_a_training_is_one_that_the_script_takes():
     words = never_met.training("simple", 7)
     parse = ALGORITHMS["best_response"].config
     config = parse_args(parse, "best_response", configs_folder(), "quick", words[1:])
-    assert config.seed == 7 and config.start_from is None and len(config.partners) == 46
+    assert config.seed == 7 and config.init_from is None and len(config.partners) == 46

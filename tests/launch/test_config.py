@@ -148,11 +148,12 @@ def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("cls", "fields", "message"),
     [
-        (PPOConfig, {"num_envs": 100}, "num_envs=100 must be divisible by num_blocks=8"),
+        (PPOConfig, {"num_envs": 100}, "num_envs=100 must be divisible by num_shuffle_blocks=8"),
         (
             PPOConfig,
             {"num_envs": 8, "num_minibatches": 4},
-            "num_envs / num_blocks [*] num_players=2 must be divisible by num_minibatches=4",
+            "num_envs / num_shuffle_blocks [*] num_players=2 must be divisible by "
+            "num_minibatches=4",
         ),
         (PPOConfig, {"num_steps": 0}, "--num-steps: expected a whole number from 1 to .*, got 0"),
         (HDRIPPOConfig, {"kl_weight": 1.5}, "--kl-weight: expected a number from 0 to 1, got 1.5"),

@@ -228,7 +228,7 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
     assert config.run_dir == str(tmp_path / "prior-2p-learnt-without-simple")
-    assert (config.network.level, config.seed, asked[0].start_from) == ("learnt", 0, config.run_dir)
+    assert (config.network.level, config.seed, asked[0].init_from) == ("learnt", 0, config.run_dir)
     figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
     own = figures | {"cross_entropy_per_timestep": 1.0}
     table = challenge_table(record | {"methods": [], "partner_with_itself": own})

@@ -206,7 +206,7 @@ def test_the_search_for_clones_is_that_of_table_9() -> None:
 # by hand.
 _CODE_CLONE_2P = {"batch_size": 128, "epochs": 50, "weight_decay": 1e-4}
 _CODE_CLONE_3P = {"batch_size": 256, "weight_decay": 1e-4}
-_CODE_HDR = {"bc_select": "accuracy", "difference": "as-published", "eval_every": 1}
+_CODE_HDR = {"bc_select": "accuracy", "td_error": "as-published", "eval_every": 1}
 PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
     ("bc", "2p-1k"): _CODE_CLONE_2P,
     ("bc", "3p-1k"): _CODE_CLONE_3P,
