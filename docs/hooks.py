@@ -204,7 +204,7 @@ def _csv_table(path: Path) -> str:
         "min max": "({},&nbsp;{})",
         "first second": "({},&nbsp;{})",
     }
-    suffixes = [*" ".join(pairs).split(), "se"]
+    suffixes = [*" ".join(pairs).split(), "se", "sd"]
     joined = {f"{column} {suffix}" for column in header for suffix in suffixes}
     columns = [column for column in header if column not in joined]
     lines = [columns, ["---"] * len(columns)]
@@ -217,8 +217,9 @@ def _csv_table(path: Path) -> str:
                 low, high = (values.get(f"{column} {suffix}") for suffix in pair.split())
                 if low:
                     cell += f" {form.format(low, high)}"
-            if values.get(f"{column} se"):
-                cell += f" ± {values[f'{column} se']}"
+            for suffix in ("se", "sd"):
+                if values.get(f"{column} {suffix}"):
+                    cell += f" ± {values[f'{column} {suffix}']}"
             cells.append(cell)
         lines.append(cells)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
