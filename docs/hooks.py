@@ -248,6 +248,6 @@ def _leaderboard(folder: Path) -> Iterator[str]:
             low, high = row.ci95
             yield (
                 f"| `{row.agent}` | {row.mean:.2f} [{low:.2f}, {high:.2f}] | {row.median:g} | "
-                f"{row.zero_share:.1%} | {row.perfect_share:.1%} | {row.by} |"
+                f"{row.zero_rate:.1%} | {row.perfect_rate:.1%} | {row.submitted_by} |"
             )
         yield ""

@@ -106,7 +106,7 @@ def pool_games(config: BCTrainConfig, rules: Rules) -> Games:
     """
     parts = []
     for player in expand_seed_ranges(config.demos):
-        check_features_for_bot(getattr(config.network, "level", None), player)
+        check_features_for_bot(getattr(config.network, "features", None), player)
         parts.append(demo_games(rules, player, config.demo_games, seed=0))
     return concatenate_games(parts)
 
@@ -147,18 +147,18 @@ def game_input_hashes(
     return found
 
 
-def clones_own_features(level: str | None, bot: str) -> bool:
+def clones_own_features(feature_set: str | None, bot: str) -> bool:
     """True if a clone of `bot` would see the bot's own rules: the conventions features are what
     `bot:convention` infers, so nothing would be left to learn."""
-    return level == "reading" and "convention" in bot
+    return feature_set == "conventions" and "convention" in bot
 
 
-def check_features_for_bot(level: str | None, bot: str) -> None:
+def check_features_for_bot(feature_set: str | None, bot: str) -> None:
     """Raise ValueError if `clones_own_features`."""
-    if clones_own_features(level, bot):
+    if clones_own_features(feature_set, bot):
         raise ValueError(
-            "network.level: expected facts or learnt for a clone of bot:convention, whose own "
-            "rules `reading` shows, got reading"
+            "network.features: expected facts or hint-history for a clone of bot:convention, whose "
+            "own rules `conventions` shows, got conventions"
         )
 
 

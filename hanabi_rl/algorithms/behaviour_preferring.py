@@ -324,7 +324,7 @@ def _finish(
     return {
         "num_players": config.game.num_players,
         "pairs": config.num_pairs,
-        "able": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
+        "num_viable_pairs": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
         * len(biased_reward_space(config.event_weights, config.max_events)),
@@ -337,7 +337,10 @@ class BehaviourPreferring(Algorithm):
     """Behaviour-preferring pairs; see the module's docstring."""
 
     config = BehaviourPreferringConfig
-    summary_columns: ClassVar = {"pair_score_mean": "mean of pairs", "able": "able pairs"}
+    summary_columns: ClassVar = {
+        "pair_score_mean": "mean pair score",
+        "num_viable_pairs": "viable pairs",
+    }
 
     def run(self, config: BehaviourPreferringConfig) -> dict[str, Any]:
         """See `run_pairs`."""

@@ -97,7 +97,7 @@ def load_previous_level(config: OBLConfig) -> NetworkPolicy:
     policy = load_policy(config.previous_level)
     wanted, got = config.network, getattr(policy, "network", type(policy).__name__)
     if isinstance(got, StructuredConfig):
-        same = ("level", "dropout", "critic")  # fields that may differ
+        same = ("features", "dropout", "critic")  # fields that may differ
         got = dataclasses.replace(got, **{name: getattr(wanted, name) for name in same})
     if got != wanted or getattr(wanted, "profile", False):
         raise ValueError(
@@ -157,11 +157,11 @@ def previous_level_state(config: OBLConfig, path: Path) -> PreviousLevel:
     policy = load_previous_level(config)
     assert isinstance(config.network, StructuredConfig), "check_network"
     assert isinstance(policy.network, StructuredConfig), "level_below"
-    level = config.network.level
+    features = config.network.features
     if not path.exists():
-        belief = learn_belief(config.belief, policy, level, config.seed, config.precision)
+        belief = learn_belief(config.belief, policy, features, config.seed, config.precision)
         write_tree(path, jax.tree.map(np.asarray, belief))
-    shown = dataclasses.replace(policy.network, level=level)
+    shown = dataclasses.replace(policy.network, features=features)
     actor = widen_params(config.game, policy.network, policy.params, shown)
     return PreviousLevel(actor=actor, belief=read_tree(path))
 
@@ -169,17 +169,20 @@ def previous_level_state(config: OBLConfig, path: Path) -> PreviousLevel:
 def learn_belief(
     config: BeliefTraining,
     policy: NetworkPolicy,
-    level: FeatureSet,
+    feature_set: FeatureSet,
     seed: int,
     precision: Precision = "float32",
 ) -> Any:
-    """Learn the belief of players that see `level`, under the moves of a structured policy; return
-    its parameters.
+    """Learn the belief of players that see `feature_set`, under the moves of a structured policy.
+
+    Returns its parameters.
 
     Raises:
         NotFiniteError: the loss is not finite.
     """
-    learner = BeliefLearner(config, policy.rules, level, self_play_collector(policy, precision))
+    learner = BeliefLearner(
+        config, policy.rules, feature_set, self_play_collector(policy, precision)
+    )
     init_key, key = jax.random.split(jax.random.key(seed))
     belief = jax.jit(learner.init)(init_key)
     update = jax.jit(learner.update, donate_argnums=1)

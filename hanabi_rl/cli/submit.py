@@ -172,7 +172,10 @@ def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str
         scores = np.array([game.score or 0 for game in rows if game.status == "DONE"])
         of_size: dict[str, Any] = {"games": len(rows), "done": len(scores)}
         if len(scores) > 1:
-            mean, median = mean_interval(scores, least=0, most=25), bootstrap_median(scores)
+            mean, median = (
+                mean_interval(scores, min_value=0, max_value=25),
+                bootstrap_median(scores),
+            )
             of_size |= {"mean": mean.mean, "mean_ci95": list(mean.bounds)}
             of_size |= {"median": median.mean, "zero": int((scores == 0).sum())}
             of_size["perfect"] = int((scores == 25).sum())

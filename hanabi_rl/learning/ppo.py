@@ -123,7 +123,7 @@ class PPO:
         if self.make_view is not None:
             return self.make_view(self.env.rules)
         if isinstance(self.network, StructuredConfig):
-            return StructuredView(self.network.level, self.network.profile)(self.env.rules)
+            return StructuredView(self.network.features, self.network.profile)(self.env.rules)
         if self.config.current_player_only:
             return CurrentPlayerView(self.env.rules)
         return ObservationView(self.env.rules)
@@ -434,7 +434,7 @@ class PPO:
 
         gradient, metrics = jax.grad(loss, has_aux=True)(params)
         largest = metrics.pop("max_log_ratio")
-        metrics["decision_share"] = jnp.sum(batch.actor_weight)
+        metrics["decision_fraction"] = jnp.sum(batch.actor_weight)
         gradient, metrics = parallel.psum((gradient, metrics))
         return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
 
@@ -472,7 +472,7 @@ PER_DECISION = ("entropy", "clip_fraction", "approx_kl", "kl_to_bc")
 def per_decision(metrics: losses.Metrics) -> losses.Metrics:
     """Convert losses averaged over all examples to means over decisions, as evaluations report
     them."""
-    share = metrics["decision_share"]
+    share = metrics["decision_fraction"]
     decisions = jnp.where(share > 0, share, 1.0)
     return metrics | {name: metrics[name] / decisions for name in PER_DECISION if name in metrics}
 

@@ -85,4 +85,4 @@ def test_every_run_of_a_sweep_has_as_many_as_its_process(monkeypatch: pytest.Mon
         threads.clear()
         pinned.clear()
     monkeypatch.delenv(VARIABLE)
-    assert cluster._share_of_accelerators(2)[VARIABLE] == "4"
+    assert cluster._accelerator_environment(2)[VARIABLE] == "4"

@@ -1,7 +1,7 @@
 """How to train several small runs on one machine: one after another, in one vmapped update, or in
 processes.
 
-    python benchmarks/runs_together.py --json
+    python benchmarks/concurrent_runs.py --json
 
 Each run is the quick recurrent PPO (128 environments x 64 steps, LSTM 128). `alone` is one run with
 all cores: a sweep that trains its runs one after another has this rate. `vmapped` is all of them in

@@ -22,17 +22,17 @@ from hanabi_rl.play.episodes import play_games
 @pytest.mark.parametrize(
     ("card", "narrow", "wide"),
     [
-        ((), ("facts", False), ("learnt", False)),
-        ((6, 5), ("facts", False), ("reading", True)),
-        ((6, 5), ("learnt", True), ("reading", True)),
+        ((), ("facts", False), ("hint-history", False)),
+        ((6, 5), ("facts", False), ("conventions", True)),
+        ((6, 5), ("hint-history", True), ("conventions", True)),
     ],
 )
 def test_parameters_for_a_network_that_is_shown_more_answer_the_same(
     card: tuple[int, ...], narrow: tuple[FeatureSet, bool], wide: tuple[FeatureSet, bool]
 ) -> None:
-    """A level has the columns of those below first, and the profile comes last."""
+    """A feature set has the columns of the smaller ones first, and the profile comes last."""
     start = StructuredConfig(*narrow, trunk=(16, 8), head=4, card=card)
-    to = dataclasses.replace(start, level=wide[0], profile=wide[1], critic=(9,))
+    to = dataclasses.replace(start, features=wide[0], profile=wide[1], critic=(9,))
     params = jax.device_get(init_params(SMALL, start, jax.random.key(2)))
     rng = np.random.default_rng(3)
     shown = jax.tree.map(
@@ -61,25 +61,27 @@ def test_parameters_for_a_network_that_is_shown_more_answer_the_same(
     "to",
     [
         StructuredConfig("facts", profile=True),
-        StructuredConfig("learnt"),
-        StructuredConfig("reading", profile=True, head=32),
+        StructuredConfig("hint-history"),
+        StructuredConfig("conventions", profile=True, head=32),
     ],
 )
 def test_parameters_are_refused_by_a_network_that_is_shown_less_or_has_other_widths(
     to: StructuredConfig,
 ) -> None:
     with pytest.raises(ValueError, match="expected a network of the same widths .* got Structured"):
-        widen_params(SMALL, StructuredConfig("learnt", profile=True), {}, to)
+        widen_params(SMALL, StructuredConfig("hint-history", profile=True), {}, to)
 
 
 @pytest.mark.slow
 def test_an_agent_whose_network_is_shown_more_plays_as_it_did() -> None:
     agent = load_policy("agent:human-3p-facts")
     assert isinstance(agent, NetworkPolicy) and isinstance(agent.network, StructuredConfig)
-    to = dataclasses.replace(agent.network, level="reading", profile=True)
+    to = dataclasses.replace(agent.network, features="conventions", profile=True)
     wide = NetworkPolicy(
         widen_params(agent.rules, agent.network, agent.params, to), agent.rules, to
     )
     decks = evaluation_decks(agent.rules, 20, 0)
-    before, after = (play_games((p,) * 3, agent.rules, decks, series=2) for p in (agent, wide))
+    before, after = (
+        play_games((p,) * 3, agent.rules, decks, games_per_series=2) for p in (agent, wide)
+    )
     np.testing.assert_array_equal(after.actions, before.actions)

@@ -1,11 +1,10 @@
-"""What it is worth to know a partner from recorded games: the first game of an agent with
-strangers, as it is and with `?knows=` some games of each.
+"""Value of a partner's recorded games: an agent's first game with unseen partners, without and with
+`?partner_games=` some games of each.
 
-    python benchmarks/knows.py --agent agent:anyone-2p --partners bot:simple bot:holmes --json
+    python benchmarks/known_partner.py --agent agent:adhoc-2p --partners bot:simple bot:holmes
 
-The games are the partner's with itself, on decks of their own; the agent plays every deck at each
-seat, as itself (somebody who knows nothing, in the same compiled program) and knowing. Differences
-are over decks.
+The recorded games are self-play of the partner, on separate decks. The agent plays each deck at
+every seat, without and with the games, in one compiled program. Differences are over decks.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from hanabi_rl.play.demos import generate
 def main() -> None:
     """Prints a line a partner as it is measured, and with --json all of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agent", default="agent:anyone-2p")
+    parser.add_argument("--agent", default="agent:adhoc-2p")
     parser.add_argument("--partners", nargs="+", required=True)
     parser.add_argument("--known", type=int, default=20, help="games of each partner")
     parser.add_argument("--games", type=int, default=1000, help="at each seat")

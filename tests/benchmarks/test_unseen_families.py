@@ -1,4 +1,4 @@
-"""`benchmarks/never_met.py`: who is left out, and the table by hand."""
+"""`benchmarks/unseen_families.py`: who is left out, and the table by hand."""
 
 import json
 import tomllib
@@ -12,30 +12,30 @@ from hanabi_rl.evaluation.measure.gauntlet import FAMILIES
 from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.presets import configs_folder
 
-never_met = benchmark("never_met")
-PRESET = Path(__file__).parents[2] / "configs" / "best_response" / f"{never_met.PRESET}.toml"
+unseen_families = benchmark("unseen_families")
+PRESET = Path(__file__).parents[2] / "configs" / "best_response" / f"{unseen_families.PRESET}.toml"
 LEFT = {  # partners of 56 that stay, counted by hand
     "rule lists": 46,
     "simple": 46,
     "smart": 51,
     "conventions": 47,
-    "self-taught": 52,
-    "rule seeds": 38,
+    "self-play RL": 52,
+    "rule family": 38,
 }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_is_left_out_whole_and_nobody_else(family):
     partners = tomllib.loads(PRESET.read_text())["partners"]
-    left = never_met.without(family, partners)
+    left = unseen_families.without(family, partners)
     assert len(left) == LEFT[family]
     words = {
         "rule lists": ("internal", "outer", "iggi", "piers", "van-den-bergh"),
         "simple": ("simple", "value", "holmes"),
         "smart": ("smart",),
         "conventions": ("convention", "br-bc", "clone", "hgroup"),
-        "self-taught": ("ippo",),
-        "rule seeds": ("rules",),
+        "self-play RL": ("ippo",),
+        "rule family": ("rules",),
     }[family]
     assert not [name for name in left if any(word in name for word in words)]
 
@@ -45,15 +45,17 @@ def test_the_table_counts_seeds_that_have_every_family(tmp_path):
         for seed in (0, 1, 2):
             if family == "smart" and seed == 2:
                 continue  # not done yet
-            run = tmp_path / never_met.folder(family, seed)
+            run = tmp_path / unseen_families.folder(family, seed)
             run.mkdir()
             means = {name: {"mean": 20.0, "mean_ci95": [19.0, 21.0]} for name in FAMILIES}
             mean = 15.0 + row + 0.6 * seed
             means[family] = {"mean": mean, "mean_ci95": [mean - 0.5, mean + 0.5]}
-            means["rule seeds"] = means["rule seeds"] if family == "rule seeds" else {"mean": 0.0}
+            means["rule family"] = (
+                means["rule family"] if family == "rule family" else {"mean": 0.0}
+            )
             figures = {"families": means, "itself": {"mean": 22.0 + seed}}
             (run / "gauntlet.json").write_text(json.dumps(figures))
-    lines = never_met.table(tmp_path).splitlines()
+    lines = unseen_families.table(tmp_path).splitlines()
     of_seeds = "0: 17.00 [16.50, 17.50], 1: 17.60 [17.10, 18.10]"
     assert " ".join(lines[3].split()) == f"smart 17.30 22.50 20.00 {of_seeds}"
     # of seeds 0 and 1: 17.5 and 18.1; Student's t of one degree of freedom is 12.706
@@ -61,7 +63,7 @@ def test_the_table_counts_seeds_that_have_every_family(tmp_path):
 
 
 def test_a_training_is_one_that_the_script_takes():
-    words = never_met.training("simple", 7)
+    words = unseen_families.training("simple", 7)
     parse = ALGORITHMS["best_response"].config
     config = parse_args(parse, "best_response", configs_folder(), "quick", words[1:])
     assert config.seed == 7 and config.init_from is None and len(config.partners) == 46

@@ -4,10 +4,10 @@ where their weights are 0."""
 import jax
 import numpy as np
 import pytest
-from support.games import TINY, random_games, taught_games
+from support.games import TINY, random_games, teacher_games
 from support.small_ppo import make_ppo, small_rollout
 
-from hanabi_rl.evaluation.measure.dominance import KINDS
+from hanabi_rl.evaluation.measure.dominance import DOMINANCE_KINDS
 from hanabi_rl.evaluation.measure.dominance import dominated_moves as moves_of
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.games.hanabi.replay import replay
@@ -18,7 +18,7 @@ from hanabi_rl.learning.rewards import dominated_moves, event_metrics
 
 @pytest.mark.parametrize(
     "games",
-    [taught_games(TINY, 40), random_games(Rules(num_players=3), 40)],
+    [teacher_games(TINY, 40), random_games(Rules(num_players=3), 40)],
     ids=["taught", "random, 3 players"],
 )
 def test_what_is_paid_is_what_the_measures_count(games):
@@ -28,7 +28,7 @@ def test_what_is_paid_is_what_the_measures_count(games):
         return jax.vmap(dominated_moves)(played.state, actions.T)  # T, 3, N
 
     paid = np.asarray(read(games.decks, games.actions)).transpose(1, 2, 0)
-    for kind, found in zip(KINDS, paid, strict=True):
+    for kind, found in zip(DOMINANCE_KINDS, paid, strict=True):
         np.testing.assert_array_equal(found != 0, moves_of(GameAnalysis(games), kind, "hints"))
     assert paid.sum() > 0
 

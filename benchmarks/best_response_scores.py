@@ -1,7 +1,7 @@
 """What is possible with each partner of the gauntlet: a best response to each
 (`train/best_response.py`), and the figures that `hanabi-rl gauntlet` divides by.
 
-    python benchmarks/best_with.py RUNS [--players 2] [--commands | --write yes]
+    python benchmarks/best_response_scores.py RUNS [--players 2] [--commands | --write yes]
 
 A run that is finished is not trained again: run the same command again until all are there. With
 `--commands` the trainings are printed, a line each, to be run elsewhere (RUNS may be a variable of
@@ -27,7 +27,7 @@ from hanabi_rl.evaluation.measure.gauntlet import BEST_RESPONSE_FILE, FAMILIES, 
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json, write_json
 
-BEGIN = {2: ("strangers-reading", "agent:anyone-2p"), 3: ("strangers-3p", "agent:anyone-3p")}
+BEGIN = {2: ("adhoc-conventions", "agent:adhoc-2p"), 3: ("adhoc-3p", "agent:adhoc-3p")}
 """Players -> the preset with the network of the agent, and the agent that every response begins
 as."""
 BUDGET = {

@@ -1,11 +1,12 @@
 """How well a partner for strangers plays with a family that it never met: the preset without one
 family after the other (`train/best_response.py`), each run then in the gauntlet with all of them.
 
-    python benchmarks/never_met.py RUNS [--families simple smart] [--seed 0] [--commands]
+    python benchmarks/unseen_families.py RUNS [--families simple smart] [--seed 0] [--commands]
 
-Of two players. Each run is from nothing, at `learnt`: as whom the preset begins has met a family
-already. The preset is an hour of one core; what is finished is not done again: run the same command
-again until all are there, also for other seeds in the same folder. With `--commands` the trainings
+Of two players. Each run begins with random parameters, at `hint-history`: the preset's initial
+policy was trained with every family already. The preset is an hour of one core; what is finished is
+not done again: run the same command again until all are there, also for other seeds in the same
+folder. With `--commands` the trainings
 are printed, a line each, to be run elsewhere (RUNS may be a variable of the shell there).
 """
 
@@ -31,7 +32,7 @@ from hanabi_rl.evaluation.measure.intervals import mean_interval
 from hanabi_rl.evaluation.reporting.gauntlet import gauntlet_figures
 from hanabi_rl.storage.files import read_json, read_toml, write_json
 
-PRESET = "strangers-reading"
+PRESET = "adhoc-conventions"
 RESEMBLES = {"agent:br-bc-2p": "conventions"}
 """Partners that are no family's, and whose they learnt to play with."""
 ENVS_EACH = 16
@@ -64,7 +65,7 @@ def training(family: str, seed: int) -> list[str]:
     preset = Path(__file__).parents[1] / "configs" / "best_response" / f"{PRESET}.toml"
     partners = without(family, read_toml(preset)["partners"])
     words = ["train/best_response.py", "--preset", PRESET, "--init-from", "None"]
-    words += ["--network.level", "learnt", "--seed", str(seed), "--no-tensorboard"]
+    words += ["--network.features", "hint-history", "--seed", str(seed), "--no-tensorboard"]
     words += ["--num-envs", str(ENVS_EACH * len(partners)), "--num-minibatches", str(len(partners))]
     return [*words, "--partners", *partners]
 
@@ -104,7 +105,7 @@ def table(runs: Path) -> str:
         by_family[family] = {seed: of["mean"] for seed, of in of_seeds.items()}
         if not found:
             continue
-        others = [other for other in FAMILIES if other not in (family, "rule seeds")]
+        others = [other for other in FAMILIES if other not in (family, "rule family")]
         met = np.mean([each["families"][of]["mean"] for each in found.values() for of in others])
         itself = np.mean([each["itself"]["mean"] for each in found.values()])
         lines.append(

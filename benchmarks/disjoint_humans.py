@@ -1,7 +1,7 @@
 """Partners learnt from some people, met by partners learnt from others, and asked to predict the
 moves of a third group.
 
-    python benchmarks/disjoint_people.py --data games.safetensors --out DIR --json
+    python benchmarks/disjoint_humans.py --data games.safetensors --out DIR --json
 
 The games are divided in thirds by deck. Of every third each family trains a clone and HDR-IPPO from
 it; in three rotations the agents of one third play among the proxies of the next (AH2AC2's
@@ -49,8 +49,8 @@ class Family:
 
 
 FAMILIES = {
-    "reading": Family("3p-human", "3p-human"),
-    "learnt": Family("3p-human-learnt", "3p-human-learnt"),
+    "conventions": Family("3p-human", "3p-human"),
+    "hint-history": Family("3p-human-hint-history", "3p-human-hint-history"),
     "facts": Family("3p-human-facts", "3p-human-facts"),
     "lstm": Family(
         "3p-small",
@@ -86,7 +86,7 @@ def among(agent: Policy, proxy: Policy, held_out: Games, games: int, seed: int) 
     return {
         "mean": entry.summary.mean.mean,
         "ci95": entry.summary.mean.bounds,
-        "zero_share": entry.summary.zero_share,
+        "zero_rate": entry.summary.zero_rate,
         **predict(agent, held_out).as_dict(),
     }
 
@@ -134,7 +134,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         cells = []
-        for key, digits in (("mean", 2), ("zero_share", 3), ("accuracy", 3), ("nats", 3)):
+        for key, digits in (("mean", 2), ("zero_rate", 3), ("accuracy", 3), ("cross_entropy", 3)):
             values = np.array([line[key] for line in row["rotations"]])
             figures = (
                 f"{value:.{digits}f}" for value in (values.mean(), values.min(), values.max())

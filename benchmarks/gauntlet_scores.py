@@ -1,10 +1,10 @@
 """Who plays best with strangers: the gauntlet of every candidate, and the figures by which
 `hanabi-rl play` sits down with the best of them.
 
-    python benchmarks/default_partners.py --players 3 --agents agent:human-3p bot:convention
+    python benchmarks/gauntlet_scores.py --players 3 --agents agent:human-3p bot:convention
 
 Without `--agents` the candidates are the agents that ship for so many players and the bots of the
-gauntlet but its rule seeds. What was measured before of the same agent is kept: run the same
+gauntlet but its rule family. What was measured before of the same agent is kept: run the same
 command again until all are there. A new version of the list of partners begins anew.
 """
 
@@ -43,7 +43,7 @@ def main() -> None:
             continue
         series = args.games // args.series
         found = run_gauntlet(name, policy, gauntlet_partners(policy), (), series, args.series)
-        mean, worst = found.over_families() or (0.0, 0.0)
+        mean, worst = found.family_summary() or (0.0, 0.0)
         figures = {"mean": round(mean, 3), "worst": round(worst, 3), "games": args.games}
         kept = measured()
         of_game = kept["players"].setdefault(players, {})
@@ -63,7 +63,7 @@ def measured() -> dict[str, Any]:
 
 def candidates(rules: Rules) -> list[str]:
     """Who may sit down with a person."""
-    bots = [name for family, of in FAMILIES.items() if family != "rule seeds" for name in of]
+    bots = [name for family, of in FAMILIES.items() if family != "rule family" for name in of]
     names = [
         *(f"agent:{name}" for name in bundled_files()),
         *(n for n in bots if n.startswith("bot:")),
