@@ -219,7 +219,7 @@ def _csv_table(path: Path) -> str:
                     cell += f" {form.format(low, high)}"
             for suffix in ("se", "sd"):
                 if values.get(f"{column} {suffix}"):
-                    cell += f" ± {values[f'{column} {suffix}']}"
+                    cell += f"&nbsp;±&nbsp;{values[f'{column} {suffix}']}"
             cells.append(cell)
         lines.append(cells)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

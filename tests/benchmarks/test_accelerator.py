@@ -1,5 +1,5 @@
-"""`benchmarks/accelerator.sh`: its steps against docs/performance.md, its budget, its resumption with
-a Python that measures nothing, the table by hand; and, slow, a rehearsal of all of it."""
+"""`benchmarks/accelerator.sh`: its steps against docs/performance.md, its budget, its resumption
+with a Python that measures nothing, the table by hand; and, slow, a rehearsal of all of it."""
 
 import json
 import os
