@@ -62,7 +62,7 @@ def submit(
             --key-file, or HANABI_RL_KEY in the environment.
         key_file: a file of mode 600 that holds the key.
         process: in the place of agents a program that is asked for moves in lines of JSON
-            (docs/service.md), one a connection.
+            (docs/play.md), one a connection.
         predict: instead of playing, predict the moves of people in held-out games of these numbers
             of players.
         connections: games at a time; where the server allows fewer, so many.

@@ -111,12 +111,9 @@ def served(
 
 
 def documented_client() -> Callable[[str, str, Any], dict[str, Any]]:
-    """`predict(address, key, policy)` as docs/service.md has it."""
-    text = (ROOT / "docs/service.md").read_text()
-    lines = text.partition("A client, whole")[2].partition("\n\n")[2].splitlines()
-    end = next(i for i, line in enumerate(lines) if line and not line.startswith("    "))
+    """`predict(address, key, policy)` of docs/examples/predict.py."""
     found: dict[str, Any] = {}
-    exec("\n".join(line[4:] for line in lines[:end]), found)
+    exec((ROOT / "docs/examples/predict.py").read_text(), found)
     return found["predict"]  # type: ignore[no-any-return]
 
 
