@@ -69,8 +69,6 @@ def test_runs_of_a_sweep_use_the_threads_of_the_sweep(
     threads: list[str] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: pinned.append(cores))
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "1")
-    for name in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, name, None)  # set by each run
 
     class InThisProcess:
         sentinel, exitcode = 0, 0
@@ -79,10 +77,11 @@ def test_runs_of_a_sweep_use_the_threads_of_the_sweep(
             self.target, self.args = target, args
 
         def start(self) -> None:
-            """Run at once, and restore the sweep's own number of threads."""
-            own = os.environ.pop(VARIABLE, None)
+            """Run at once, and restore the sweep's own streams and number of threads."""
+            own, streams = os.environ.pop(VARIABLE, None), (sys.stdout, sys.stderr)
             self.target(*self.args)
             sys.stdout.close()
+            sys.stdout, sys.stderr = streams
             threads.append(os.environ.pop(VARIABLE))
             if own is not None:
                 os.environ[VARIABLE] = own
