@@ -1,7 +1,7 @@
 """Behaviour-preferring partners and their responses: candidates for `hanabi-rl partners`.
 
-python train/behaviour_preferring.py --preset small --pairs 16
-python train/behaviour_preferring.py --pairs 12
+python train/behaviour_preferring.py --preset small --num-pairs 16
+python train/behaviour_preferring.py --num-pairs 12
 """
 
 from hanabi_rl.launch.script import main

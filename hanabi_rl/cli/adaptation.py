@@ -25,7 +25,7 @@ def adaptation(
     decisions that differ, by kind, their worth in points, and the games with most of them.
 
     Args:
-        agent: an agent that remembers its partners (agent:anyone-2p).
+        agent: an agent that remembers its partners (agent:adhoc-2p).
         partners: partner agents, evaluated one at a time.
         games: games per partner and seat; a multiple of --series.
         series: games in a row with the same partner; decisions of the last are compared.

@@ -39,7 +39,7 @@ from hanabi_rl.cli.study_report import report
 from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
-from hanabi_rl.launch.flags import check_lists_once, hyphenated, list_flags
+from hanabi_rl.launch.flags import check_lists_once, list_flags, normalize_flags
 from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.storage.validation import validate_arguments
 
@@ -107,7 +107,7 @@ def main(args: Sequence[str] | None = None) -> None:
                 words.insert(1, "run")  # `hanabi-rl study FILE` runs it
             _check_renamed(words)
             if (body := _command(words)) is not None:
-                check_lists_once(hyphenated(words), list_flags(body))
+                check_lists_once(normalize_flags(words), list_flags(body))
             _parsed(words)()
             return
     sys.exit(code)
@@ -167,12 +167,15 @@ _RENAMED = {  # old command, or command and old flag -> new name
     "challenge --level": "--features",
     "challenge --decks": "--eval-games",
     "challenge --held-out": "--heldout-games",
+    "data info --skip-bad": "--skip-invalid",
+    "data convert --skip-bad": "--skip-invalid",
+    "data split --skip-bad": "--skip-invalid",
 }
 
 
 def _check_renamed(args: Sequence[str]) -> None:
     """Raises ValueError for an old name of a command or a flag, with the new one."""
-    names = {arg.partition("=")[0] for arg in hyphenated(args)}
+    names = {arg.partition("=")[0] for arg in normalize_flags(args)}
     for old, new in _RENAMED.items():
         *command, name = old.split()
         if name in (names if command else args[:1]) and list(args[: len(command)]) == command:

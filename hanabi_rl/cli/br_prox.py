@@ -65,7 +65,7 @@ def br_prox_parts(
         plot_br_prox,
     )
     from hanabi_rl.evaluation.reporting.matrix import short_labels
-    from hanabi_rl.runs.progress import Progress
+    from hanabi_rl.storage.progress import Progress
 
     setting, chosen = EvalSetting(games, seed, sample), read_partners(partners)
     unknown = [

@@ -33,11 +33,11 @@ def challenge(
 
     Args:
         partner: agent of the games: a bot, any agent, or A+B for games where they take turns; one
-            that searches with partner=C+D comes last.
+            that searches with partner_model=C+D comes last.
         games: training games.
         players: 2 to 5.
         methods: some of bc, hdr_ippo, br_bc, ippo (default: all).
-        features: feature set of the networks: facts, learnt or reading.
+        features: feature set of the networks: facts, hint-history or conventions.
         total_steps: environment steps of each method that plays.
         kl_weight: KL weight of HDR-IPPO.
         heldout_games: games to predict.
@@ -45,7 +45,7 @@ def challenge(
         seed: seed of the games, the runs and the decks.
         proxies: evaluation partners (default: the partner; for A+B, both), any agents.
         agents: other agents to evaluate, such as obl:FILE or a run of Other-Play.
-        pretrain: start cloning from a clone of other bots and agents (the preset `prior` of
+        pretrain: start cloning from a clone of other bots and agents (the preset `pretrain` of
             train/bc.py), none of the partner's family; trained once, in the parent folder of `out`.
         out: folder of the runs and challenge.json; default
             runs/challenge-PARTNER-PLAYERSp-FEATURES-GAMES[-pretrain]-sSEED.

@@ -54,7 +54,7 @@ def human_likeness(
     )
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.evaluation.reporting.measures import required_text
-    from hanabi_rl.runs.progress import Progress
+    from hanabi_rl.storage.progress import Progress
 
     people = load_distinct_games([games])
     predicted = people if predict is None else load_distinct_games([predict])

@@ -75,7 +75,7 @@ def _checked(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Parts
 
 def with_progress(title: str, items: Iterable[T], unit: str) -> Iterator[T]:
     """The items, with a progress bar."""
-    from hanabi_rl.runs.progress import Progress
+    from hanabi_rl.storage.progress import Progress
 
     items = list(items)
     with Progress(title, total=len(items), unit=unit) as progress:

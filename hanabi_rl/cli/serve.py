@@ -25,7 +25,7 @@ def serve(
     state: Path = STATE,
     store: str | None = None,
     proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
-    proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-robust"),
+    proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-population"),
     prediction_games: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: Port = 8643,
@@ -46,8 +46,8 @@ def serve(
             servers may share it, each with the same challenge.secret in its folder.
         proxies_2p: the agents that candidates meet with two players; none: no such games.
         proxies_3p: with three.
-        prediction_games: .safetensors files of held-out human games to predict, one
-            a number of players.
+        prediction_games: .safetensors files of held-out human games to predict, one per number of
+            players.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
         slots: games of each number of players that are kept at a time; more are played again when

@@ -18,7 +18,9 @@ def zero_shot_command(args: Sequence[str]) -> int:
     from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
     from hanabi_rl.runs.session import RunStopped
     from hanabi_rl.storage.files import write_json
+    from hanabi_rl.storage.renamed_fields import check_not_renamed
 
+    check_not_renamed(args)
     config = parse_or_raise(
         lambda: tyro.cli(
             ZeroShot, prog="hanabi-rl zero-shot", args=args, description=ZeroShot.__doc__

@@ -49,7 +49,7 @@ class ZeroShot:
     """The folder of all runs."""
     preset: str = "small"
     """Of behaviour_preferring, best_response, ippo and e3t."""
-    pairs: PositiveInt = 16
+    num_pairs: PositiveInt = 16
     """Candidates."""
     partners: PositiveInt = 4
     """Chosen for evaluation, with as many mid-skill ones."""
@@ -105,7 +105,7 @@ class ComparisonRuns:
             total_steps=steps,
             lr=self.config.lr,
             seed=self.config.seed,
-            only_movers=True,
+            current_player_only=True,
             tensorboard=False,
             eval_games=256,
             report_games=512,
@@ -115,7 +115,10 @@ class ComparisonRuns:
         """The candidates."""
         config = self.config
         name = "behaviour_preferring"
-        return self.make(name, "pairs", config.pair_steps, pairs=config.pairs) / "candidates.json"
+        return (
+            self.make(name, "pairs", config.pair_steps, num_pairs=config.num_pairs)
+            / "candidates.json"
+        )
 
     def partners(self) -> Path:
         """Those chosen, with best responses."""
@@ -135,7 +138,7 @@ class ComparisonRuns:
             f"sp/s{seed}",
             self.config.selfplay_steps,
             seed=seed,
-            keep_evaluated=True,
+            save_evaluated=True,
             eval_every=_EVAL_EVERY,
         )
 
@@ -209,7 +212,7 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
     """Trains what is missing; returns the arguments of `hanabi-rl br-prox` that compare the agents.
 
     Raises:
-        ValueError, Stopped: as the runs do.
+        ValueError, RunStopped: as the runs do.
     """
     runs = ComparisonRuns(config)
     check_writable("--out", runs.folder)

@@ -9,6 +9,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.config import TrainingConfig
 from hanabi_rl.runs.run_dir import check_resumable, preset_players, read_config
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.renamed_fields import with_new_names
 from hanabi_rl.storage.validation import BoundedCount, Seed
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class RunConfig(TrainingConfig):
     resume: bool = False
     """Continue the run in --run-dir from its newest good checkpoint."""
     multi_host: bool = False
-    """This process is one of several hosts' that train together (docs/scaling.md)."""
+    """This process is one of several hosts' that train together (docs/performance.md)."""
     tensorboard: bool = True
     wandb: bool = False
     """Also log to Weights & Biases; needs the extra `wandb`."""
@@ -79,39 +80,13 @@ def with_game(config: R, game: Rules, source: str) -> R:
     return dataclasses.replace(config, game=game)
 
 
-REMOVED_FIELDS: dict[str, Any] = {
-    "critic_warmup_updates": 0,
-    "loss_average": "timesteps",
-    "demo_bot": "convention",
-}
-"""Fields that configs once had, at any depth, and the one value of each that is meant without
-it."""
-
-
 def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:
     """The config of the run in `run_dir`; a field that it does not know yet has its default.
 
-    Raises ValueError as `read_config` and `from_dict` do, and for a run with a retired field that
-    said something else than what holds without it.
+    Raises ValueError as `read_config` and `from_dict` do.
     """
-    place = str(run_dir / "config.json")
-    saved = _without_retired(read_config(run_dir, algorithm=algorithm), place)
-    return from_dict(cls, saved, where=place)
-
-
-def _without_retired(saved: dict[str, Any], place: str) -> dict[str, Any]:
-    for name in REMOVED_FIELDS.keys() & saved.keys():
-        if saved[name] != REMOVED_FIELDS[name]:
-            raise ValueError(
-                f"{place}: expected {name} {REMOVED_FIELDS[name]!r}, as this version always "
-                "trains, got "
-                f"{saved[name]!r}"
-            )
-    return {
-        name: _without_retired(value, f"{place}.{name}") if isinstance(value, dict) else value
-        for name, value in saved.items()
-        if name not in REMOVED_FIELDS
-    }
+    saved = with_new_names(read_config(run_dir, algorithm=algorithm))
+    return from_dict(cls, saved, where=str(run_dir / "config.json"))
 
 
 def check_saved_config(

@@ -8,6 +8,7 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
+from hanabi_rl.storage.renamed_fields import RENAMED
 from hanabi_rl.storage.validation import InvalidValueError
 
 T = TypeVar("T")
@@ -43,9 +44,11 @@ def from_dict(
     hints = typing.get_type_hints(cls)
     known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if unknown := sorted(set(data) - set(known)):
-        raise ValueError(
-            f"{where}: unknown field {unknown[0]!r}; expected one of {', '.join(sorted(known))}"
+        new = RENAMED.get(unknown[0])
+        expected = (
+            f"one of {', '.join(sorted(known))}" if new not in known else f"its new name {new}"
         )
+        raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected {expected}")
     base = default if default is not None else cls()
     changes: dict[str, Any] = {}
     for name, value in data.items():

@@ -94,36 +94,43 @@ def run_of(folder: Path, algorithm: str = "best_response", **config: Any) -> str
     return str(folder)
 
 
+def test_renamed_agents_of_old_runs_are_recognised(tmp_path: Path) -> None:
+    old = {"start_from": "agent:human-3p-robust", "partners": ["agent:anyone-3p?noise=0.1"]}
+    first, second, *others = training_partners(run_of(tmp_path / "1", **old))
+    assert (first, second) == ("agent:adhoc-3p?noise=0.1", "agent:human-3p-population")
+    assert others == [f"Q{i}?temperature=0.3" for i in range(1, 9)]
+
+
 def test_whom_an_agent_began_as_was_met_and_whom_that_one_met(tmp_path: Path) -> None:
     """Over runs and cards, each once, nearest first."""
-    card = "agent:human-3p-robust"
+    card = "agent:human-3p-population"
     of_card = tuple(f"Q{i}?temperature=0.3" for i in range(1, 9))
     assert training_partners(card) == of_card
-    first = run_of(tmp_path / "1", start_from=card, partners=["bot:iggi", "bot:iggi", of_card[0]])
-    second = run_of(tmp_path / "2", start_from=first, partners=["bot:smart", "bot:iggi"])
+    first = run_of(tmp_path / "1", init_from=card, partners=["bot:iggi", "bot:iggi", of_card[0]])
+    second = run_of(tmp_path / "2", init_from=first, partners=["bot:smart", "bot:iggi"])
     met = ("bot:smart", "bot:iggi", first, of_card[0], card, *of_card[1:])
     assert (
         training_partners(second) == training_partners(f"{second}/checkpoints/5?noise=0.1") == met
     )
-    clone = {"data": [], "start_from": second}
+    clone = {"data": [], "init_from": second}
     for name, algorithm, config, expected in (
         ("3", "hdr_ippo", {"bc": clone, "partners": []}, (second, *met)),
-        ("4", "hdr_ippo", {"bc": {"start_from": first}, "bc_policy": second}, (second, *met)),
-        ("5", "obl", {"previous": second}, (second, *met)),
+        ("4", "hdr_ippo", {"bc": {"init_from": first}, "bc_policy": second}, (second, *met)),
+        ("5", "obl", {"previous_level": second}, (second, *met)),
         # begins with random parameters, beside the clone, which is all that it met
         ("6", "br_bc", {"bc": clone, "bc_policy": None}, (second, first, card)),
         ("7", "br_bc", {"bc": clone, "bc_policy": first, "partners": ["a"]}, ("a", first, card)),
-        ("8", "bc", {"data": [], "start_from": None}, ()),
+        ("8", "bc", {"data": [], "init_from": None}, ()),
     ):
         assert training_partners(run_of(tmp_path / name, algorithm, **config)) == expected, name
-    beside = run_of(tmp_path / "9", start_from=str(tmp_path / "7"), partners=["b"])
+    beside = run_of(tmp_path / "9", init_from=str(tmp_path / "7"), partners=["b"])
     assert training_partners(beside) == ("b", str(tmp_path / "7"), "a", first, card)
 
 
 def test_runs_that_began_as_each_other_or_as_what_is_gone(tmp_path: Path) -> None:
     places = [str(tmp_path / name) for name in "abc"]
     for place, start in zip(places, [places[1], places[0], "agent:gone"], strict=True):
-        run_of(Path(place), start_from=start, partners=[f"bot:of-{place[-1]}"])
+        run_of(Path(place), init_from=start, partners=[f"bot:of-{place[-1]}"])
     assert training_partners(places[0]) == ("bot:of-a", places[1], "bot:of-b", places[0])
     assert training_partners(places[2]) == ("bot:of-c", "agent:gone")
     assert describe_data_overlap(places[0], Path("x.json")) is not None
@@ -132,12 +139,12 @@ def test_runs_that_began_as_each_other_or_as_what_is_gone(tmp_path: Path) -> Non
 def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) -> None:
     """Learnt from is what any of them learnt from; it is denied where all of them are known."""
     old = run_of(tmp_path / "old", "bc", data=["there/a.json"], val=["b.json"])
-    new = run_of(tmp_path / "new", "bc", data=["c.json"], val=["d.json"], start_from=old)
-    best = run_of(tmp_path / "best", start_from=new, partners=["bot:simple"])
-    hdr = run_of(tmp_path / "hdr", "hdr_ippo", bc_policy=None, bc={"start_from": old})
-    own = run_of(tmp_path / "own", "br_bc", bc={"data": ["e.json"], "start_from": new})
+    new = run_of(tmp_path / "new", "bc", data=["c.json"], val=["d.json"], init_from=old)
+    best = run_of(tmp_path / "best", init_from=new, partners=["bot:simple"])
+    hdr = run_of(tmp_path / "hdr", "hdr_ippo", bc_policy=None, bc={"init_from": old})
+    own = run_of(tmp_path / "own", "br_bc", bc={"data": ["e.json"], "init_from": new})
     given = run_of(tmp_path / "given", "br_bc", bc_policy=new, bc={"data": []})
-    best_of = run_of(tmp_path / "best_of", start_from=given)
+    best_of = run_of(tmp_path / "best_of", init_from=given)
     itself, by_name = "itself, so that its prediction flatters it", "by its name"
     for agent, file, words in (
         (new, "c.json", f"learnt from c.json {itself}"),
@@ -195,7 +202,7 @@ def test_games_beside_a_given_clone_are_not_learnt_from(tmp_path: Path) -> None:
 
 def test_the_clone_that_a_run_keeps_is_the_clone(tmp_path: Path) -> None:
     """It met nobody whom the run met."""
-    met = {"start_from": "bot:iggi", "data": ["a.json"]}
+    met = {"init_from": "bot:iggi", "data": ["a.json"]}
     clone = run_of(tmp_path / "clone", "bc", **met)
     given = run_of(tmp_path / "given", "br_bc", bc_policy=clone, bc={}, partners=["bot:simple"])
     own = run_of(tmp_path / "own", "hdr_ippo", bc_policy=None, bc=met, partners=["bot:simple"])
@@ -214,18 +221,20 @@ def test_the_clone_that_a_run_keeps_is_the_clone(tmp_path: Path) -> None:
 
 
 def test_what_an_agent_began_as_may_have_learnt_is_not_denied(tmp_path: Path) -> None:
-    gone = run_of(tmp_path / "1", "bc", data=["a.json"], val=["b.json"], start_from="no/such")
+    gone = run_of(tmp_path / "1", "bc", data=["a.json"], val=["b.json"], init_from="no/such")
     assert describe_data_overlap(gone, Path("x.json")) == (
         "learnt from a.json; began as no/such, whose data is not noted"
     )
     assert describe_data_overlap(gone, Path("b.json")) == (
         "had an epoch chosen by b.json; began as no/such, whose data is not noted"
     )
-    prior = run_of(tmp_path / "2", "bc", data=["a.json"], start_from="agent:prior-3p")
+    prior = run_of(tmp_path / "2", "bc", data=["a.json"], init_from="agent:pretrained-3p")
     words = describe_data_overlap(prior, Path("x.json")) or ""
-    assert words.startswith("learnt from a.json; began as agent:prior-3p, which learnt from 10,500")
+    assert words.startswith(
+        "learnt from a.json; began as agent:pretrained-3p, which learnt from 10,500"
+    )
     assert words.endswith("whether x.json is of them its card does not say")
-    alone = run_of(tmp_path / "3", "bc", data=["a.json"], start_from="agent:ippo-2p")
+    alone = run_of(tmp_path / "3", "bc", data=["a.json"], init_from="agent:ippo-2p")
     assert describe_data_overlap(alone, Path("x.json")) == (
         "learnt from a.json, not from x.json by its name; began as agent:ippo-2p, which learnt "
         "from no recorded games, as far as its card says"

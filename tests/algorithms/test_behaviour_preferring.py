@@ -105,7 +105,7 @@ def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """21 updates with 4 checkpoints: after 5, 10, 16 and 21. Learners are what they were given."""
-    config = dataclasses.replace(PAIRS, checkpoints=4, total_steps=21 * 64 * 16, seed=11)
+    config = dataclasses.replace(PAIRS, num_checkpoints=4, total_steps=21 * 64 * 16, seed=11)
     asked: list[Any] = []
 
     def init(key: jax.Array) -> list[Any]:
@@ -204,7 +204,7 @@ def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -
 def test_blocks_that_devices_cannot_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = make_pair(PAIRS)
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
-    with pytest.raises(ValueError, match=r"num_blocks=\d+ must be divisible by devices=3"):
+    with pytest.raises(ValueError, match=r"num_shuffle_blocks=\d+ must be divisible by devices=3"):
         pair.compile_update()
 
 
@@ -226,7 +226,7 @@ def test_a_reward_in_words_and_what_is_refused() -> None:
 @pytest.mark.slow
 def test_a_pair_of_three_players_is_scored_as_partners_are_met(tmp_path: Path) -> None:
     """The response alone among copies of the biased partner, at every seat."""
-    config = dataclasses.replace(PAIRS, game=TINY_3P, pairs=1, run_dir=str(tmp_path / "pairs"))
+    config = dataclasses.replace(PAIRS, game=TINY_3P, num_pairs=1, run_dir=str(tmp_path / "pairs"))
     summary = run("behaviour_preferring", config)
     found = read_partners(tmp_path / "pairs" / "candidates.json")
     assert (summary["num_players"], found.players) == (3, 3)

@@ -118,9 +118,9 @@ def test_minibatches_leave_out_what_partners_decide(
             network=SMALL,
             num_envs=128,
             num_minibatches=3,
-            partner_share=share,
+            partner_prob=share,
             lineup=lineup,
-            priority=priority,
+            priority_exponent=priority,
             partners=("bot:rules?seed=0", "bot:rules?seed=1"),
         )
         ppo = ALGORITHM.training(config, None).ppo
@@ -146,14 +146,14 @@ def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
     for _ in range(2):
         write_input_hashes(folder, named_input_hashes(config))
-    known = json.loads((folder / "given.json").read_text())
+    known = json.loads((folder / "input_hashes.json").read_text())
     assert known == {f"--partners {name}": load_policy(name, TINY).identity() for name in names}
     save(policy=network_policy(TINY, seed=1))
     with pytest.raises(
         ValueError, match=f"--partners {partner}: expected what this run began with"
     ):
         ALGORITHM.train(config, folder, ALGORITHM.training(config, None))
-    assert json.loads((folder / "given.json").read_text()) == known
+    assert json.loads((folder / "input_hashes.json").read_text()) == known
 
 
 def test_each_device_has_environments_for_every_partner(
@@ -164,8 +164,14 @@ def test_each_device_has_environments_for_every_partner(
     plan = ALGORITHM.training(BestResponseConfig(**fields), None)
     monkeypatch.setattr(parallel, "num_devices", lambda: 2)
     for sizes, message in [
-        ({"num_envs": 6, "num_blocks": 2}, "--num-envs: num_envs / devices=3 .* by partners=2"),
-        ({"num_envs": 12, "num_blocks": 3}, "--num-blocks: num_blocks=3 .* by devices=2"),
+        (
+            {"num_envs": 6, "num_shuffle_blocks": 2},
+            "--num-envs: num_envs / devices=3 .* by partners=2",
+        ),
+        (
+            {"num_envs": 12, "num_shuffle_blocks": 3},
+            "--num-shuffle-blocks: num_shuffle_blocks=3 .* by devices=2",
+        ),
     ]:
         config = BestResponseConfig(**fields, **sizes, num_minibatches=1)
         with pytest.raises(ValueError, match=message):
@@ -176,7 +182,9 @@ def test_each_device_has_environments_for_every_partner(
 @pytest.mark.slow  # traces a rollout of the standard game
 def test_partners_may_be_shown_less_than_the_learner() -> None:
     """What `facts` remembers is empty; all the same it is one row a seat of every environment."""
-    network = StructuredConfig(level="learnt", trunk=(16,), head=8, card=(8,), critic=(16,))
+    network = StructuredConfig(
+        features="hint-history", trunk=(16,), head=8, card=(8,), critic=(16,)
+    )
     config = BestResponseConfig(
         network=network,
         num_envs=16,
@@ -223,10 +231,10 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
     assert (
         infer_rules_from_partners(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
     )
-    with pytest.raises(ValueError, match="--partners: expected whom to play with, got nobody"):
+    with pytest.raises(ValueError, match="--partners: expected at least one agent, got none"):
         infer_rules_from_partners(BestResponseConfig())
-    with pytest.raises(ValueError, match="--partner-share: expected a number from 0 to 1, got 2"):
-        BestResponseConfig(partner_share=2.0)
+    with pytest.raises(ValueError, match="--partner-prob: expected a number from 0 to 1, got 2"):
+        BestResponseConfig(partner_prob=2.0)
 
 
 @pytest.mark.slow
@@ -238,7 +246,7 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
     config = BestResponseConfig(
         **{**FIELDS, **short, "lr": 0.0},
         partners=("bot:flawed",),
-        start_from=str(tmp_path / "agent"),
+        init_from=str(tmp_path / "agent"),
         run_dir=str(tmp_path / "run"),
     )
     run("best_response", config)
@@ -248,20 +256,22 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_response_begins_with_an_agent_of_its_network() -> None:
-    named = {"partners": ("bot:simple",), "start_from": "agent:anyone-2p"}
-    network = StructuredConfig(level="reading", profile=True, critic=(16,))
+    named = {"partners": ("bot:simple",), "init_from": "agent:adhoc-2p"}
+    network = StructuredConfig(features="conventions", profile=True, critic=(16,))
     begins_as = ALGORITHM.training(
         BestResponseConfig(**named, network=network), None
     ).initial_params
-    theirs = load_policy("agent:anyone-2p")
+    theirs = load_policy("agent:adhoc-2p")
     assert isinstance(theirs, NetworkPolicy)
     jax.tree.map(np.testing.assert_array_equal, begins_as, theirs.params)
     config = BestResponseConfig(**named)
-    with pytest.raises(ValueError, match="anyone-2p: expected the network that is trained"):
+    with pytest.raises(ValueError, match="adhoc-2p: expected the network that is trained"):
         ALGORITHM.training(config, None)
 
 
 def test_priority_is_refused_for_partners_of_several_kinds() -> None:
-    config = BestResponseConfig(**FIELDS, partners=("bot:flawed", "bot:simple"), priority=0.5)
+    config = BestResponseConfig(
+        **FIELDS, partners=("bot:flawed", "bot:simple"), priority_exponent=0.5
+    )
     with pytest.raises(ValueError, match="expected partners of one kind.* got 2 kinds"):
         ALGORITHM.training(config, None)

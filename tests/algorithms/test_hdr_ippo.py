@@ -86,7 +86,7 @@ def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
 ) -> None:
     config = small.ppo.config
     _, metrics = small.learn(*second_rollout, weight)
-    share = metrics["decision_share"]  # what is logged per decision is in the loss per timestep
+    share = metrics["decision_fraction"]  # what is logged per decision is in the loss per timestep
     np.testing.assert_allclose(share, 0.5, rtol=1e-5)
     value, entropy = (
         config.value_coef * metrics["value_loss"],
@@ -128,7 +128,7 @@ def with_partners(folder: Path) -> tuple[HDRIPPOConfig, Any, Any, list[Any]]:
     names = tuple(str(folder / str(i)) for i in range(2))
     for name, policy in zip(names, others, strict=True):
         save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
-    config = HDRIPPOConfig(game=TINY_3P, eval_games=64, partners=names, partner_share=0.25)
+    config = HDRIPPOConfig(game=TINY_3P, eval_games=64, partners=names, partner_prob=0.25)
     return config, ALGORITHM.training(config, clone), clone, others
 
 
@@ -214,16 +214,16 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
     grown.mkdir()
     record = json.loads((run / "config.json").read_text())
     record["config"]["val"] = []
-    record["config"]["start_from"] = "who is gone"  # and is not asked
+    record["config"]["init_from"] = "who is gone"  # and is not asked
     (grown / "config.json").write_text(json.dumps(record))
     for name in ("same", "another"):
         saved = saved_config(BCConfig, grown, algorithm="bc")
-        clone = dataclasses.replace(saved, start_from=None)
+        clone = dataclasses.replace(saved, init_from=None)
         files_of = game_input_hashes(
             clone, clone.game, training_games(clone, clone.game, clone.seed)
         )
         given_then = files_of if name == "same" else dict.fromkeys(files_of, name)
-        (grown / "given.json").write_text(json.dumps(given_then))
+        (grown / "input_hashes.json").write_text(json.dumps(given_then))
         found = validation_games(HDRIPPOConfig(bc_policy=str(grown)), nowhere)
         assert (found is not None) == (name == "same")
     assert "No validation figures" in capsys.readouterr().err

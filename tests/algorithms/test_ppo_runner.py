@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.games import TINY, taught_games
+from support.games import TINY, teacher_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.loading import load_policy
@@ -115,7 +115,7 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
     )
     config: Any = SimpleNamespace(
         num_updates=7, num_envs=2, num_steps=5, eval_every=3, log_every=2, save_every=4,
-        keep_evaluated=True,
+        save_evaluated=True,
     )  # fmt: skip
     plan: Any = SimpleNamespace(
         selection_metric="s", progress_metric="extra", temperature=None,
@@ -161,7 +161,7 @@ def test_environment_steps_beyond_32_bits_are_counted(
     they say of themselves."""
     for name in ("replicate", "shard", "fetch"):
         monkeypatch.setattr(parallel, name, lambda tree: tree)
-    config = IPPOConfig(game=TINY, keep_evaluated=True)
+    config = IPPOConfig(game=TINY, save_evaluated=True)
     done, steps = config.num_updates, 9_999_876_096
     assert (done, done * config.num_envs * config.num_steps) == (76_293, steps)
     policy, none, shown = network_policy(TINY, 0), None, []
@@ -203,7 +203,7 @@ def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.Mo
     plan: Any = SimpleNamespace(
         selection_metric="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
     )
-    config: Any = SimpleNamespace(num_envs=2, num_steps=5, keep_evaluated=False)
+    config: Any = SimpleNamespace(num_envs=2, num_steps=5, save_evaluated=False)
     none: Any = None
     trainer = _Trainer("x", session, config, plan, none, none, Policy(""))  # type: ignore[arg-type]
     assert trainer.learner == state[0]
@@ -280,11 +280,11 @@ def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
 def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:
     """Of a game of n moves the positions before the first n - 3 of them."""
     assert ppo_runner.load_start_states(IPPOConfig()) is None
-    games, names = [taught_games(TINY, 2, seed) for seed in (0, 1)], []
+    games, names = [teacher_games(TINY, 2, seed) for seed in (0, 1)], []
     for number, some in enumerate(games):
         names.append(str(tmp_path / f"{number}.safetensors"))
         save_games(Path(names[-1]), some)
-    config = IPPOConfig(game=TINY, start_states=tuple(names), start_share=0.125)
+    config = IPPOConfig(game=TINY, start_states=tuple(names), start_state_prob=0.125)
     starts = ppo_runner.load_start_states(config)
     assert starts is not None and float(starts.prob) == 0.125
     expected = sum(int(n) - 3 for some in games for n in some.num_actions)
@@ -294,23 +294,25 @@ def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> Non
 def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> None:
     """Other games, or another level below, under the same name."""
     place = tmp_path / "games.safetensors"
-    config = OBLConfig(game=TINY, previous=str(tmp_path / "below"))
+    config = OBLConfig(game=TINY, previous_level=str(tmp_path / "below"))
     begins = IPPOConfig(game=TINY, start_states=(str(place),))
     found = []
     for seed in (0, 1, 0):
         policy = network_policy(TINY, seed=seed)
         save_policy(tmp_path / "below", policy, algorithm="obl", steps=0, score=None)
-        save_games(place, taught_games(TINY, 2, seed))
+        save_games(place, teacher_games(TINY, 2, seed))
         starts = ppo_runner.load_start_states(begins)
         below, states = (
             ppo_runner.named_input_hashes(config),
             ppo_runner.named_input_hashes(begins, starts),
         )
-        assert below == {f"--previous {tmp_path / 'below'}": policy.identity()}
-        first_as = BestResponseConfig(game=TINY, start_from=config.previous, partners=("bot:iggi",))
+        assert below == {f"--previous-level {tmp_path / 'below'}": policy.identity()}
+        first_as = BestResponseConfig(
+            game=TINY, init_from=config.previous_level, partners=("bot:iggi",)
+        )
         assert ppo_runner.named_input_hashes(first_as) == {
             "--partners bot:iggi": load_policy("bot:iggi", TINY).identity(),
-            f"--start-from {tmp_path / 'below'}": policy.identity(),
+            f"--init-from {tmp_path / 'below'}": policy.identity(),
         }
         assert list(states) == [f"--start-states {place}"]
         found.append((*below.values(), *states.values()))

@@ -76,7 +76,7 @@ def test_games_that_begin_in_recorded_positions(tmp_path: Path) -> None:
     lengths, config = [], IPPOConfig(**FIELDS, start_states=(str(tmp_path / "games.safetensors"),))
     for share in (0.0, 1.0):
         folder = tmp_path / str(share)
-        run("ippo", dataclasses.replace(config, start_share=share, run_dir=str(folder)))
+        run("ippo", dataclasses.replace(config, start_state_prob=share, run_dir=str(folder)))
         lines = read_lines(folder)[1:]
         ended = sum(line["train_games"] for line in lines)
         lengths.append(UPDATES * ENVS * STEPS / ended)
@@ -89,8 +89,10 @@ def test_start_states_of_another_game_are_refused(tmp_path: Path) -> None:
     config = IPPOConfig(start_states=(str(path),))
     with pytest.raises(ValueError, match="games.safetensors: expected games of .*, got "):
         load_start_states(config)
-    with pytest.raises(ValueError, match="--start-share: expected a number from 0 to 1, got 1.5"):
-        IPPOConfig(start_share=1.5)
+    with pytest.raises(
+        ValueError, match="--start-state-prob: expected a number from 0 to 1, got 1.5"
+    ):
+        IPPOConfig(start_state_prob=1.5)
 
 
 @pytest.fixture(scope="module")

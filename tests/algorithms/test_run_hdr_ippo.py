@@ -181,7 +181,7 @@ def test_a_calibrated_policy_is_kept_at_its_temperature(
 
     monkeypatch.setattr(hdr_ippo, "calibrate_temperature", nearest)
     short = {"total_steps": ENVS * STEPS, "bc_policy": str(run[0] / "bc-policy")}
-    ALGORITHM.run(config(run_dir=str(tmp_path / "c"), calibrate=True, **short))
+    ALGORITHM.run(config(run_dir=str(tmp_path / "c"), calibrate_temperature=True, **short))
     learnt: Any = load_policy(tmp_path / "c" / "checkpoints" / "1")
     last = jax.tree.map(lambda x: x / 1.5, learnt.params["logits"])
     for name in ("policy", "policy-latest"):

@@ -24,7 +24,7 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage.trees import read_tree
 
 NETWORK = StructuredConfig("facts", trunk=(32,), head=8, card=(8,), critic=(32,))
-LEARNT = dataclasses.replace(NETWORK, level="learnt")
+LEARNT = dataclasses.replace(NETWORK, features="hint-history")
 PROFILED = dataclasses.replace(NETWORK, profile=True)
 
 
@@ -46,7 +46,7 @@ def config_of(rules: Rules, folder: Path, updates: int = 2, **given: Any) -> OBL
         "tensorboard": False,
         "network": NETWORK,
     }
-    if "previous" in given:
+    if "previous_level" in given:
         fields["belief"] = BeliefTraining(steps=512 * updates, num_envs=32, num_steps=16)
     return OBLConfig(**(fields | {"game": rules, "run_dir": str(folder)} | given))
 
@@ -69,25 +69,31 @@ def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -
         (told, PROFILED),
         ("bot:iggi", NETWORK),
     ):
-        config = config_of(TINY, tmp_path / "run", previous=name, network=network)
-        with pytest.raises(ValueError, match=f"--previous {name}: expected a structured network"):
+        config = config_of(TINY, tmp_path / "run", previous_level=name, network=network)
+        with pytest.raises(
+            ValueError, match=f"--previous-level {name}: expected a structured network"
+        ):
             load_previous_level(config)
-    assert load_previous_level(config_of(TINY, tmp_path / "run", previous=good, network=LEARNT))
+    assert load_previous_level(
+        config_of(TINY, tmp_path / "run", previous_level=good, network=LEARNT)
+    )
     with pytest.raises(ValueError, match="expected 2 players, the game of the level below, got 3"):
-        run("obl", config_of(TINY_3P, tmp_path / "run", previous=good, network=LEARNT))
+        run("obl", config_of(TINY_3P, tmp_path / "run", previous_level=good, network=LEARNT))
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("preset", ["above", "above-gpu"])
+@pytest.mark.parametrize("preset", ["next-level", "next-level-gpu"])
 def test_a_level_above_nothing_is_refused(preset: str, tmp_path: Path) -> None:
     """It would be level 1, trained as one above it."""
     given = dataclasses.replace(preset_config("obl", preset), run_dir=str(tmp_path / "run"))
-    with pytest.raises(ValueError, match=f"--previous: .* got none, .* preset {preset} or --belie"):
+    with pytest.raises(
+        ValueError, match=f"--previous-level: .* got none, .* preset {preset} or --belie"
+    ):
         run("obl", given)
     with pytest.raises(ValueError, match="got none, but --belief"):
         check_obl_level(OBLConfig(belief=BeliefTraining(steps=1)))
     assert not (tmp_path / "run").exists()
-    check_obl_level(dataclasses.replace(given, previous="a run"))
+    check_obl_level(dataclasses.replace(given, previous_level="a run"))
 
 
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
@@ -102,7 +108,9 @@ def test_a_level_begins_as_the_one_below(tmp_path: Path) -> None:
     rules = TINY_3P
     first, second = tmp_path / "level-1", tmp_path / "level-2"
     below = run("obl", config_of(rules, first))
-    config = config_of(rules, second, previous=str(first), network=LEARNT, lr=1e-12, hands=2)
+    config = config_of(
+        rules, second, previous_level=str(first), network=LEARNT, lr=1e-12, num_hands=2
+    )
     above = run("obl", config)
     assert above["selfplay_mean"] == pytest.approx(below["selfplay_mean"], abs=1e-6)
     policy = load_policy(second)
@@ -122,7 +130,7 @@ def test_reading_the_level_below_is_worth_points(tmp_path: Path) -> None:
     for level in range(2):
         folder = tmp_path / str(level)
         found.append(run("obl", config_of(TINY, folder, 120, network=LEARNT, **below)))
-        below = {"previous": str(folder)}
+        below = {"previous_level": str(folder)}
     low, high = found
     assert low["selfplay_mean"] > 3.0, found
     assert high["selfplay_ci95"][0] > low["selfplay_ci95"][1], found

@@ -78,7 +78,7 @@ def test_evaluate_prints_a_table_and_one_line_of_json(capsys):
     )
     assert len(record["histogram"]) == 26 and sum(record["histogram"]) == 32
     assert record["mean"] == pytest.approx(np.dot(record["histogram"], range(26)) / 32)
-    assert record["zero_share"] == record["histogram"][0] / 32
+    assert record["zero_rate"] == record["histogram"][0] / 32
     low, high = record["ci95"]
     assert low <= record["mean"] <= high
     assert set(record["links"]) == {"best", "median", "worst"}
@@ -232,10 +232,13 @@ def test_a_users_error_is_one_line_and_exit_code_2(args, message, capsys):
         (["hdr_ippo", "--bc.lr", "inf"], "--bc.lr: expected a number from 0 to 10, got inf"),
         (["ippo", "--total-steps", "1.5"], "--total-steps: expected a whole number, got 1.5"),
         (["ippo", "--total-steps", "9e15"], "--total-steps: expected at most 733,007,757,311"),
-        (["ippo", "--num-envs", "100"], "num_envs=100 must be divisible by num_blocks=8"),
+        (["ippo", "--num-envs", "100"], "num_envs=100 must be divisible by num_shuffle_blocks=8"),
         (["e3t", "--epsilon", "-0.5"], "--epsilon: expected a number from 0 to 1, got -0.5"),
         (["obl", "--privileged-critic"], "--privileged-critic: expected none in off-belief learn"),
-        (["behaviour_preferring", "--weights.misplay", "nan"], "--weights.misplay: expected a num"),
+        (
+            ["behaviour_preferring", "--event-weights.misplay", "nan"],
+            "--event-weights.misplay: expected a num",
+        ),
     ],
 )
 def test_a_wrong_number_of_a_training_is_one_line_and_leaves_nothing(

@@ -28,7 +28,7 @@ from hanabi_rl.storage.dataclass_io import to_dict
         ("ippo", "--preset small"),
         ("ippo", "--preset quick --seed 3 --lr 2.5e-4 --no-keep-points --num-players 4"),
         ("hdr_ippo", "--preset quick --kl-weight 0.25 --bc.epochs 6 --bc.data a.json 'b c.json'"),
-        ("bc", "--preset quick --data games.safetensors --start-from None"),
+        ("bc", "--preset quick --data games.safetensors --init-from None"),
         ("best_response", "--preset quick --partners bot:iggi 'bot:rules?seed=3' --run-dir x"),
         ("other_play", "--preset one-rank --total-steps 5000 --wandb --no-tensorboard"),
     ],
@@ -57,7 +57,7 @@ def test_a_command_names_files_without_their_folders_and_is_empty_where_none_mak
     assert command == "hanabi-rl train bc --preset quick --data mine.safetensors"
     for changes in ({"preset": None}, {"preset": "gone"}, {"preset": "/home/somebody/x.toml"}):
         assert command_of("bc", dataclasses.replace(config, **changes), configs_folder()) == ""
-    monkeypatch.setattr(cli_args, "_flags_between", lambda *_: [])
+    monkeypatch.setattr(cli_args, "_flag_differences", lambda *_: [])
     assert command_of("bc", config, configs_folder()) == ""  # it would make another config
 
 

@@ -148,11 +148,12 @@ def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("cls", "fields", "message"),
     [
-        (PPOConfig, {"num_envs": 100}, "num_envs=100 must be divisible by num_blocks=8"),
+        (PPOConfig, {"num_envs": 100}, "num_envs=100 must be divisible by num_shuffle_blocks=8"),
         (
             PPOConfig,
             {"num_envs": 8, "num_minibatches": 4},
-            "num_envs / num_blocks [*] num_players=2 must be divisible by num_minibatches=4",
+            "num_envs / num_shuffle_blocks [*] num_players=2 must be divisible by "
+            "num_minibatches=4",
         ),
         (PPOConfig, {"num_steps": 0}, "--num-steps: expected a whole number from 1 to .*, got 0"),
         (HDRIPPOConfig, {"kl_weight": 1.5}, "--kl-weight: expected a number from 0 to 1, got 1.5"),
@@ -274,7 +275,7 @@ def test_a_preset_lists_only_what_differs_from_the_defaults_and_why(algo: str, n
         or "structured" in resolved.values()
     )
     if not minutes:
-        halved = (algo, name) == ("hdr_ippo", "3p-1k-as-published")  # as the public code has it
+        halved = (algo, name) == ("hdr_ippo", "3p-1k-ah2ac2-code")  # as the public code has it
         assert resolved.get("num_envs", 1024) == (512 if halved else 1024)
 
 

@@ -30,11 +30,11 @@ def names(*args: str) -> list[str]:
         ("bc", 'lr=[1,2] data=[["../a/x"]]', "lr=1,data=a-x-"),
         ("bc", 'val=[["a/x","b"],["a/xxb"]]', "val=a-xxb-"),
         ("bc", 'demos=[["runs/a","bot:simple"],["runs/a/"]]', "demos=runs-axbot:simple-"),
-        ("bc", 'start_from=["../a","./a","a","../../a"]', "start_from=a-"),
+        ("bc", 'init_from=["../a","./a","a","../../a"]', "init_from=a-"),
         ("br_bc", 'bc_policy=["../../../../A","A/../../B","hf:A/B"]', "bc_policy=A-"),
         ("best_response", 'partners=[["../r/s0"],["../r/s1"]]', "partners=r-s0-"),
         ("ippo", 'start_states=[["/tmp/a"],["/tmp/b"]]', "start_states=tmp-a-"),
-        ("obl", 'previous=["../r/s0","../r/s1"]', "previous=r-s0-"),
+        ("obl", 'previous_level=["../r/s0","../r/s1"]', "previous_level=r-s0-"),
     ],
 )
 def test_every_point_has_one_folder_of_its_own(algorithm: str, grid: str, readable: str) -> None:
@@ -61,9 +61,9 @@ def test_a_name_that_one_folder_can_have_stays() -> None:
     grid = 'partners=[["agent:clone-3p","bot:rules?seed=0..9"],["../x"]]'
     first, other = names("--algorithm", "best_response", "--grid", grid)
     assert first == "partners=agent:clone-3pxbot:rules?seed=0..9" and other != "partners=../x"
-    longest = "a" * (255 - len("start_from="))
-    assert names("--algorithm", "bc", "--grid", f'start_from=["{longest}"]') == [
-        f"start_from={longest}"
+    longest = "a" * (255 - len("init_from="))
+    assert names("--algorithm", "bc", "--grid", f'init_from=["{longest}"]') == [
+        f"init_from={longest}"
     ]
 
 
@@ -72,9 +72,9 @@ def test_names_above_255_bytes_are_shortened(tmp_path: Path) -> None:
         "total_steps=[1000000] num_envs=[128] num_steps=[64] epochs=[1,2] num_minibatches=[4] "
         "lr=[0.001] gamma=[0.99] gae_lambda=[0.95] clip_eps=[0.2] entropy_coef=[0.01] "
         "value_coef=[0.5] max_grad_norm=[0.5] eval_every=[100] eval_games=[512] save_every=[100] "
-        'log_every=[1] report_games=[5000] start_share=[0.5] lr_schedule=["linear"]'
+        'log_every=[1] report_games=[5000] start_state_prob=[0.5] lr_schedule=["linear"]'
     )
-    letters = 'start_from=["' + "ä" * 130 + '", "' + "ä" * 131 + '"]'  # two bytes each
+    letters = 'init_from=["' + "ä" * 130 + '", "' + "ä" * 131 + '"]'  # two bytes each
     many = "demos=[[" + ", ".join(['"bot:convention"'] * 20) + '], ["bot:simple"]]'
     for algorithm, grid in (("ippo", plain.split(" ")), ("bc", [letters]), ("bc", [many])):
         found = names("--algorithm", algorithm, "--grid", *grid)
@@ -158,9 +158,9 @@ def test_a_point_with_another_number_of_players_than_the_presets_is_refused_firs
 @pytest.mark.parametrize(
     ("algorithm", "grid", "message"),
     [
-        ("bc", ('start_from=["agent:clone-2p", "gone"]',), "^start-from gone: expected an agent"),
-        ("bc", ("lr=[1]", 'start_from=["agent:human-3p"]'), "expected an agent for 2 players"),
-        ("obl", ('previous=["agent:obl-2p", "gone"]',), "expected an agent.*got gone"),
+        ("bc", ('init_from=["agent:clone-2p", "gone"]',), "^--init-from gone: expected an agent"),
+        ("bc", ("lr=[1]", 'init_from=["agent:human-3p"]'), "expected an agent for 2 players"),
+        ("obl", ('previous_level=["agent:obl-2p", "gone"]',), "expected an agent.*got gone"),
     ],
 )
 def test_an_agent_that_a_point_cannot_begin_with_is_refused_first(
@@ -213,10 +213,8 @@ def test_errors_over_seeds_say_what_the_seeds_share() -> None:
         "±: standard error over 2 seeds with the same clone (--bc-policy); variation over clones "
         "is not included"
     )
-    assert "the same initial agent (--start-from); variation over init" in note(
-        "bc", start_from="a"
-    )
-    assert "the same level below (--previous)" in note("obl", previous="a")
+    assert "the same initial agent (--init-from); variation over init" in note("bc", init_from="a")
+    assert "the same level below (--previous-level)" in note("obl", previous_level="a")
     both = note("br_bc", bc_policy="a", partners=("b",))
     assert "the same clone (--bc-policy) and partners (--partners); variation over cl" in both
     assert note("hdr_ippo") == note("ippo") == note("hdr_ippo", (0,), bc_policy="clone") == ""

@@ -31,7 +31,7 @@ def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:
 
 
 def e3t(**settings: float) -> EMAPartnerPPO:
-    shared = vars(make_ppo(epochs=1).config) | {"network": LITTLE, "only_movers": True}
+    shared = vars(make_ppo(epochs=1).config) | {"network": LITTLE, "current_player_only": True}
     ppo = ALGORITHM.training(E3TConfig(**shared, **settings), None).ppo
     assert isinstance(ppo, EMAPartnerPPO)
     return ppo
@@ -41,7 +41,7 @@ def test_the_partner_is_the_copy_before_the_update_and_errs_as_often_as_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its chances are 0.8 of the copy's and 0.2 of any legal move; then it goes 0.3 of the way."""
-    ppo = e3t(epsilon=0.2, follow=0.3)
+    ppo = e3t(epsilon=0.2, ema_rate=0.3)
     rng, shapes = np.random.default_rng(0), jax.eval_shape(ppo.init_params, jax.random.key(0))
     own, copy, later = (
         jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
@@ -98,7 +98,7 @@ def test_one_seat_of_every_game_is_the_learners() -> None:
 
 @pytest.mark.slow
 def test_the_copy_moves_a_tenth_of_the_way_after_each_update() -> None:
-    ppo = e3t(follow=0.1)
+    ppo = e3t(ema_rate=0.1)
     assert ppo.learner_fraction == 1 / TINY.num_players
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     before = jax.device_get(learner)

@@ -27,7 +27,7 @@ from hanabi_rl.nn.networks import NetworkConfig
 RULES = TINY_3P
 CONFIG = PPOConfig(
     game=TINY_3P, num_envs=12, num_steps=11, total_steps=12 * 11 * 9, epochs=2, num_minibatches=2,
-    num_blocks=2, precision="float32", lr_schedule="constant", lr=3e-3,
+    num_shuffle_blocks=2, precision="float32", lr_schedule="constant", lr=3e-3,
 )  # fmt: skip
 NETWORK = NetworkConfig(embedding=(16,), lstm=(), decoder=(16,), critic=(16,), dropout=0.0)
 

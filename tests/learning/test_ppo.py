@@ -80,8 +80,10 @@ def test_every_actor_is_in_one_minibatch_of_an_epoch(small: Any) -> None:
         )
         for env, seat in zip(every_env, every_seat, strict=True):
             assert sorted(pairs(env, seat)) == [(e, s) for e in range(32) for s in range(PLAYERS)]
-            blocks = env // (config.num_envs // config.num_blocks)
-            assert all((np.bincount(row, minlength=config.num_blocks) == 2).all() for row in blocks)
+            blocks = env // (config.num_envs // config.num_shuffle_blocks)
+            assert all(
+                (np.bincount(row, minlength=config.num_shuffle_blocks) == 2).all() for row in blocks
+            )
             orders.add(env.tobytes())
     assert config.epochs > 1 and len(orders) == 2 * config.epochs
 
@@ -209,7 +211,7 @@ def test_linear_rate_falls_to_zero_and_holds_within_an_update() -> None:
 
 def test_a_group_of_blocks_that_devices_cannot_share_is_refused(monkeypatch: Any) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
-    with pytest.raises(ValueError, match="num_blocks=8 must be divisible by devices=3"):
+    with pytest.raises(ValueError, match="num_shuffle_blocks=8 must be divisible by devices=3"):
         make_ppo().compile_update()
     with pytest.raises(ValueError, match="a leading axis of 32 must be divisible by the 3 devices"):
         parallel.shard({"x": np.zeros((32, 2))})

@@ -106,7 +106,7 @@ def test_nothing_is_learnt_of_a_turn_that_another_plays() -> None:
 
 
 def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:
-    ours, theirs = make_ppo(), make_ppo(difference="as-published")
+    ours, theirs = make_ppo(), make_ppo(td_error="as-published")
     rollout = small_rollout(ours, small)
     last = np.zeros(rollout.value.shape[1:], np.float32)
 

@@ -18,9 +18,9 @@ PAIRS = BehaviourPreferringConfig(
     epochs=3,
     lr=3e-3,
     precision="float32",
-    only_movers=True,
-    pairs=2,
-    checkpoints=2,
+    current_player_only=True,
+    num_pairs=2,
+    num_checkpoints=2,
     eval_games=16,
     tensorboard=False,
 )

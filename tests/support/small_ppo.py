@@ -39,7 +39,7 @@ def make_ppo(**changes: Any) -> PPO:
         "lr": 3e-3,
         "epochs": 2,
         "num_minibatches": 4,
-        "num_blocks": 8,
+        "num_shuffle_blocks": 8,
         "lr_schedule": "constant",
         "precision": "float32",
     }
@@ -187,15 +187,15 @@ def spread_run(
 def small_rollout(ppo: PPO, small: SmallPPO) -> Rollout:
     """One rollout of the small learner with itself, as `ppo` of `make_ppo` collects it: NumPy
     leaves [T, N, ...]."""
-    compiled = _rollout_program(ppo.config.only_movers, ppo.config.privileged_critic)
+    compiled = _rollout_program(ppo.config.current_player_only, ppo.config.privileged_critic)
     (rollout,) = compiled(small.learner, small.actors.replace(reference_carry=None))
     return jax.tree.map(lambda x: x[0], jax.device_get(rollout))
 
 
 @functools.cache
-def _rollout_program(only_movers: bool, privileged_critic: bool) -> Callable[..., Any]:
+def _rollout_program(current_player_only: bool, privileged_critic: bool) -> Callable[..., Any]:
     """What pays is not collected: it is one program for all of it."""
-    ppo = make_ppo(only_movers=only_movers, privileged_critic=privileged_critic)
+    ppo = make_ppo(current_player_only=current_player_only, privileged_critic=privileged_critic)
 
     def one(learner: LearnerState, actors: RunnerState) -> tuple[Rollout]:
         return ppo.collector.collect(learner.params, actors, EMPTY_CONTEXT, jax.random.key(1), 13)[

@@ -37,7 +37,7 @@ class SurprisingMove:
     """A move that a policy did not expect. `game` is its place in the file, `turn` counts from 1 as
     replay links do."""
 
-    nats: float
+    cross_entropy: float  # nats
     game: int
     game_id: int
     turn: int
@@ -102,7 +102,7 @@ def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surpr
         table.apply(action)
     on_site = rules.is_standard and turn < exported_length(rules, deck, moves)
     return SurprisingMove(
-        nats=float(decisions.nll[game, turn]),
+        cross_entropy=float(decisions.nll[game, turn]),
         game=game,
         game_id=int(games.game_ids[game]),
         turn=turn + 1,

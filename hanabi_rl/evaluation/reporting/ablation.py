@@ -83,7 +83,7 @@ def ablation_tables(
 def _score_row(
     weight: float, runs: Sequence[WeightResult], published: paper.PaperAblation | None
 ) -> list[str]:
-    perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}"
+    perfect = f"{_mean(runs, 'selfplay_perfect_rate'):.1%}"
     minimum = f"{min(run.summary['selfplay_min'] for run in runs)}"
     if published:
         perfect += f" ({published.perfect / 5000:.1%})"
@@ -92,7 +92,7 @@ def _score_row(
         f"{weight:g}",
         _over_seeds(runs, "selfplay_mean"),
         perfect,
-        f"{_mean(runs, 'selfplay_zero_share'):.1%}",
+        f"{_mean(runs, 'selfplay_zero_rate'):.1%}",
         minimum,
         _over_seeds(runs, "crossplay_with_bc_mean"),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hanabi_rl.evaluation.measure.annotate import KINDS, VIOLATIONS
+from hanabi_rl.evaluation.measure.annotate import ANNOTATION_KINDS, VIOLATIONS
 from hanabi_rl.evaluation.measure.intervals import bounds_text
 from hanabi_rl.evaluation.reporting.tables import Part, format_value, text_rows
 from hanabi_rl.storage.words import count
@@ -29,7 +29,7 @@ def conventions_parts(rows: Mapping[str, Mapping[str, Any]]) -> list[Part]:
         ["follow the conventions", *adherence],
         ["", *blank],
         ["kinds", *blank],
-        *(line(f"  {kind}", f"kind/{kind}") for kind in KINDS),
+        *(line(f"  {kind}", f"kind/{kind}") for kind in ANNOTATION_KINDS),
         ["", *blank],
         ["violations", *blank],
         *(line(f"  {name}", f"break/{name}") for name in VIOLATIONS),

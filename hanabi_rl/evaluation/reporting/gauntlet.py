@@ -31,10 +31,10 @@ def gauntlet_parts(results: Sequence[GauntletResult]) -> list[Part]:
     def family(result: GauntletResult, name: str) -> str | None:
         if (mean := result.families().get(name)) is None:
             return None
-        return f"{mean.mean:.2f}" + ("" if name in result.families(met=False) else "*")
+        return f"{mean.mean:.2f}" + ("" if name in result.families(seen_in_training=False) else "*")
 
     def summary(result: GauntletResult, place: int) -> float | None:
-        found = result.over_families()
+        found = result.family_summary()
         return found[place] if found else None
 
     def gain(result: GauntletResult) -> float | None:
@@ -47,7 +47,7 @@ def gauntlet_parts(results: Sequence[GauntletResult]) -> list[Part]:
         Column("mean", lambda result: summary(result, 0), ".2f", missing="-"),
         Column("worst", lambda result: summary(result, 1), ".2f", missing="-"),
         Column("of best", lambda r: r.fraction_of_best_response(), ".0%", **_OPTIONAL),
-        Column("zero", lambda result: result.zero_share(), ".1%"),
+        Column("zero", lambda result: result.zero_rate(), ".1%"),
         Column("gain", gain, "+.2f", missing="-"),
     )
     parts: list[Part] = [table(results, columns), ""]
@@ -70,7 +70,7 @@ def partner_parts(result: GauntletResult) -> list[Part]:
         Column("mean", lambda row: row.mean.mean, ".2f"),
         Column("95% interval", lambda row: row.mean.bounds, ".2f", left=True),
         Column("of best", lambda row: row.fraction_of_best_response, ".0%", **_OPTIONAL),
-        Column("zero", lambda row: row.zero_share, ".1%"),
+        Column("zero", lambda row: row.zero_rate, ".1%"),
         *(
             Column(f"game {game + 1}", lambda row, game=game: row.by_game[game].mean, ".2f")
             for game in range(length if length > 1 else 0)
@@ -78,7 +78,7 @@ def partner_parts(result: GauntletResult) -> list[Part]:
     )
     parts: list[Part] = ["", result.agent, table(rows, columns)]
     for title, seen in (("seen in training", True), ("unseen", False)):
-        if found := result.over_families(seen):
+        if found := result.family_summary(seen):
             parts.append(f"families {title}: mean {found[0]:.2f}, worst {found[1]:.2f}")
     if gain := result.gain():
         parts.append(f"from game 1 to game {length}: {gain:+.2f}")
@@ -95,16 +95,16 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
             "family": row.partner.family,
             "seen_in_training": row.seen_in_training,
             **interval_dict("mean", row.mean),
-            "best_response": row.partner.best,
+            "best_response": row.partner.best_response,
             "fraction_of_best_response": row.fraction_of_best_response,
-            "zero_share": row.zero_share,
+            "zero_rate": row.zero_rate,
             "by_game": [of.mean for of in row.by_game],
             "by_game_ci95": [of.bounds for of in row.by_game],
         }
 
     summary: dict[str, Any] = {}
     for name, seen in (("all", None), ("seen_in_training", True), ("unseen", False)):
-        if found := result.over_families(seen):
+        if found := result.family_summary(seen):
             summary[name] = {"mean": found[0], "worst": found[1]}
     gain = result.gain()
     return {
@@ -115,7 +115,7 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
         "families": {name: interval_dict("mean", of) for name, of in result.families().items()},
         "family_summary": summary,
         "fraction_of_best_response": result.fractions_of_best_response(),
-        "zero_share": result.zero_share(),
+        "zero_rate": result.zero_rate(),
         **({} if gain is None else interval_dict("gain", gain)),
     }
 
@@ -137,7 +137,7 @@ def plot_gauntlet(
                 MARKERS[index // len(COLORS) % len(MARKERS)],
             )
             found = {"self-play": result.self_play.mean, **result.families()}
-            unseen = result.families(met=False)
+            unseen = result.families(seen_in_training=False)
             for place, name in zip(places, ["self-play", *families], strict=True):
                 if name not in found:
                     continue

@@ -49,7 +49,7 @@ def leaderboard_parts(
     ]
     for label, entry in entries.items():
         parts.append(f"\n{label}: mean of each lineup")
-        for seats, mean in zip(entry.line_ups, entry.line_up_means(), strict=True):
+        for seats, mean in zip(entry.lineups, entry.lineup_means(), strict=True):
             parts.append(f"  {mean.mean:6.2f}  {', '.join(seat_names(seats, proxies))}")
     return [*parts, "95% intervals over games. Published: the authors' proxies and games."]
 

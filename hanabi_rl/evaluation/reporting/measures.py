@@ -157,7 +157,7 @@ def prediction_parts(figures: Mapping[str, Any]) -> list[Part]:
         parts.append("Most surprising moves:")
     for move in figures["surprising"]:
         parts.append(
-            f"{move['nats']:6.2f} nats  game {move['game']} (id {move['game_id']}), turn "
+            f"{move['cross_entropy']:6.2f} nats  game {move['game']} (id {move['game_id']}), turn "
             f"{move['turn']}: {move['move']}; expected: {move['expected']}"
         )
         parts.append(f"             {move['link'] or 'not on hanab.live'}")

@@ -13,7 +13,7 @@ from rich.table import Table
 from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.measure.objective_metrics import (
     MIN_SAMPLES,
-    SHOWN,
+    REPORTED,
     Figures,
     ObjectiveMetrics,
     Rating,
@@ -196,7 +196,7 @@ def ratings_parts(profiles: Sequence[ObjectiveMetrics]) -> list[Part]:
     ]
     if outside := sum(bool(_outside(rating)) for _, rating in rows):
         parts.append(f"WARNING: {outside} values lie outside the data; the line extrapolates.")
-    if any(found.held for _, rating in rows for found in rating.by_pool.values()):
+    if any(found.clipped for _, rating in rows for found in rating.by_pool.values()):
         parts.append(
             f"off the scale: the line predicts a change of more than {high - low} points, which no "
             "rating has."
@@ -213,7 +213,7 @@ def ratings_parts(profiles: Sequence[ObjectiveMetrics]) -> list[Part]:
 def _prediction(found: RatingChange | None) -> str:
     if found is None:
         return "-"
-    if found.held:
+    if found.clipped:
         return "off the scale"
     low, high = found.person.bounds
     text = f"{found.change.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
@@ -237,7 +237,7 @@ def profiles_dict(
         "players": rules.num_players,
         "measures": [
             {"name": measure.name, "label": measure.label, "unit": measure.unit}
-            for measure in SHOWN
+            for measure in REPORTED
         ],
         "rows": [
             {
@@ -283,7 +283,7 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
             pool: {
                 **interval_dict("change", prediction.change),
                 "person_ci95": prediction.person.bounds,
-                "off_scale": prediction.held,
+                "off_scale": prediction.clipped,
                 "r": prediction.r,
                 "significant": prediction.significant,
                 "inside": prediction.inside,

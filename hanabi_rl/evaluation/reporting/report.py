@@ -37,8 +37,8 @@ def score_dict(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
             f"{name}_mean": summary.mean.mean,
             f"{name}_ci95": summary.mean.bounds,
             f"{name}_median": summary.median,
-            f"{name}_zero_share": summary.zero_share,
-            f"{name}_perfect_share": summary.perfect_share,
+            f"{name}_zero_rate": summary.zero_rate,
+            f"{name}_perfect_rate": summary.perfect_rate,
             f"{name}_min": summary.minimum,
             f"{name}_points_mean": summary.points.mean,
         }
@@ -119,8 +119,8 @@ def score_table(rows: list[tuple[str, ScoreSummary]]) -> str:
         Column("mean", lambda row: row[1].mean.mean, ".2f", width=6),
         Column("95% interval", lambda row: row[1].mean.bounds, ".2f", left=True, width=16),
         Column("median", lambda row: row[1].median, ".1f", width=6),
-        Column("zero", lambda row: row[1].zero_share, ".1%", width=7),
-        Column("perfect", lambda row: row[1].perfect_share, ".1%", width=8),
+        Column("zero", lambda row: row[1].zero_rate, ".1%", width=7),
+        Column("perfect", lambda row: row[1].perfect_rate, ".1%", width=8),
         Column("points", lambda row: row[1].points.mean, ".2f", width=7),
     )
     return explained(to_text(table(rows, columns, gap=1)))

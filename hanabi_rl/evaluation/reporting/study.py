@@ -18,7 +18,7 @@ from hanabi_rl.storage.words import count
 FORMAT_VERSION = 1
 _LINES = (  # figure, label, format
     ("score", "points per game", ".2f"),
-    ("zero_share", "games of 0", ".0%"),
+    ("zero_rate", "games of 0", ".0%"),
     ("rating", "rating (1-7)", ".2f"),
     ("place", "place", ".2f"),
     ("first_share", "ranked first", ".0%"),

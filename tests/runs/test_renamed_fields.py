@@ -1,0 +1,95 @@
+"""Configs of runs that were saved under former names of their fields."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hanabi_rl.agents.policy_folder import run_config
+from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.launch.cli_args import parse_args
+from hanabi_rl.launch.presets import configs_folder, preset_config
+from hanabi_rl.runs.config import saved_config
+from hanabi_rl.runs.run_dir import write_config
+from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.renamed_fields import RENAMED, RENAMED_VALUES
+
+
+def field_names(cls: Any) -> set[str]:
+    names = set()
+    for field in dataclasses.fields(cls):
+        names.add(field.name)
+        default = getattr(cls(), field.name)
+        if dataclasses.is_dataclass(default):
+            names |= field_names(type(default))
+    return names
+
+
+def with_old_names(config: dict[str, Any]) -> dict[str, Any]:
+    old = {new: name for name, new in RENAMED.items()}
+    old_values = {name: {b: a for a, b in of.items()} for name, of in RENAMED_VALUES.items()}
+    return {
+        old.get(name, name): with_old_names(value)
+        if isinstance(value, dict)
+        else old_values.get(name, {}).get(value, value)
+        if isinstance(value, str)
+        else value
+        for name, value in config.items()
+    }
+
+
+def test_former_names_are_no_fields_of_today() -> None:
+    """An old name that is a field again would be renamed in configs that mean the new field."""
+    for algorithm in ALGORITHMS.values():
+        assert not field_names(algorithm.config) & RENAMED.keys()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "preset"),
+    [("hdr_ippo", "quick"), ("best_response", "adhoc"), ("obl", "next-level")],
+)
+def test_a_config_under_former_names_is_the_same_config(
+    algorithm: str, preset: str, tmp_path: Path
+) -> None:
+    config = preset_config(algorithm, preset)
+    write_config(tmp_path, to_dict(config), algorithm=algorithm, seed=0)
+    record = json.loads((tmp_path / "config.json").read_text())
+    old = with_old_names(record["config"])
+    assert old != record["config"] and "difference" in old
+    (tmp_path / "config.json").write_text(json.dumps(record | {"config": old}))
+    assert saved_config(type(config), tmp_path, algorithm=algorithm) == config
+    assert run_config(tmp_path) == (algorithm, to_dict(config))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "flags", "message"),
+    [
+        ("best_response", ["--rematch", "0.5"], "--rematch was renamed to --rematch-prob"),
+        ("best_response", ["--partner_share=1"], "--partner-share was renamed to --partner-prob"),
+        ("hdr_ippo", ["--bc.start-from", "a"], "--bc.start-from was renamed to --bc.init-from"),
+        (
+            "hdr_ippo",
+            ["--no-calibrate"],
+            "--no-calibrate was renamed to --no-calibrate-temperature",
+        ),
+    ],
+)
+def test_a_former_flag_is_refused_by_its_new_name(
+    algorithm: str, flags: list[str], message: str
+) -> None:
+    config = ALGORITHMS[algorithm].config
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        parse_args(config, algorithm, configs_folder(), "quick", flags)
+
+
+def test_a_former_preset_is_refused_by_its_new_name() -> None:
+    with pytest.raises(FileNotFoundError, match="^--preset strangers was renamed to adhoc$"):
+        preset_config("best_response", "strangers")
+
+
+def test_a_preset_with_a_former_field_names_the_new_one() -> None:
+    config = ALGORITHMS["best_response"].config
+    with pytest.raises(ValueError, match="unknown field 'rematch'; expected its new name rematch_"):
+        from_dict(config, {"rematch": 0.5}, where="my.toml")
