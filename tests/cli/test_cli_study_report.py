@@ -18,10 +18,10 @@ from hanabi_rl.evaluation.measure.study_games import OF_AGENT, PlayFigures
 from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.participant import PlayedGame
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_export import gather
-from hanabi_rl.people.serve.study_folder import StudyFolder, read_study_of
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.export import gather
+from hanabi_rl.people.study.folder import StudyFolder, read_study_of
+from hanabi_rl.people.study.participant import PlayedGame
 
 simulated = benchmark("simulated_study")
 

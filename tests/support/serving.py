@@ -24,10 +24,10 @@ from hanabi_rl.people.serve.proxies import Proxy
 from hanabi_rl.people.serve.request_limits import RequestLimiter
 from hanabi_rl.people.serve.request_timeouts import protocols
 from hanabi_rl.people.serve.store import Store
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_folder import StudyFolder
-from hanabi_rl.people.serve.study_play import StudyPlay
 from hanabi_rl.people.serve.web import MAX_MESSAGE, make_app
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.play import StudyPlay
 
 
 class Simple:

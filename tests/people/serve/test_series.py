@@ -26,10 +26,10 @@ from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
 from hanabi_rl.people.serve.runner import PartnerRunner
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_export import gather
-from hanabi_rl.people.serve.study_folder import StudyFolder
-from hanabi_rl.people.serve.study_play import StudyPlay
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.export import gather
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.play import StudyPlay
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 

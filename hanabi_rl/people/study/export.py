@@ -21,10 +21,9 @@ from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.people.serve.folder import as_games
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.participant import Participant, PlayedGame
-from hanabi_rl.people.serve.study import Study, study_of
-from hanabi_rl.people.serve.study_folder import StudyFolder, to_json_dict
-from hanabi_rl.people.serve.study_steps import Step, warms_up
+from hanabi_rl.people.study.design import Study, study_of
+from hanabi_rl.people.study.folder import StudyFolder, to_json_dict
+from hanabi_rl.people.study.participant import Participant, PlayedGame, Step, warms_up
 from hanabi_rl.storage.files import check_writable, read_json, read_text, write_json, write_text
 
 FORMAT_VERSION = 1

@@ -11,11 +11,11 @@ from support.study import HOST, agree, cookie_of, post
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_distinct_games
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_export import gather
-from hanabi_rl.people.serve.study_matching import ABSENT_AFTER_S, WaitingRoom, sync_with_pair
-from hanabi_rl.people.serve.study_person_data import person_agent_data
-from hanabi_rl.people.serve.study_steps import next_step
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.export import gather
+from hanabi_rl.people.study.matching import ABSENT_AFTER_S, WaitingRoom, sync_with_pair
+from hanabi_rl.people.study.participant import next_step
+from hanabi_rl.people.study.person_data import person_agent_data
 
 PEOPLE = STUDY | {
     "before": [],

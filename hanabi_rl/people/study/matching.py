@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 from hanabi_rl.people.serve.lifecycle import Game, MoveMade, PlayerLeft, RefusedError, advance
-from hanabi_rl.people.serve.participant import Participant
+from hanabi_rl.people.study.participant import Participant
 
 ABSENT_AFTER_S = 15.0
 """Seconds without a look after which one who waits is taken to have left."""

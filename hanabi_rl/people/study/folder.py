@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.serve.participant import Participant, read_participant, to_json
-from hanabi_rl.people.serve.study import Study, orders, study_of
+from hanabi_rl.people.study.design import Study, orders, study_of
+from hanabi_rl.people.study.participant import Participant, read_participant, to_json
 from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import fsync_path, read_json, remove_partial_writes, write_json
 

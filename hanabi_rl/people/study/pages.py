@@ -25,16 +25,22 @@ from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 from starlette.websockets import WebSocket
 
-from hanabi_rl.people.serve.forms import read_form
 from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.serve.participant import Answers, Participant
 from hanabi_rl.people.serve.request_limits import RequestLimiter, address_of
-from hanabi_rl.people.serve.study import SCALE
-from hanabi_rl.people.serve.study_cookie import StudyCookie
-from hanabi_rl.people.serve.study_folder import SECRET, new_secret
-from hanabi_rl.people.serve.study_play import StudyPlay
-from hanabi_rl.people.serve.study_steps import Step, heading_of, next_step, questions_of, step_named
 from hanabi_rl.people.serve.web import HERE, REFUSED, GameSockets, WithHeaders, check_origin
+from hanabi_rl.people.study.design import SCALE
+from hanabi_rl.people.study.folder import SECRET, new_secret
+from hanabi_rl.people.study.participant import (
+    Answers,
+    Participant,
+    Step,
+    heading_of,
+    next_step,
+    questions_of,
+    step_named,
+)
+from hanabi_rl.people.study.play import StudyPlay
+from hanabi_rl.people.study.requests import StudyCookie, read_form
 
 NO_COOKIE = (
     "Your browser kept no cookie, so the study cannot recognise you on its next page. Nothing was "

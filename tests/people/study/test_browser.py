@@ -19,8 +19,8 @@ from support.serving import Simple, make_study_play, serve_app
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.folder import GameFolder
 from hanabi_rl.people.serve.local import LocalPlay
-from hanabi_rl.people.serve.study_pages import make_study
 from hanabi_rl.people.serve.web import make_app
+from hanabi_rl.people.study.pages import make_study
 
 pytestmark = NEEDS_BROWSER
 

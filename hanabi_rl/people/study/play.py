@@ -17,14 +17,13 @@ from hanabi_rl.people.serve.lifecycle import (
     PlayerLeft,
     RefusedError,
 )
-from hanabi_rl.people.serve.participant import Participant, PlayedGame
 from hanabi_rl.people.serve.partner_protocol import PartnerAction, Partners
-from hanabi_rl.people.serve.study import PERSON
-from hanabi_rl.people.serve.study_folder import StudyFolder
-from hanabi_rl.people.serve.study_matching import WaitingRoom, begun, sync_with_pair
-from hanabi_rl.people.serve.study_steps import warms_up
 from hanabi_rl.people.serve.tables import GameTables
 from hanabi_rl.people.serve.view_json import Frame
+from hanabi_rl.people.study.design import PERSON
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.matching import WaitingRoom, begun, sync_with_pair
+from hanabi_rl.people.study.participant import Participant, PlayedGame, warms_up
 from hanabi_rl.play.decks import evaluation_decks
 
 PARTNER = "computer"  # the name of every agent, until the study is over ...

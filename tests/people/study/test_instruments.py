@@ -8,7 +8,7 @@ from support.serving import STUDY, make_study_play
 from support.study import agree, consent, play_here, post
 
 from hanabi_rl.cli import main
-from hanabi_rl.people.serve.study_steps import next_step, warms_up
+from hanabi_rl.people.study.participant import next_step, warms_up
 
 SIU = STUDY | {
     "before": [],

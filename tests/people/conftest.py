@@ -16,8 +16,8 @@ from support.study import ADDRESS, HOST
 
 from hanabi_rl.people.serve import candidate_connection
 from hanabi_rl.people.serve.local import LocalPlay
-from hanabi_rl.people.serve.study_pages import make_study
-from hanabi_rl.people.serve.study_play import StudyPlay
+from hanabi_rl.people.study.pages import make_study
+from hanabi_rl.people.study.play import StudyPlay
 
 
 @pytest.fixture(autouse=True)

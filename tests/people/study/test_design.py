@@ -13,10 +13,10 @@ from support.serving import STUDY, make_study_play
 
 from hanabi_rl.cli.study import _shipped
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.people.serve.study import AFTER_GAME, orders, read_study, study_of
-from hanabi_rl.people.serve.study_folder import StudyFolder, WithdrawnError, read_study_of
-from hanabi_rl.people.serve.study_play import StudyPlay
-from hanabi_rl.people.serve.study_steps import next_step
+from hanabi_rl.people.study.design import AFTER_GAME, orders, read_study, study_of
+from hanabi_rl.people.study.folder import StudyFolder, WithdrawnError, read_study_of
+from hanabi_rl.people.study.participant import next_step
+from hanabi_rl.people.study.play import StudyPlay
 
 CONFIGS = Path(__file__).parents[3] / "configs" / "study"
 

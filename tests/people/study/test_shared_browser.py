@@ -13,8 +13,8 @@ from starlette.websockets import WebSocketDisconnect
 from support.serving import make_study_play
 from support.study import HOST, agree, consent, cookie_of, play_here, post
 
-from hanabi_rl.people.serve.study_cookie import NAME
-from hanabi_rl.people.serve.study_pages import make_study
+from hanabi_rl.people.study.pages import make_study
+from hanabi_rl.people.study.requests import NAME
 from hanabi_rl.storage.files import read_json, write_json
 
 CODE = re.compile(r"\d{6}(?:-\w{4}){3}")

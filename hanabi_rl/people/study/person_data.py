@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.evaluation.measure.study import PersonAgentData, SharedGame
-from hanabi_rl.people.serve.study import SCALE, Question, Study
-from hanabi_rl.people.serve.study_export import Export
+from hanabi_rl.people.study.design import SCALE, Question, Study
+from hanabi_rl.people.study.export import Export
 
 _Line = Mapping[str, Any]
 

@@ -1,20 +1,23 @@
-"""One person of a study, whole, and as a file: `Participant`."""
+"""Data of one participant, the participant's file, and the next step of the study."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from hanabi_rl.people.serve.folder import game_from_json, game_to_json
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.study import Study
+from hanabi_rl.people.study.design import Question, Study
 from hanabi_rl.storage.files import read_json
 
 FORMAT_VERSION = 3
 _READ_VERSIONS = (1, 2, 3)  # 1: before moves could be marked; 2: before there were series
 
+Kind = Literal["before", "check", "play", "after", "partner", "end", "done"]
 Answers = dict[str, Any]
 
 
@@ -50,7 +53,7 @@ class Participant:
     """The agent (of the study's) and the person's seat in each game."""
     games: tuple[PlayedGame, ...] = ()
     answers: dict[str, Answers] = dataclasses.field(default_factory=dict)
-    """By step (`study_steps.py`): `before`, `check`, `game 1`, ..., `partner 1`, ..., `end`."""
+    """By step (`Step.name`): `before`, `check`, `game 1`, ..., `partner 1`, ..., `end`."""
     stopped: bool = False
 
     def with_game(self, place: int, played: PlayedGame) -> Participant:
@@ -147,3 +150,85 @@ def _played(content: dict[str, Any], before: Mapping[int, Game]) -> PlayedGame:
         paired_game=content.get("twin", 0),
         replaced_by_agent=content.get("instead", False),
     )
+
+
+class Step(NamedTuple):
+    """One step; `place` is the number of the game or, of `partner`, of the partner, from 0."""
+
+    kind: Kind
+    place: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its key among a person's answers."""
+        return {"after": f"game {self.place + 1}", "partner": f"partner {self.place + 1}"}.get(
+            self.kind, self.kind
+        )
+
+
+def step_named(name: str) -> Step:
+    """The step of that name; of a name that is none, `done`, where nothing is asked."""
+    if found := re.fullmatch(r"(game|partner) ([1-9]\d{0,3})", name):
+        return Step("after" if found[1] == "game" else "partner", int(found[2]) - 1)
+    kinds: tuple[Kind, ...] = ("before", "check", "end")
+    return Step(next((kind for kind in kinds if kind == name), "done"))
+
+
+def next_step(study: Study, person: Participant) -> Step:
+    """What comes next for the person."""
+    first: tuple[Kind, ...] = ("before", "check")
+    for form in first:
+        if study.forms()[form] and form not in person.answers and not person.games:
+            return Step(form)
+    if not person.may_play(study):
+        return Step("done")
+    blocks = _blocks(person)
+    for number, places in enumerate(blocks):
+        for place in places:
+            if place == len(person.games):
+                if not person.stopped:
+                    return Step("play", place)
+                break
+            game = person.games[place].game
+            if game.status == "active":
+                return Step("play", place)
+            asked = study.after_game and game.moves and not warms_up(study, person, place)
+            if asked and (step := Step("after", place)).name not in person.answers:
+                return step
+        met = any(person.games[place].game.moves for place in places if place < len(person.games))
+        asked = study.after_partner and met
+        if asked and (step := Step("partner", number)).name not in person.answers:
+            return step
+        if len(person.games) <= places[-1]:  # who stopped meets nobody else
+            break
+    asked = study.at_end or len(person.met(study)) > 1
+    return Step("end") if asked and "end" not in person.answers else Step("done")
+
+
+def questions_of(study: Study, step: Step) -> tuple[Question, ...]:
+    """What is asked at a step."""
+    forms = {"after": "after_game", "partner": "after_partner", "end": "at_end"}
+    return study.forms().get(forms.get(step.kind, step.kind), ())
+
+
+def heading_of(step: Step) -> str:
+    """The title of a form."""
+    return {
+        "before": "Before we begin",
+        "check": "How the game is played",
+        "after": f"About game {step.place + 1}",
+        "partner": "About the partner you have just played with",
+    }.get(step.kind, "Before you go")
+
+
+def warms_up(study: Study, person: Participant, place: int) -> bool:
+    """Whether game number `place` is one to get used to the partner."""
+    agent = person.plan[place][0]
+    before = sum(other == agent for other, _ in person.plan[:place])
+    return before < study.agents[agent].warm_up
+
+
+def _blocks(person: Participant) -> list[list[int]]:
+    """The places of the games with each partner, in their order."""
+    by_agent = itertools.groupby(range(len(person.plan)), lambda place: person.plan[place][0])
+    return [list(places) for _, places in by_agent]

@@ -18,8 +18,8 @@ from support.study import ADDRESS, HOST, agree, consent, cookie_of, play_here, p
 from hanabi_rl.cli import main
 from hanabi_rl.cli.study import export_games, study, withdraw
 from hanabi_rl.data.files import load_games
-from hanabi_rl.people.serve.study import AFTER_GAME
-from hanabi_rl.people.serve.study_pages import make_study
+from hanabi_rl.people.study.design import AFTER_GAME
+from hanabi_rl.people.study.pages import make_study
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_
         export_games(path, out)
         withdraw(int(code[:6]), path)
 
-    monkeypatch.setattr("hanabi_rl.people.serve.study.read_study", lambda file: play.folder.study)
+    monkeypatch.setattr("hanabi_rl.people.study.design.read_study", lambda file: play.folder.study)
     monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or play)
     monkeypatch.setattr("uvicorn.Server.run", serve)
     for starts in (1, 2):  # the second once the first has ended
