@@ -45,7 +45,7 @@ def pairs(tmp_path_factory):
     """Seven pairs, who play a game with each other and one each with a bot."""
     study = study_of(
         STUDY
-        | {"participants": 14, "instead": "bot:b", "wait": 9, "questionable": True}
+        | {"participants": 14, "fallback_agent": "bot:b", "wait_s": 9, "flag_moves": True}
         | {"agents": [{"name": "person"}, {"name": "bot:b"}]}
         | {"after_partner": [{"name": "well", "text": "It went well."}]}
     )

@@ -3,14 +3,14 @@
 title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
 participants = 40                           # completion_code
 [consent]                                   # version, text
-series = true                               # agents that can get to know a person do
-questionable = true                         # a button for the partner's last move
-check_right = 3                             # of [[check]], to go on
-wait = 120                                  # for a person, where [[agents]] has one,
-instead = "bot:convention"                  # and who plays where nobody comes
+remember_people = true                      # agents that can get to know a person do
+flag_moves = true                           # a button for the partner's last move
+min_check_correct = 3                       # of [[check]], to go on
+wait_s = 120                                # for a person, where [[agents]] has one,
+fallback_agent = "bot:convention"           # which plays if no person comes
 [[agents]]                                  # name, games, warm_up; `person` is another participant
 [[before]]                                  # questions: name, text, kind, low, high, choices,
-[[check]]                                   # rating; those of a check: right, why
+[[check]]                                   # rating; those of a check: correct, explanation
 [[after_game]]                              # left out: AFTER_GAME; `after_game = []`: none
 [[after_partner]]                           # after the last game with each
 [[at_end]]                                  # beside a ranking of the partners met
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hanabi_rl.storage.dataclass_io import from_dict
-from hanabi_rl.storage.files import read_toml
+from hanabi_rl.storage.files import read_json, read_toml
 
 SCALE = 7  # points
 PERSON = "person"  # as the name of an agent: another participant
@@ -44,10 +44,10 @@ class Question:
     rating: bool = False
     """Of the scales of a form those marked make up the rating of a partner; where none is, all. At
     the end of a study of two agents they compare the first partner (1) with the second (7)."""
-    right: str = ""
-    """Of a question of the check: the choice that is right ..."""
-    why: str = ""
-    """... and what is said of it afterwards."""
+    correct: str = ""
+    """Correct choice of a question of the check."""
+    explanation: str = ""
+    """Text shown with the correct choice after the check."""
 
     def read(self, given: str) -> str | int | None:
         """The answer that a form's field holds; None where it was skipped, or is none."""
@@ -103,17 +103,17 @@ class Study:
     participants: int = 100
     """After so many nobody else is asked."""
     completion_code: str = ""
-    series: bool = False
+    remember_people: bool = False
     """An agent that remembers whom it plays with (`agents/preloaded_profile.py`) keeps what it
     learnt of a person from game to game; else it meets a stranger in every game."""
-    questionable: bool = False
+    flag_moves: bool = False
     """People may mark their partner's last move as questionable."""
-    check_right: int = 0
-    """How many questions of the check one must have right to play."""
-    wait: int = 120
-    """Seconds that one who is to play with a person waits for one ..."""
-    instead: str = ""
-    """... before this agent takes the place; it need not be one of `agents`."""
+    min_check_correct: int = 0
+    """Minimum number of correct answers to the check; with fewer a participant plays no game."""
+    wait_s: int = 120
+    """Seconds that a participant waits for another one before `fallback_agent` plays."""
+    fallback_agent: str = ""
+    """Agent that plays if no participant comes; it need not be one of `agents`."""
     consent: Consent = Consent()
     agents: tuple[StudyAgent, ...] = ()
     before: tuple[Question, ...] = ()
@@ -131,7 +131,7 @@ class Study:
     def policies(self) -> list[str]:
         """The names of all agents that are no persons."""
         names = [agent.name for agent in self.agents if agent.name != PERSON]
-        return list(dict.fromkeys([*names, *([self.instead] if self.with_people else [])]))
+        return list(dict.fromkeys([*names, *([self.fallback_agent] if self.with_people else [])]))
 
     def forms(self) -> dict[str, tuple[Question, ...]]:
         """Every list of questions, by its name in the file."""
@@ -140,6 +140,16 @@ class Study:
 
 _FORMS = ("before", "check", "after_game", "after_partner", "at_end")
 _LISTS = {"agents": StudyAgent} | dict.fromkeys(_FORMS, Question)
+_RENAMED = {
+    "instead": "fallback_agent",
+    "questionable": "flag_moves",
+    "wait": "wait_s",
+    "check_right": "min_check_correct",
+    "series": "remember_people",
+    "right": "correct",
+    "why": "explanation",
+}
+"""Earlier key -> key. A saved study may have earlier keys, a TOML file must not."""
 
 
 def read_study(path: Path) -> Study:
@@ -150,6 +160,7 @@ def read_study(path: Path) -> Study:
 
 def study_of(content: dict[str, Any], where: str = "study") -> Study:
     """The study that a TOML file's content says. Raises ValueError."""
+    _check_renamed(content, where)
     lists: dict[str, Any] = {
         name: tuple(_items(cls, content[name], f"{where}: {name}"))
         for name, cls in _LISTS.items()
@@ -161,6 +172,12 @@ def study_of(content: dict[str, Any], where: str = "study") -> Study:
     return study
 
 
+def saved_study(path: Path) -> Study:
+    """Return the study in a JSON file that a server or an export wrote, of any version. Raises
+    ValueError; FileNotFoundError."""
+    return study_of(_with_new_keys(read_json(path)["study"]), str(path))
+
+
 def orders(agents: int) -> list[tuple[int, ...]]:
     """The orders of a Latin square, balanced for what follows what (Williams 1949): over all of
     them every agent comes at every place, and after every other, equally often. An odd number takes
@@ -170,13 +187,28 @@ def orders(agents: int) -> list[tuple[int, ...]]:
     return square + [order[::-1] for order in square] if agents % 2 and agents > 1 else square
 
 
-def _items(cls: type[Any], given: Any, where: str) -> list[Any]:
-    if not isinstance(given, list):
-        raise ValueError(f"{where}: expected a list of tables, got {given!r:.60}")
-    for number, item in enumerate(given):
+def _with_new_keys(saved: Any) -> Any:
+    if isinstance(saved, list):
+        return [_with_new_keys(item) for item in saved]
+    if isinstance(saved, dict):
+        return {_RENAMED.get(name, name): _with_new_keys(item) for name, item in saved.items()}
+    return saved
+
+
+def _check_renamed(table: dict[str, Any], where: str) -> None:
+    for name in table:
+        if name in _RENAMED:
+            raise ValueError(f"{where}: {name} was renamed to {_RENAMED[name]}")
+
+
+def _items(cls: type[Any], tables: Any, where: str) -> list[Any]:
+    if not isinstance(tables, list):
+        raise ValueError(f"{where}: expected a list of tables, got {tables!r:.60}")
+    for number, item in enumerate(tables):
         if not isinstance(item, dict):
             raise ValueError(f"{where}[{number}]: expected a table, got {item!r:.60}")
-    return [from_dict(cls, item, where=f"{where}[{i}]") for i, item in enumerate(given)]
+        _check_renamed(item, f"{where}[{number}]")
+    return [from_dict(cls, item, where=f"{where}[{i}]") for i, item in enumerate(tables)]
 
 
 def _check(study: Study, where: str) -> None:
@@ -203,11 +235,11 @@ def _check(study: Study, where: str) -> None:
     if study.with_people:
         if study.players != 2:
             raise ValueError(f"{where}: players: expected 2 with a person, got {study.players}")
-        if study.wait < 1:
-            raise ValueError(f"{where}: wait: expected 1 second or more, got {study.wait}")
-        _check_text(study.instead, f"{where}: instead")
-        if study.instead == PERSON:
-            raise ValueError(f"{where}: instead: expected an agent, got {PERSON!r}")
+        if study.wait_s < 1:
+            raise ValueError(f"{where}: wait_s: expected 1 second or more, got {study.wait_s}")
+        _check_text(study.fallback_agent, f"{where}: fallback_agent")
+        if study.fallback_agent == PERSON:
+            raise ValueError(f"{where}: fallback_agent: expected an agent, got {PERSON!r}")
     for form, questions in study.forms().items():
         _check_questions(questions, f"{where}: {form}")
     if any(question.rating for question in study.at_end) and len(study.agents) != 2:
@@ -215,14 +247,15 @@ def _check(study: Study, where: str) -> None:
             f"{where}: at_end: rating: expected two agents to compare, got {len(study.agents)}"
         )
     for i, question in enumerate(study.check):
-        if question.right not in question.choices:
+        if question.correct not in question.choices:
             raise ValueError(
-                f"{where}: check[{i}].right: expected one of the choices, got {question.right!r}"
+                f"{where}: check[{i}].correct: expected one of the choices, got "
+                f"{question.correct!r}"
             )
-    if not 0 <= study.check_right <= len(study.check):
+    if not 0 <= study.min_check_correct <= len(study.check):
         raise ValueError(
-            f"{where}: check_right: expected 0 to {len(study.check)}, the questions of the check, "
-            f"got {study.check_right}"
+            f"{where}: min_check_correct: expected 0 to {len(study.check)}, the questions of the "
+            f"check, got {study.min_check_correct}"
         )
 
 

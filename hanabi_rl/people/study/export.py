@@ -21,10 +21,10 @@ from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.people.serve.folder import as_games
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.study.design import Study, study_of
+from hanabi_rl.people.study.design import Study, saved_study
 from hanabi_rl.people.study.folder import StudyFolder, to_json_dict
 from hanabi_rl.people.study.participant import Participant, PlayedGame, Step, warms_up
-from hanabi_rl.storage.files import check_writable, read_json, read_text, write_json, write_text
+from hanabi_rl.storage.files import check_writable, read_text, write_json, write_text
 
 FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
@@ -116,8 +116,9 @@ def read_export(path: Path) -> Export:
             f"{path.with_suffix('.jsonl')}: expected a line for each of the {len(games)} games of "
             f"{path}, in their order, got {len(found)} of other ones"
         )
-    study = study_of(read_json(asked)["study"], str(asked))
-    return Export(study, games, lines, _read_lines(path.with_suffix(".participants.jsonl")))
+    return Export(
+        saved_study(asked), games, lines, _read_lines(path.with_suffix(".participants.jsonl"))
+    )
 
 
 _Seated = tuple[Participant, int, PlayedGame]

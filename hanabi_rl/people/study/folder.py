@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.study.design import Study, orders, study_of
+from hanabi_rl.people.study.design import Study, orders, saved_study
 from hanabi_rl.people.study.participant import Participant, read_participant, to_json
 from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import fsync_path, read_json, remove_partial_writes, write_json
@@ -201,7 +201,7 @@ class StudyFolder:
 
 def read_study_of(folder: Path) -> Study:
     """The study of a folder. Raises ValueError; FileNotFoundError."""
-    return study_of(read_json(folder / "study.json")["study"], str(folder / "study.json"))
+    return saved_study(folder / "study.json")
 
 
 def to_json_dict(study: Study) -> dict[str, Any]:

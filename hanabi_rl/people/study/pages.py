@@ -258,7 +258,7 @@ class Pages:
             request,
             "study_checked.html",
             given=person.answers["check"],
-            right=person.number_right(self.study),
+            correct=person.number_correct(self.study),
             goes_on=person.may_play(self.study),
         )
 

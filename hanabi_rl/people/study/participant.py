@@ -82,14 +82,14 @@ class Participant:
             if (each.agent, each.policy) == (agent, policy) and each.game.moves
         )
 
-    def number_right(self, study: Study) -> int:
+    def number_correct(self, study: Study) -> int:
         """How many questions of the check were answered right."""
         given = self.answers.get("check", {})
-        return sum(given.get(question.name) == question.right for question in study.check)
+        return sum(given.get(question.name) == question.correct for question in study.check)
 
     def may_play(self, study: Study) -> bool:
         """Whether they are enough, or were not asked yet."""
-        return "check" not in self.answers or self.number_right(study) >= study.check_right
+        return "check" not in self.answers or self.number_correct(study) >= study.min_check_correct
 
 
 def to_json(person: Participant) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def _block(
         rank=1 + len(better) if ranked else None,
         preference=_rather(study, person, agent),
         partner_moves=sum(_partner_moves(export, *each) for each in finished)
-        if study.questionable
+        if study.flag_moves
         else 0,
         flagged_moves=sum(len(line["questioned"]) for _, line in finished),
     )

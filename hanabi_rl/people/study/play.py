@@ -50,12 +50,12 @@ class StudyPlay(GameTables):
         super().__init__(rules)
         folder.check_agents(policies)
         self.folder, self._partners, self._policies = folder, partners, policies
-        self._remembering = remembering if folder.study.series else ()
+        self._remembering = remembering if folder.study.remember_people else ()
         self._of: dict[int, tuple[int, int]] = {}  # game -> whose, and which of theirs
         self._agents: dict[int, str] = {}
         self._questioned: dict[int, frozenset[int]] = {}
         self._twins: dict[int, int] = {}  # the copies that two people have of one game
-        self._waiting = WaitingRoom(folder.study.wait, folder.clock)
+        self._waiting = WaitingRoom(folder.study.wait_s, folder.clock)
         _rollback_partial_deals(folder)
         for person in folder.everyone():
             for place, played in enumerate(person.games):
@@ -78,14 +78,14 @@ class StudyPlay(GameTables):
         if other := self._waiting.meet(person.number, place):
             return self._deal_both(person, place, *other)
         if self._waiting.gives_up(person.number):
-            return self._deal(person, place, study.instead, instead=True)
+            return self._deal(person, place, study.fallback_agent, fallback=True)
         return None
 
-    def _deal(self, person: Participant, place: int, name: str, *, instead: bool = False) -> int:
+    def _deal(self, person: Participant, place: int, name: str, *, fallback: bool = False) -> int:
         policy = self._policies[name]
         earlier = person.series(name, policy) if name in self._remembering else ()
         game = self._new_game(person.plan[place][1], self._deck(), earlier)
-        played = PlayedGame(game, name, policy, self.folder.clock(), replaced_by_agent=instead)
+        played = PlayedGame(game, name, policy, self.folder.clock(), replaced_by_agent=fallback)
         self._begin(person.number, place, played)
         return game.game_id
 
@@ -169,7 +169,7 @@ class StudyPlay(GameTables):
 
     def mark(self, game_id: int, turn: int, marked: bool) -> None:
         """See `GameTables.mark`; it is kept with the moves of the game."""
-        if not self.folder.study.questionable:
+        if not self.folder.study.flag_moves:
             super().mark(game_id, turn, marked)
         number, place = self._of[game_id]
         if turn != _last_of_partners(self._games[game_id]):
@@ -188,7 +188,7 @@ class StudyPlay(GameTables):
         """See `GameTables.frame`; `questionable` is the turn that may be marked, and whether it
         is."""
         frame = super().frame(game_id)
-        if self.folder.study.questionable:
+        if self.folder.study.flag_moves:
             turn = _last_of_partners(self._games[game_id])
             marked = turn in self._questioned[game_id]
             frame["questionable"] = None if turn is None else {"turn": turn, "marked": marked}

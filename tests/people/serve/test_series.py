@@ -239,7 +239,7 @@ def test_agents_who_remember_nobody_meet_strangers_in_every_game(tmp_path) -> No
 
 def test_the_moves_of_a_study_can_be_made_again_from_its_folder(of_two, tmp_path: Path) -> None:
     agent = of_two[0][0]
-    asked = study_of(STUDY | {"agents": [{"name": "told", "games": 3}], "series": True})
+    asked = study_of(STUDY | {"agents": [{"name": "told", "games": 3}], "remember_people": True})
     partners = {"told": PartnerRunner([agent], LENIENT, run=RUN)}
     identities = {"told": agent.identity()}
     play = StudyPlay(StudyFolder(tmp_path, asked), LENIENT, partners, identities, ["told"])
@@ -267,7 +267,7 @@ def play_out(play: StudyPlay, game_id: int) -> None:
 def test_a_study_has_series_where_it_says_so(tmp_path: Path, asked: bool) -> None:
     """Of each agent, if it remembers; read again from the folder, and told with the games."""
     agents = [{"name": "bot:a", "games": 2}, {"name": "bot:b", "games": 2}]
-    play = make_study_play(tmp_path, agents=agents, series=asked, remembering=["bot:a"])
+    play = make_study_play(tmp_path, agents=agents, remember_people=asked, remembering=["bot:a"])
     person, _ = play.folder.join()
     for place in range(4):
         now = play.folder.get(person.number)

@@ -71,11 +71,13 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
             },
             "at_end: rating: expected two agents to compare, got 1",
         ),
-        ({"check_right": 1}, "check_right: expected 0 to 0, the questions of the check, got 1"),
+        ({"min_check_correct": 1}, "min_check_correct: expected 0 to 0, the questions of the"),
+        ({"instead": "bot:b"}, "study: instead was renamed to fallback_agent"),
         (
             {"check": [{"name": "a", "text": "?", "kind": "choice", "choices": ["x", "y"]}]},
-            "check[0].right: expected one of the choices, got ''",
+            "check[0].correct: expected one of the choices, got ''",
         ),
+        ({"check": [{"why": "x"}]}, "study: check[0]: why was renamed to explanation"),
         ({"before": [{"name": "x"}]}, "study: before[0].text: expected a text"),
         (
             {"at_end": [{"name": "no way", "text": "?"}]},

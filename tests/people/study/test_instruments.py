@@ -13,16 +13,16 @@ from hanabi_rl.people.study.participant import next_step, warms_up
 SIU = STUDY | {
     "before": [],
     "after_game": [],
-    "questionable": True,
-    "check_right": 1,
+    "flag_moves": True,
+    "min_check_correct": 1,
     "check": [
         {
             "name": "pile",
             "text": "What goes on a 2?",
             "kind": "choice",
             "choices": ["a 1", "a 3"],
-            "right": "a 3",
-            "why": "Piles go up.",
+            "correct": "a 3",
+            "explanation": "Piles go up.",
         }
     ],
     "agents": [{"name": "bot:a", "games": 2, "warm_up": 1}, {"name": "bot:b"}],
@@ -58,7 +58,7 @@ def test_the_steps_of_a_study_with_a_check_a_warm_up_and_a_form_a_partner(siu, v
 
 def test_nobody_is_asked_about_a_warm_up_game(tmp_path):
     form = [{"name": "fun", "text": "Was it fun?"}]
-    play = make_study_play(tmp_path, study=SIU, check=[], check_right=0, after_game=form)
+    play = make_study_play(tmp_path, study=SIU, check=[], min_check_correct=0, after_game=form)
     person, _ = play.folder.join()
     for place in range(2):
         game = play.game(play.deal(person, place))

@@ -20,8 +20,8 @@ from hanabi_rl.people.study.person_data import person_agent_data
 PEOPLE = STUDY | {
     "before": [],
     "agents": [{"name": "person"}],
-    "instead": "bot:b",
-    "wait": 120,
+    "fallback_agent": "bot:b",
+    "wait_s": 120,
     "after_game": [{"name": "well", "text": "It went well."}],
 }
 
@@ -288,9 +288,9 @@ def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
     ("change", "expected"),
     [
         ({"players": 3}, "players: expected 2 with a person, got 3"),
-        ({"wait": 0}, "wait: expected 1 second or more, got 0"),
-        ({"instead": ""}, "instead: expected a text, got ''"),
-        ({"instead": "person"}, "instead: expected an agent, got 'person'"),
+        ({"wait_s": 0}, "wait_s: expected 1 second or more, got 0"),
+        ({"fallback_agent": ""}, "fallback_agent: expected a text, got ''"),
+        ({"fallback_agent": "person"}, "fallback_agent: expected an agent, got 'person'"),
     ],
 )
 def test_a_study_with_people_says_who_plays_where_nobody_comes(change, expected):

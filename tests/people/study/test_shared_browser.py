@@ -89,7 +89,7 @@ def test_two_studies_on_one_host_know_their_own_people(tmp_path, by_path):
 
 
 def test_every_address_on_a_page_stays_under_the_path_of_a_proxy(tmp_path):
-    host = Host(True, a=make_study_play(tmp_path / "a", questionable=True))
+    host = Host(True, a=make_study_play(tmp_path / "a", flag_moves=True))
     pages = [host.get("a"), host.get("a", "no"), host.agree("a")]
     pages.append(host.post("a", "answer", step="before"))
     pages += [host.get("a", path) for path in ("", "different", "withdraw", "code", "stop")]
