@@ -44,7 +44,7 @@ def start(arguments: list[str], cache: Path, games: Path, moves: int) -> Start:
     """Starts the command, and plays 1 + `moves` moves, of which the first is made at once."""
     environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     command = [sys.executable, "-m", "hanabi_rl", "play", *arguments, "--no-browser", "--port", "0"]
-    command += ["--pause", "0"]
+    command += ["--move-delay", "0"]
     started, spent = time.perf_counter(), _children_s()
     server = subprocess.Popen(
         [*command, "--out", str(games)],

@@ -47,8 +47,8 @@ def play(
     out: Path = Path("games"),
     port: Port = 8642,
     no_browser: Flag = False,
-    pause: Seconds = 0.8,
-    strangers: Flag = False,
+    move_delay: Seconds = 0.8,
+    reset_memory: Flag = False,
     process: str | None = None,
 ) -> None:
     """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
@@ -66,9 +66,9 @@ def play(
         out: the folder that games are kept in, as train/bc.py --data reads them.
         port: of the page on this machine; 0 takes any that is free.
         no_browser: only print the address.
-        pause: seconds before a partner's move is shown in the browser.
-        strangers: forget what a partner who remembers (agent:anyone-2p) learnt of you in the games
-            that are kept in --out.
+        move_delay: seconds before a partner's move is shown in the browser.
+        reset_memory: start without what a partner with memory (agent:anyone-2p) learned of you in
+            the games in --out.
         process: in the place of agents a program that is asked for moves in lines of JSON
             (docs/service.md), started once a seat.
     """
@@ -102,7 +102,7 @@ def play(
                 seed,
                 policies,
                 remembers,
-                reset_memory=strangers,
+                reset_memory=reset_memory,
                 seed_names=named,
             )
 
@@ -113,7 +113,9 @@ def play(
         starting = LazyPartners(partners)  # the table is laid meanwhile
         with contextlib.suppress(KeyboardInterrupt):
             table = table_with(starting)
-            _run_page(table, out, listening, starting, open_browser=not no_browser, pause=pause)
+            _run_page(
+                table, out, listening, starting, open_browser=not no_browser, move_delay=move_delay
+            )
     if starting.give_up():
         # what is being made cannot be stopped, and may abort with a message at an ordinary exit;
         # every move that anybody saw is on disk
@@ -202,7 +204,7 @@ def _run_page(
     starting: LazyPartners,
     *,
     open_browser: bool,
-    pause: float,
+    move_delay: float,
 ) -> None:
     import uvicorn
 
@@ -213,7 +215,7 @@ def _run_page(
     if open_browser:
         webbrowser.open(address)
     config = uvicorn.Config(
-        make_app(table, pause, at_end=starting.give_up),
+        make_app(table, move_delay, at_end=starting.give_up),
         log_level="warning",
         access_log=False,
         ws="websockets-sansio",

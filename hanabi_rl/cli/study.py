@@ -26,7 +26,7 @@ def study(
     state: Path | None = None,
     host: str = "127.0.0.1",
     port: Port = 8644,
-    pause: Seconds = 0.8,
+    move_delay: Seconds = 0.8,
     slots: BoundedCount = 16,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
@@ -39,7 +39,7 @@ def study(
         state: the folder of all that is kept; by default studies/ and the file's name.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
-        pause: seconds before a partner's move is shown.
+        move_delay: seconds before a partner's move is shown.
         slots: games with each agent that are kept compiled at a time; more take turns.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.
@@ -70,7 +70,7 @@ def study(
             flush=True,
         )
         config = GuardedConfig(
-            lambda guard: make_study(play, pause, guard),
+            lambda guard: make_study(play, move_delay, guard),
             limits,
             log_level="warning",
             access_log=False,  # addresses are nobody's business

@@ -91,7 +91,7 @@ def visit() -> Iterator[Callable[[StudyPlay], TestClient]]:
     clients = []
 
     def make(play: StudyPlay) -> TestClient:
-        app = make_study(play, pause=0)
+        app = make_study(play, move_delay=0)
         clients.append(TestClient(app, base_url=f"http://{HOST}", client=(ADDRESS, 50000)))
         return clients[-1].__enter__()
 

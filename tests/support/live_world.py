@@ -68,7 +68,7 @@ class BotPeer(Peer):
             if isinstance(effect, Send):
                 self.queue.append(effect)
             elif isinstance(effect, RequestMove):
-                self.thinking.append((self.world.now + effect.pause_s, effect))
+                self.thinking.append((self.world.now + effect.move_delay_s, effect))
             elif isinstance(effect, Fetch):
                 self.fetching.append((self.world.now + 0.5, effect.number))
             elif isinstance(effect, GameEnded):

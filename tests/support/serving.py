@@ -106,9 +106,9 @@ def agree(store: Store, proxies: Mapping[int, Sequence[str]]) -> dict[int, tuple
     )
 
 
-def serve(play: LocalPlay, pause: float = 0.0) -> contextlib.AbstractContextManager[str]:
+def serve(play: LocalPlay, move_delay: float = 0.0) -> contextlib.AbstractContextManager[str]:
     """The page of one machine, served."""
-    return serve_app(make_app(play, pause))
+    return serve_app(make_app(play, move_delay))
 
 
 STUDY = {

@@ -90,7 +90,7 @@ class LiveBot:
             return [LogLine(f"left alone: {error}")]
 
     def on_move(self, ticket: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
-        """What the agent answered to a `Think`; its pause is over."""
+        """What the agent answered to a `Think`; its delay is over."""
         seat = self.seats.get(ticket.table)
         return [] if seat is None else seat.thought(ticket, answer, now)
 

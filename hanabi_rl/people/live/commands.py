@@ -168,9 +168,10 @@ class CommandHandler:
         numbers = ", ".join(map(str, sorted(settings.players)))
         kept = "kept" if settings.keep and who not in self.unkept else "not kept"
         text = (
-            f"Agent {settings.agent}; games of {numbers} players, no variant; {settings.pause_s:g} "
-            f"s a move; at {len(self._seats)} of {settings.tables} tables; notes "
-            f"{'on' if settings.notes else 'off'}; your games: {kept}; what I learn of you: "
+            f"Agent {settings.agent}; games of {numbers} players, no variant; "
+            f"{settings.move_delay_s:g} s a move; at {len(self._seats)} of {settings.tables} "
+            f"tables; notes {'on' if settings.notes else 'off'}; your games: {kept}; "
+            "what I learn of you: "
             f"{'remembered' if settings.remember and who not in self.unkept else 'forgotten'}"
         )
         return self._say(who, text, now)

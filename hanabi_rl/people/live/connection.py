@@ -198,14 +198,14 @@ class Connection:
                 log.info("%s", effect.text)
 
     async def _think(self, asked: RequestMove) -> None:
-        """The agent's move, after its pause. Where it fails the bot asks again in a while."""
+        """The agent's move, after its delay. Where it fails the bot asks again in a while."""
         began = self._clock()
         try:
             answer = await self._agents.think(asked)
         except Exception:
             log.exception("table %d: the agent failed", asked.ticket.table)
             return
-        await asyncio.sleep(max(0.0, asked.pause_s - (self._clock() - began)))
+        await asyncio.sleep(max(0.0, asked.move_delay_s - (self._clock() - began)))
         self._do(self._bot.on_move(asked.ticket, answer, self._clock()))
 
     async def _fetch(self, number: int) -> None:

@@ -16,7 +16,7 @@ class BotSettings:
     agent: str
     players: frozenset[int]
     """The numbers of players that the agent plays with."""
-    pause_s: float = 2.0
+    move_delay_s: float = 2.0
     """Before a move, at least; none in a speedrun."""
     tables: int = 1
     """At a time."""
@@ -52,12 +52,12 @@ def table_chat(table: int, text: str) -> Send:
 
 @dataclasses.dataclass(frozen=True)
 class RequestMove:
-    """Ask the agent what it does; the answer goes to `Bot.thought`, after `pause_s` at least."""
+    """Query the agent; its answer goes to `LiveBot.on_move` after at least `move_delay_s`."""
 
     ticket: DecisionToken
     game: Game
     """As the agent may know it: cards that it does not see are made up (`observed_game.py`)."""
-    pause_s: float
+    move_delay_s: float
     partners: tuple[str, ...]
     """Who sits after us, in order around the table."""
 

@@ -131,8 +131,8 @@ class MissedGames:
         """Time has passed: asks for what is due, and gives up what took too long."""
         effects: list[Effect] = []
         for each in list(self._wanted):
-            patience = GIVE_UP_S if each.untold.began else ROOM_S
-            each.until = now + patience if each.until is None else each.until
+            wait_s = GIVE_UP_S if each.untold.began else ROOM_S
+            each.until = now + wait_s if each.until is None else each.until
             if now >= each.until:
                 self._wanted.remove(each)
                 if each.untold.began:

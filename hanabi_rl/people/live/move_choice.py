@@ -1,4 +1,4 @@
-"""What becomes of an agent's answer: the move, its pause, and what is noted on cards."""
+"""What becomes of an agent's answer: the move, its delay, and what is noted on cards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hanabi_rl.people.serve.partner_protocol import PartnerAction
 NOTED = 0.05
 """Plays and discards at least so likely are noted on the card."""
 CLOCK_SHARE = 20
-"""A pause takes no more than this part of the time that is left."""
+"""A delay takes no more than this part of the time that is left."""
 
 
 def best(answer: PartnerAction, refused: Collection[int]) -> int | None:
@@ -27,7 +27,7 @@ def best(answer: PartnerAction, refused: Collection[int]) -> int | None:
     return None
 
 
-def pause_s(usual: float, options: Mapping[str, Any], clock_s: float | None) -> float:
+def move_delay_s(usual: float, options: Mapping[str, Any], clock_s: float | None) -> float:
     """Seconds before a move at a table of these options; `clock_s` is what our clock shows."""
     if options.get("speedrun"):
         return 0.0

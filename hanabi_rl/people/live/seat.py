@@ -327,10 +327,10 @@ class Seat:
         if seen is None or waits or self._paused or self._ending or not seen.my_turn:
             return []
         self._ticket = DecisionToken(self.table, next(self._serials))
-        pause = move_choice.pause_s(self._settings.pause_s, self.options, self._clock_s)
-        self._due = now + pause + MAX_RETRY_WAIT_S
+        delay_s = move_choice.move_delay_s(self._settings.move_delay_s, self.options, self._clock_s)
+        self._due = now + delay_s + MAX_RETRY_WAIT_S
         return [
-            RequestMove(self._ticket, seen.game(self._number), pause, after(self.names, self._me))
+            RequestMove(self._ticket, seen.game(self._number), delay_s, after(self.names, self._me))
         ]
 
     def _resynchronise(self, now: float, why: str) -> list[Effect]:

@@ -86,10 +86,10 @@ class CandidateConnection:
     async def receive(self, what: str) -> str | bytes:
         """The next message, `what` the candidate has `MOVE_TIMEOUT_S` for."""
         try:
-            async with asyncio.timeout(MOVE_TIMEOUT_S) as patience:
+            async with asyncio.timeout(MOVE_TIMEOUT_S) as timeout:
                 message = await self.socket.receive()
         except TimeoutError:
-            if patience.expired():
+            if timeout.expired():
                 await self._part(f"no {what} came for {MOVE_TIMEOUT_S:.0f} s; {self._kept}")
                 self.left = True
                 raise _DisconnectedError from None

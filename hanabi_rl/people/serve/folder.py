@@ -117,7 +117,7 @@ class GameFolder:
                     return int(path.stem), ()
         return 0, ()
 
-    def note_strangers(self, number: int, rules: Rules, policies: Sequence[str]) -> None:
+    def note_reset(self, number: int, rules: Rules, policies: Sequence[str]) -> None:
         """Notes that these partners know none of the games before `number`."""
         self._note(number, rules, policies, ())
 

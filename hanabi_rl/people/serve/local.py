@@ -30,7 +30,7 @@ class LocalPlay(GameTables):
     Agents sit around the table in their order, the first one after the person; `policies` are their
     identities, where they have any. With `remembers` one of them remembers whom it plays with
     (`agents/preloaded_profile.py`, `learns`): the games are a series then, also over restarts
-    where `folder` keeps them, until `new_game(strangers=True)`, or at first with `reset_memory`.
+    where `folder` keeps them, until `new_game(reset_memory=True)`, or at first with `reset_memory`.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class LocalPlay(GameTables):
         if reset_memory:
             self._reset_series()
 
-    def new_game(self, strangers: bool = False) -> Game:
-        """Deals the next game and writes its journal; with `strangers` the first of a series."""
-        if strangers:
+    def new_game(self, reset_memory: bool = False) -> Game:
+        """Deals the next game and writes its journal; with `reset_memory` the first of a series."""
+        if reset_memory:
             self._reset_series()
         seat = self._next_seat()
         deck = self._next_deck()
@@ -169,7 +169,7 @@ class LocalPlay(GameTables):
         if self.remembers:
             self._series, self._since = (), self._next_number()
             if self.folder is not None:
-                self.folder.note_strangers(self._since, self.rules, self._policies)
+                self.folder.note_reset(self._since, self.rules, self._policies)
 
     def _goes_on_from(self, game: Game) -> None:
         """The next game comes after this one, which is done: of games at once, after the newest."""

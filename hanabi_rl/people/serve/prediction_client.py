@@ -27,7 +27,7 @@ def predict_all(
     policy: Policy,
     on_turn: Callable[[int, int], None],
     stop: threading.Event,
-    patience_s: float = 600.0,
+    timeout_s: float = 600.0,
 ) -> bool:
     """Predicts the held-out games of the policy's number of players with its whole distribution,
     over one connection, a lost one as often as it is lost; whether to the end, before `stop`.
@@ -36,7 +36,7 @@ def predict_all(
     is shown again, and answers that are known do not count. Raises ValueError where the server
     refuses, or is silent for too long.
     """
-    patience, tried = RetryPolicy(patience_s, stop), 0
+    retry, tried = RetryPolicy(timeout_s, stop), 0
     refused: collections.Counter[tuple[int, int]] = collections.Counter()
     while not stop.is_set():
         at: tuple[int, int] | None = None
@@ -47,7 +47,7 @@ def predict_all(
                     at = frame["batch"], frame["turn"]
                     on_turn(frame["batch"], frame["batches"])
                     reading.answer(reader.read(frame, reading.deciding))
-                    patience.reset()
+                    retry.reset()
                     tried = 0
                 return reading.frame is None
         except ServerError as error:
@@ -57,9 +57,9 @@ def predict_all(
                 refused[at] += 1
                 if refused[at] == MAX_RETRIES:
                     raise
-            patience.wait(tried, error)
+            retry.wait(tried, error)
         except CONNECTION_ERRORS as error:
-            patience.wait(tried, error)
+            retry.wait(tried, error)
         tried += 1
     return False
 

@@ -40,25 +40,25 @@ def protocols(guard: RequestLimiter) -> tuple[type[H11Protocol], type[WebSockets
         """The peer of a connection, who is to take what is sent."""
 
         transport: Any
-        patience: asyncio.TimerHandle | None = None
+        unread_timer: asyncio.TimerHandle | None = None
 
         def pause_writing(self) -> None:
             super().pause_writing()  # type: ignore[misc]
             loop = asyncio.get_running_loop()
-            self.patience = loop.call_later(guard.limits.unread_s, self.transport.abort)
+            self.unread_timer = loop.call_later(guard.limits.unread_s, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()  # type: ignore[misc]
-            self._be_calm()
+            self._stop_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)  # type: ignore[misc]
-            self._be_calm()
+            self._stop_timer()
 
-        def _be_calm(self) -> None:
-            if self.patience is not None:
-                self.patience.cancel()
-                self.patience = None
+        def _stop_timer(self) -> None:
+            if self.unread_timer is not None:
+                self.unread_timer.cancel()
+                self.unread_timer = None
 
     class Http(Reader, H11Protocol):
         deadline: asyncio.TimerHandle | None = None

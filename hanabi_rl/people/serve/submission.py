@@ -45,12 +45,12 @@ class Submission:
         make: Callable[[int], Player],
         *,
         connections: int = 6,
-        patience_s: float = 600.0,
+        timeout_s: float = 600.0,
     ) -> None:
         self.ended: list[FinishedGame] = []
         self._server, self._make, self._connections = server, make, connections
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._patience = RetryPolicy(patience_s, self._stop)
+        self._retry = RetryPolicy(timeout_s, self._stop)
         self._left = 0
         self._open: set[RemoteGame] = set()
         self._players: list[Player] = []
@@ -103,7 +103,7 @@ class Submission:
                 ended = self._play(players)
             except (ServerError, *CONNECTION_ERRORS) as error:
                 self._look_at(error)
-                self._patience.wait(tried, error)
+                self._retry.wait(tried, error)
                 tried += 1
             else:
                 with self._lock:
@@ -126,7 +126,7 @@ class Submission:
     def _play(self, players: dict[int, Player]) -> FinishedGame:
         environment, turn = self._server.play_next(), 0
         info = environment.info
-        self._patience.reset()
+        self._retry.reset()
         with self._lock:
             self._open.add(environment)
         try:
@@ -134,7 +134,7 @@ class Submission:
             player.begin(info)
             while not environment.done:
                 environment.step(player.act(environment.rows))
-                self._patience.reset()
+                self._retry.reset()
                 turn += 1
         except ServerError as error:
             self._refused[info["game_id"], turn] += 1

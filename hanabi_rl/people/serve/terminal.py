@@ -89,7 +89,8 @@ def _one_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], None
     game_id = play.current().game_id
     show(f"With {', '.join(agent for agent in play.agents)}. `help` lists what you can type.")
     if play.remembers:
-        show(known_text(len(play.game(game_id).previous_games)) + " (`--strangers` begins anew).")
+        known = known_text(len(play.game(game_id).previous_games))
+        show(f"{known} (`--reset-memory` starts over).")
     show("")
     shown = len(play.frame(game_id)["log"])
     while True:

@@ -70,8 +70,8 @@ class _Tab:
 class GameSockets:
     """The connections of every game, and the partners' turns in them."""
 
-    def __init__(self, play: GameTables, pause: float) -> None:
-        self.play, self.pause = play, pause
+    def __init__(self, play: GameTables, move_delay: float) -> None:
+        self.play, self.move_delay = play, move_delay
         self._watching: dict[int, dict[WebSocket, _Tab]] = {}
         self._turns: dict[int, asyncio.Task[None]] = {}
 
@@ -211,9 +211,9 @@ class GameSockets:
             await self._tell(game_id, [{"type": "error", "text": text}])
 
     async def _partner_turn(self, game_id: int) -> None:
-        """The answer is shown after a fixed pause, so that its speed tells nothing."""
+        """The answer is shown after a fixed delay, so that its speed tells nothing."""
         turn = self.play.game(game_id).turn
-        resting = asyncio.create_task(asyncio.sleep(self.pause))
+        resting = asyncio.create_task(asyncio.sleep(self.move_delay))
         answer = await asyncio.to_thread(self.play.partner_action, game_id)
         await resting
         self.play.partner_moves(game_id, turn, answer)
@@ -255,11 +255,11 @@ class GameSockets:
 
 
 def make_app(
-    play: LocalPlay, pause: float = 0.8, at_end: Callable[[], object] = lambda: None
+    play: LocalPlay, move_delay: float = 0.8, at_end: Callable[[], object] = lambda: None
 ) -> Starlette:
-    """The application; `pause` is the seconds before a partner's move is shown, `at_end` is called
-    when the server stops."""
-    lobby = GameSockets(play, pause)
+    """Return the application. `move_delay`: seconds before a partner's move is shown; `at_end`:
+    called when the server stops."""
+    lobby = GameSockets(play, move_delay)
     templates = Jinja2Templates(HERE / "templates")
 
     async def start(request: Request) -> Response:
@@ -267,7 +267,7 @@ def make_app(
 
     async def new(request: Request) -> Response:
         check_origin(request.headers)
-        game = play.new_game(strangers="strangers" in request.query_params)
+        game = play.new_game(reset_memory="reset_memory" in request.query_params)
         return RedirectResponse(f"game/{game.game_id}", 303)
 
     async def table(request: Request) -> Response:

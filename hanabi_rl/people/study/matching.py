@@ -22,10 +22,10 @@ class _Wait:
 
 
 class WaitingRoom:
-    """Who waits for another person. `patience` is how long, in seconds, by `clock`."""
+    """Who waits for another person. `timeout_s`: seconds, by `clock`, after which waiting ends."""
 
-    def __init__(self, patience: float, clock: Callable[[], float]) -> None:
-        self._patience, self._clock = patience, clock
+    def __init__(self, timeout_s: float, clock: Callable[[], float]) -> None:
+        self._timeout_s, self._clock = timeout_s, clock
         self._waits: dict[int, _Wait] = {}
 
     def meet(self, number: int, place: int) -> tuple[int, int] | None:
@@ -49,7 +49,7 @@ class WaitingRoom:
     def gives_up(self, number: int) -> bool:
         """Whether `number` has waited long enough, and waits no more then."""
         wait = self._waits.get(number)
-        if wait is None or self._clock() - wait.since < self._patience:
+        if wait is None or self._clock() - wait.since < self._timeout_s:
             return False
         del self._waits[number]
         return True

@@ -63,9 +63,9 @@ _MINUTES = 600  # and what stands there from the consent to the code
 class Pages:
     """What a study shows and takes."""
 
-    def __init__(self, play: StudyPlay, pause: float, guard: RequestLimiter) -> None:
+    def __init__(self, play: StudyPlay, move_delay: float, guard: RequestLimiter) -> None:
         self.play, self.folder, self.study = play, play.folder, play.folder.study
-        self.lobby, self.guard = GameSockets(play, pause), guard
+        self.lobby, self.guard = GameSockets(play, move_delay), guard
         self._templates = Jinja2Templates(HERE / "templates")
         version = self.study.consent.version.encode()
         self._agreed = f"agreed-{hashlib.sha256(version).hexdigest()[:16]}"
@@ -454,10 +454,10 @@ def _can_stop(person: Participant) -> bool:
 
 
 def make_study(
-    play: StudyPlay, pause: float = 0.8, guard: RequestLimiter | None = None
+    play: StudyPlay, move_delay: float = 0.8, guard: RequestLimiter | None = None
 ) -> Starlette:
-    """The application; `pause` is the seconds before a partner's move is shown."""
-    pages = Pages(play, pause, guard or RequestLimiter())
+    """The application; `move_delay` is the seconds before a partner's move is shown."""
+    pages = Pages(play, move_delay, guard or RequestLimiter())
 
     async def alive(request: Request) -> Response:
         return PlainTextResponse("alive\n")

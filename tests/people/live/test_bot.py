@@ -114,7 +114,8 @@ def test_from_the_start_of_a_game_to_the_first_move():
     assert talk.say("gameActionList", tableID=TABLE, list=DEAL) == []  # her turn
     effects = talk.happen(HINT)
     (asked,) = effects
-    assert isinstance(asked, RequestMove) and asked.game.moves == (15,) and asked.pause_s == 2.0
+    assert isinstance(asked, RequestMove) and asked.game.moves == (15,)
+    assert asked.move_delay_s == 2.0
     assert asked.partners == ("Zoe",)
     (move,) = talk.think(effects)
     assert (move.command, move.fields) == ("action", HERE | {"type": 0, "target": 6})
@@ -791,20 +792,20 @@ def test_who_would_rather_not_is_not_kept():
 
 
 def test_pace():
-    assert Talk().play()[0].pause_s == 2.0
-    assert Talk().play(speedrun=True)[0].pause_s == 0.0
+    assert Talk().play()[0].move_delay_s == 2.0
+    assert Talk().play(speedrun=True)[0].move_delay_s == 0.0
     talk = Talk()
     talk.say("tableStart", tableID=TABLE, replay=False)
     timed = INIT["options"] | {"timed": True, "timeBase": 120, "timePerTurn": 20}
     talk.say("init", **(INIT | {"options": timed}))
     talk.say("clock", tableID=TABLE, times=[100_000, 8_000], activePlayerIndex=0, timeTaken=0)
     (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert asked.pause_s == pytest.approx(0.4)
+    assert asked.move_delay_s == pytest.approx(0.4)
     # an untimed game counts down from 0
     talk = Talk()
     talk.play([*DEAL, *HINT, *PLAY])
     talk.say("clock", tableID=TABLE, times=[-100_000, -80_000], activePlayerIndex=0)
-    assert talk.happen(DISCARD)[0].pause_s == 2.0
+    assert talk.happen(DISCARD)[0].move_delay_s == 2.0
 
 
 def test_nobody_moves_in_a_pause():

@@ -50,7 +50,7 @@ class Scripted:
 
 
 def connection(address, name, agents, settings=None, password=None):
-    settings = settings or BotSettings("bot:x", frozenset({2, 3, 4, 5}), pause_s=0.0, tables=2)
+    settings = settings or BotSettings("bot:x", frozenset({2, 3, 4, 5}), move_delay_s=0.0, tables=2)
     account = Account(name, password or PASSWORDS[name])
     pace, waits = SendRateLimiter(150, 2.0), BackOff(first_s=0.02)
     return Connection(
@@ -149,7 +149,7 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
     site = Site(5)
     world = World(site, 5)
     loopback = Loopback(world, PASSWORDS)
-    settings = BotSettings("bot:simple", frozenset({2}), pause_s=0.0)
+    settings = BotSettings("bot:simple", frozenset({2}), move_delay_s=0.0)
     folder = GameFolder(tmp_path)
     thinkers = [
         AgentWorker({2: policy}, 2, folder, None, run=NumPyInterpreter()) for _ in PASSWORDS

@@ -185,7 +185,7 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
     folder.record(dataclasses.replace(third, status="active"), {1: "told"}, note["policies"])
     again = table()
     assert len(again.new_game().previous_games) == 3
-    anew = again.new_game(strangers=True)
+    anew = again.new_game(reset_memory=True)
     assert anew.previous_games == () and again.leave(anew.game_id)
     assert table(reset_memory=True).new_game().previous_games == ()
     other = LocalPlay(LENIENT, ["a"], Simple(), folder, SEED, ["another identity"], True)
@@ -212,7 +212,7 @@ def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts
     to_the_end(play, play.new_game().game_id)
     before = play.new_game()
     assert len(before.previous_games) == 1
-    anew = play.new_game(strangers=True)
+    anew = play.new_game(reset_memory=True)
     assert play.current().game_id == anew.game_id and play.leave(anew.game_id)
     to_the_end(play, before.game_id)
     assert play.new_game().previous_games == ()

@@ -198,7 +198,7 @@ def test_a_server_that_is_away_is_waited_for_and_then_given_up() -> None:
     with pytest.raises(OSError, match="http://127.0.0.1:9/ does not answer"):
         server.games()
     with pytest.raises(ValueError, match=r"nothing came of the server for \d+ s") as gone:
-        Submission(server, lambda size: FirstLegal(), patience_s=0.3).run(games, lambda: None)
+        Submission(server, lambda size: FirstLegal(), timeout_s=0.3).run(games, lambda: None)
     assert "secret-key" not in str(gone.value)
 
 

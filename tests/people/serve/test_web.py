@@ -30,7 +30,7 @@ def client_of():
     """`client_of(play)`: a client of its application, at an address of this machine."""
 
     def make(play):
-        return TestClient(make_app(play, pause=0), base_url=f"http://{HOST}")
+        return TestClient(make_app(play, move_delay=0), base_url=f"http://{HOST}")
 
     return make
 
@@ -94,11 +94,11 @@ def test_a_partner_who_remembers_is_said_to_until_they_are_strangers(client_of, 
         with at_table(client, play.current().game_id) as socket:
             to_end(socket)
         assert "remembers how you played in 1 game." in client.post("/new").text
-        assert 'action="../new?strangers"' in first
-        assert "meets you for the first time" in client.post("/new?strangers").text
+        assert 'action="../new?reset_memory"' in first
+        assert "meets you for the first time" in client.post("/new?reset_memory").text
     plain = LocalPlay(Rules(), ["simple"], Simple(), None, 0)
     with client_of(plain) as client:
-        assert "remember" not in client.get("/").text and "strangers" not in client.get("/").text
+        assert "remember" not in client.get("/").text and "reset_memory" not in client.get("/").text
 
 
 def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):

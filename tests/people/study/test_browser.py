@@ -129,11 +129,11 @@ def test_partners_forget_a_person_only_once_that_is_confirmed(tmp_path, open_pag
     with serve_app(make_app(play, 0)) as address:
         page = open_page(address)
         page.locator("summary").click()
-        strangers = page.get_by_role("button", name="New game as strangers")
-        strangers.click()
+        reset = page.get_by_role("button", name="Forget me and start over")
+        reset.click()
         press(page, ["Escape"])
         assert len(play._games) == 1
-        strangers.click()
+        reset.click()
         with page.expect_navigation():
             page.locator("#sure-yes").click()
         page.wait_for_selector(".board")

@@ -30,7 +30,7 @@ class Host:
     it away. A browser has one jar of cookies for all of them."""
 
     def __init__(self, by_path, **plays):
-        apps = {name: make_study(play, pause=0) for name, play in plays.items()}
+        apps = {name: make_study(play, move_delay=0) for name, play in plays.items()}
         ports = dict(zip(apps, (8644, 8645), strict=False))
         self.addresses = {
             name: f"http://{HOST}/{name}/" if by_path else f"http://{HOST}:{ports[name]}/"
