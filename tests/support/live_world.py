@@ -46,7 +46,7 @@ class BotPeer(Peer):
 
     def __init__(self, world: World, bot: LiveBot, choose: Choose) -> None:
         super().__init__(world, bot.username)
-        self.bot, self.choose, self.pacer = bot, choose, SendRateLimiter()
+        self.bot, self.choose, self.rate_limiter = bot, choose, SendRateLimiter()
         self.queue: collections.deque[Send] = collections.deque()
         self.thinking: list[tuple[float, RequestMove]] = []
         self.fetching: list[tuple[float, int]] = []
@@ -82,14 +82,14 @@ class BotPeer(Peer):
         now = self.world.now
         for due in [each for each in self.thinking if each[0] <= now]:
             self.thinking.remove(due)
-            self.do(self.bot.on_move(due[1].ticket, self.choose(due[1]), now))
+            self.do(self.bot.on_move(due[1].token, self.choose(due[1]), now))
         self.receive_games()
         self.do(self.bot.tick(now))
-        while self.queue and self.pacer.wait_s(now) <= 0:
+        while self.queue and self.rate_limiter.wait_s(now) <= 0:
             send = self.queue.popleft()
-            if send.ticket is None or self.bot.is_current(send.ticket):
+            if send.token is None or self.bot.is_current(send.token):
                 self.out.append(write_frame(send.command, send.fields))
-                self.pacer.sent(now)
+                self.rate_limiter.sent(now)
 
     def receive_games(self) -> None:
         """Answers of `/export`."""

@@ -42,7 +42,7 @@ class Send:
 
     command: str
     fields: dict[str, Any]
-    ticket: DecisionToken | None = None
+    token: DecisionToken | None = None
 
 
 def table_chat(table: int, text: str) -> Send:
@@ -54,7 +54,7 @@ def table_chat(table: int, text: str) -> Send:
 class RequestMove:
     """Query the agent; its answer goes to `LiveBot.on_move` after at least `move_delay_s`."""
 
-    ticket: DecisionToken
+    token: DecisionToken
     game: Game
     """As the agent may know it: cards that it does not see are made up (`observed_game.py`)."""
     move_delay_s: float
@@ -64,11 +64,11 @@ class RequestMove:
 
 @dataclasses.dataclass(frozen=True)
 class GameEnded:
-    """A game is over. `game`, with its true deck, is to be kept, unless it is None; `seen`, as the
-    agent knew it at its end, is to be learnt from, unless it is None."""
+    """The end of a game: `game`, with its true deck, to save; `observed`, as the agent knew it, to
+    learn from. None: do not."""
 
     game: Game | None
-    seen: Game | None
+    observed: Game | None
     partners: tuple[str, ...]
 
 

@@ -36,10 +36,10 @@ class Scripted:
     def __init__(self, folder=None, seed=0):
         self.choose, self.folder, self.kept, self.forgotten = cautious(seed), folder, [], []
 
-    async def think(self, asked):
+    async def query(self, asked):
         return self.choose(asked)
 
-    async def ended(self, ended):
+    async def on_game_ended(self, ended):
         if ended.game is not None:
             self.kept.append(ended.game)
             if self.folder is not None:
@@ -54,7 +54,12 @@ def connection(address, name, agents, settings=None, password=None):
     account = Account(name, password or PASSWORDS[name])
     pace, waits = SendRateLimiter(150, 2.0), BackOff(first_s=0.02)
     return Connection(
-        LiveBot(name, settings), read_server(address), account, agents, pacer=pace, back_off=waits
+        LiveBot(name, settings),
+        read_server(address),
+        account,
+        agents,
+        rate_limiter=pace,
+        back_off=waits,
     )
 
 

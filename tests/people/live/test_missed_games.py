@@ -136,10 +136,13 @@ def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
     assert found.partners == ("Zoe",)
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 1), (1, 0), (3, 3)]
     # and as who was there has it
-    seen = seen_to_its_end()
-    assert (seen.game, seen.partners) == (found.game, found.partners)
-    assert (seen.seen.moves, seen.seen.people) == (found.seen.moves, found.seen.people)
-    assert player_view(seen.seen, 1) == player_view(found.seen, 1)
+    observed = seen_to_its_end()
+    assert (observed.game, observed.partners) == (found.game, found.partners)
+    assert (observed.observed.moves, observed.observed.people) == (
+        found.observed.moves,
+        found.observed.people,
+    )
+    assert player_view(observed.observed, 1) == player_view(found.observed, 1)
 
 
 @pytest.mark.slow
@@ -151,10 +154,10 @@ def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
     files = []
     for folder, ended in (("seen", seen_to_its_end()), ("looked up", the_game(away.get()))):
         thinking = AgentWorker({2: policy}, 2, None, PartnerMemory(tmp_path / folder))
-        asyncio.run(thinking.ended(ended))
+        asyncio.run(thinking.on_game_ended(ended))
         files += (tmp_path / folder).iterdir()
-    seen, looked_up = files
-    assert seen.name == looked_up.name and seen.read_bytes() == looked_up.read_bytes()
+    observed, looked_up = files
+    assert observed.name == looked_up.name and observed.read_bytes() == looked_up.read_bytes()
 
 
 def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
@@ -181,7 +184,7 @@ def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
     # n = 3, h = 5: colours to the next seat are 10 to 14, and plays 5 to 9
     assert found.game.moves == (13, 6) and found.partners == ("Bot-zed", "Zoe")
     assert found.game.people == {2}  # Zoe; two are programs
-    assert found.seen.people == {1, 2}
+    assert found.observed.people == {1, 2}
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 0), (1, 0), (2, 0)]
 
 
@@ -452,12 +455,12 @@ def test_who_would_rather_not_is_not_kept():
         away = lost(**settings)
         away.after(12)
         found = the_game(away.get())
-        assert (found.game is not None, found.seen is not None) == (keeps, learns)
+        assert (found.game is not None, found.observed is not None) == (keeps, learns)
     away = lost(remember=True)
     away.after(12)
     ask(away, "/keep no")
     found = the_game(away.get())
-    assert found.game is None and found.seen is None
+    assert found.game is None and found.observed is None
 
 
 def test_who_is_about_to_stop_waits_for_it():
