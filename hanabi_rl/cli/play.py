@@ -75,7 +75,7 @@ def play(
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
     named = chosen_decks(seed_names, None, seed)[-1]
-    names = _line_up(agents, players, watch)
+    names = _lineup(agents, players, watch)
     if not terminal:
         check_extra("; --terminal does not")
     from hanabi_rl.people.serve.folder import GameFolder
@@ -135,16 +135,16 @@ def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Se
         policies = load_agents(names, players or _players(names, watch))
     names = _fill(names, policies[0], watch)
     rules = policies[0].rules
-    line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
+    lineup = list(policies) * len(names) if len(policies) == 1 else list(policies)
 
     def partners() -> PartnerRunner:
         with progress("getting ready"):
             # one game at a time: sooner than compiled, but for a search, which computes far more
-            run = compiled if any(map(runs_search, line_up)) else NumPyInterpreter()
-            return PartnerRunner(line_up, rules, run=run, series=out / "series")
+            run = compiled if any(map(runs_search, lineup)) else NumPyInterpreter()
+            return PartnerRunner(lineup, rules, run=run, series=out / "series")
 
-    identities = [policy.identity() for policy in line_up]
-    return rules, names, partners, identities, any(map(has_profile, line_up))
+    identities = [policy.identity() for policy in lineup]
+    return rules, names, partners, identities, any(map(has_profile, lineup))
 
 
 def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
@@ -157,7 +157,7 @@ def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitSt
     return rules, [f"process:{command}"] * (players - (not watch)), lambda: partners, [], False
 
 
-def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
+def _lineup(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
     """The agents as named; more than one must fill the seats."""
     names = list(agents) or [_best_partner(players or 2)]
     seats = None if players is None else players - (not watch)

@@ -70,7 +70,7 @@ def study(
             flush=True,
         )
         config = GuardedConfig(
-            lambda guard: make_study(play, move_delay, guard),
+            lambda limiter: make_study(play, move_delay, limiter),
             limits,
             log_level="warning",
             access_log=False,  # addresses are nobody's business

@@ -280,7 +280,7 @@ def cautious(seed: int = 0) -> Choose:
     def choose(think: RequestMove) -> PartnerAction:
         table = think.game.table()
         rules, seat = table.rules, table.player
-        assert seat not in think.game.people and think.game.to_move == seat
+        assert seat not in think.game.people and think.game.current_player == seat
         legal = [a for a in range(rules.noop) if table.illegal_reason(a) is None]
         weights = np.zeros(rules.num_moves, np.float32)
         weights[legal] = 1.0 / len(legal)

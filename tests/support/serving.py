@@ -69,10 +69,10 @@ def make_play(
 
 @contextlib.contextmanager
 def serve_app(
-    app: Starlette, guard: RequestLimiter | None = None, max_message: int = MAX_MESSAGE
+    app: Starlette, limiter: RequestLimiter | None = None, max_message: int = MAX_MESSAGE
 ) -> Iterator[str]:
     """The real server in a thread, on a free port of this machine; yields its address."""
-    http, ws = protocols(guard or RequestLimiter())
+    http, ws = protocols(limiter or RequestLimiter())
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(

@@ -26,11 +26,11 @@ from websockets.sync.client import ClientConnection, connect
 
 INFO_FIELDS = {"num_players", "candidate_controlling", "is_debug", "game_id"}
 ROW_FIELDS = {"obs", "legal_moves"}
-FRAME_S = 300.0
+FRAME_TIMEOUT_S = 300.0
 """For the server's next frame, and so for its partners' moves."""
 CONNECTION_ERRORS = (OSError, EOFError, WebSocketException)
 """What a connection that cannot be made, or breaks, raises."""
-_AGAIN = re.compile(r"try again in (\d+) s")
+_RETRY_AFTER = re.compile(r"try again in (\d+) s")
 _QUIET = logging.Logger("hanabi_rl.people.serve.client", logging.CRITICAL)  # addresses hold keys
 
 Rows = dict[str, dict[str, np.ndarray]]
@@ -48,7 +48,7 @@ class ServerError(ValueError):
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
         self.again = status >= 500 or "again" in text
-        found = _AGAIN.search(text)
+        found = _RETRY_AFTER.search(text)
         self.wait_s = float(found[1]) if found else None
 
 
@@ -85,7 +85,7 @@ class ChallengeClient:
         status, body = self._info()
         done = body["human_ai_eval_done"]
         if not isinstance(done, bool):  # how a server of ours says why
-            raise ServerError(self._hidden(done), status)
+            raise ServerError(self._redact(done), status)
         try:
             return [
                 KeyGame(
@@ -134,7 +134,7 @@ class ChallengeClient:
                 return status, body
         if status >= 500 or status == 429:  # of whoever stands before the server
             raise OSError(f"{self.address} answers with status {status}")
-        raise self.protocol_error(f"status {status}: {self._hidden(text.decode(errors='replace'))}")
+        raise self.protocol_error(f"status {status}: {self._redact(text.decode(errors='replace'))}")
 
     @contextlib.contextmanager
     def connect(self, query: str) -> Iterator[ClientConnection]:
@@ -154,22 +154,22 @@ class ChallengeClient:
             except InvalidStatus as error:
                 status = error.response.status_code
                 if status < 500 and status != 429:
-                    what = f"status {status} for {query.partition('?')[0]}"
-                    raise self.protocol_error(what) from None
+                    got = f"status {status} for {query.partition('?')[0]}"
+                    raise self.protocol_error(got) from None
                 raise
-            socket.recv(timeout=FRAME_S)  # whatever it is
+            socket.recv(timeout=FRAME_TIMEOUT_S)  # whatever it is
             yield socket
 
     def receive(self, socket: ClientConnection) -> dict[str, Any]:
         """The next frame. Raises ServerSaysError, ProtocolError, LOST."""
         try:
-            answer = orjson.loads(socket.recv(timeout=FRAME_S))
+            answer = orjson.loads(socket.recv(timeout=FRAME_TIMEOUT_S))
         except orjson.JSONDecodeError:
             raise self.protocol_error("a frame that is no JSON") from None
         if not isinstance(answer, dict):
             raise self.protocol_error(f"a frame that is a {type(answer).__name__}")
         if "error_details" in answer:
-            raise ServerError(self._hidden(answer["error_details"]))
+            raise ServerError(self._redact(answer["error_details"]))
         return answer
 
     def rows(self, answer: Mapping[str, Any], agents: set[str]) -> Rows:
@@ -191,7 +191,7 @@ class ChallengeClient:
             f"expected AH2AC2's protocol of {self.address}, got {' '.join(got.split())[:200]}"
         )
 
-    def _hidden(self, text: Any) -> str:
+    def _redact(self, text: Any) -> str:
         """What a server says, which may say our key."""
         return str(text).replace(self.key, "(the key)")
 
@@ -244,7 +244,7 @@ class RemotePrediction:
         with contextlib.ExitStack() as stack:
             self._server = server
             self._socket = stack.enter_context(server.connect(query))
-            self._next()
+            self._read_frame()
             self._open = stack.pop_all()
 
     @property
@@ -260,17 +260,17 @@ class RemotePrediction:
     def send(self, text: str) -> None:
         """Anything."""
         self._socket.send(text)
-        self._next()
+        self._read_frame()
 
     def close(self) -> None:
         """Leaves."""
         self._open.close()
 
-    def _next(self) -> None:
-        heard = self._server.receive(self._socket)
-        if not heard.get("done") and not {"batch", "batches", "turn", "rows"} <= set(heard):
-            raise self._server.protocol_error(f"a turn of {', '.join(heard) or 'nothing'}")
-        self.frame = None if heard.get("done") else heard
+    def _read_frame(self) -> None:
+        frame = self._server.receive(self._socket)
+        if not frame.get("done") and not {"batch", "batches", "turn", "rows"} <= set(frame):
+            raise self._server.protocol_error(f"a turn of {', '.join(frame) or 'nothing'}")
+        self.frame = None if frame.get("done") else frame
 
 
 def server_at(address: str, key: str) -> ChallengeClient:
@@ -279,9 +279,9 @@ def server_at(address: str, key: str) -> ChallengeClient:
     text = address if "://" in address else f"https://{address}"
     try:
         parts = urlsplit(text)
-        fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        fine = False
-    if not fine or parts.query or parts.fragment or parts.username:
+        valid = False
+    if not valid or parts.query or parts.fragment or parts.username:
         raise ValueError(f"--server: expected https://HOST[:PORT][/PATH], got {address!r}")
     return ChallengeClient(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/", key)

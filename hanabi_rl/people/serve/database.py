@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-Mode = Literal["read", "write", "durable", "beside", "alone"]
-"""read: changes nothing. write: committed before it returns. durable: and on the disk. beside: and
-nobody is in one that is `alone`. alone: and nobody else is in one of these last two."""
+Mode = Literal["read", "write", "durable", "shared", "exclusive"]
+"""read: changes nothing. write: committed before it returns. durable: and on the disk. shared:
+durable, with no exclusive one at a time. exclusive: durable, with no shared or exclusive one."""
 
 
 class StoreUnavailableError(OSError):

@@ -33,7 +33,7 @@ COLUMNS = (
 
 def standings(store: Store, max_score: int = 25) -> list[dict[str, Any]]:
     """A row for each evaluation key and number of players whose games are all done, best first;
-    `line_ups` lists each line-up's mean."""
+    `lineups` lists each line-up's mean."""
     found = []
     for entry in store.entries():
         for key in entry["keys"]:
@@ -79,15 +79,15 @@ def _figures(games: Sequence[GameStatus], max_score: int) -> dict[str, Any]:
         "points_mean": float(np.mean([game.points for game in games])),
         "games": len(games),
         "interruptions": sum(game.interruptions for game in games),
-        "line_ups": _by_line_up(games),
+        "line_ups": _by_lineup(games),
     }
 
 
-def _by_line_up(games: Sequence[GameStatus]) -> list[dict[str, Any]]:
+def _by_lineup(games: Sequence[GameStatus]) -> list[dict[str, Any]]:
     found = []
-    for line_up in sorted({game.line_up for game in games}, reverse=True):
-        score = np.array([game.score for game in games if game.line_up == line_up], float)
-        names = [f"proxy {i + 1}" for i in range(max(line_up, default=-1) + 1)]
+    for lineup in sorted({game.lineup for game in games}, reverse=True):
+        score = np.array([game.score for game in games if game.lineup == lineup], float)
+        names = [f"proxy {i + 1}" for i in range(max(lineup, default=-1) + 1)]
         mean = mean_interval(score).mean if len(score) > 1 else float(score[0])
-        found.append({"seats": seat_names(line_up, names), "games": len(score), "mean": mean})
+        found.append({"seats": seat_names(lineup, names), "games": len(score), "mean": mean})
     return found

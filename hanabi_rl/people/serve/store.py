@@ -36,7 +36,7 @@ from hanabi_rl.people.serve.grants import (
 from hanabi_rl.people.serve.keys import Kind, hash_key, hint_of, make_key
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.proxies import (
-    UNSEATED,
+    NO_LINEUP,
     Proxies,
     Proxy,
     assign_lineups,
@@ -51,7 +51,7 @@ from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.words import count
 
 POSTGRES = ("postgresql://", "postgres://")
-WORKER_S = 30.0  # a worker that was not seen for so long is gone
+WORKER_TIMEOUT_S = 30.0  # a worker that was not seen for so long is gone
 
 
 class Store:
@@ -85,13 +85,13 @@ class Store:
             clock,
             worker,
         )
-        self._held: set[tuple[int, int]] = set()
+        self._own_leases: set[tuple[int, int]] = set()
         self._proxies: Proxies = {}  # of this server
-        self._was_away = False
+        self._was_unavailable = False
         self._database = _open(place)
         try:
             migrate(self._database)
-            self.secret = self._the_secret(secret)
+            self.secret = self._read_secret(secret)
         except BaseException:
             self._database.close()
             raise
@@ -108,25 +108,25 @@ class Store:
     def add_entry(self, name: str, team: str = "", link: str = "") -> int:
         """A new candidate. Raises ValueError where the name is taken."""
         with self._database.transaction("durable") as db:
-            made = _one(
+            created = _one(
                 db,
                 "INSERT INTO entries (name, team, link, created_at) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (name) DO NOTHING RETURNING id",
                 (name, team, link, self.clock()),
             )
-            if made is None:
+            if created is None:
                 raise ValueError(f"there is an entry named {name!r} already")
-            return made[0]
+            return created[0]
 
-    def fix_proxies(self, given: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
+    def fix_proxies(self, named: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
         """Names the proxies (players -> those) that this server's games are played with: see
         `proxies.agree`. Returns their names in the store's order; `claim` grants such games alone.
 
         Raises:
             ValueError: what the store holds cannot be played with them.
         """
-        with self._database.transaction("alone") as db:
-            self._proxies = fix_proxies(db, self.secret, given, self.clock())
+        with self._database.transaction("exclusive") as db:
+            self._proxies = fix_proxies(db, self.secret, named, self.clock())
         return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
 
     def proxies(self) -> Proxies:
@@ -148,7 +148,7 @@ class Store:
                 that servers have named no proxies for.
         """
         key = make_key(kind)
-        with self._database.transaction("alone") as db:
+        with self._database.transaction("exclusive") as db:
             found = _one(db, "SELECT id FROM entries WHERE name = ?", (entry,))
             if found is None:
                 raise ValueError(f"expected the name of an entry, got {entry!r}")
@@ -172,7 +172,7 @@ class Store:
                     "INSERT INTO games (id, key_id, num_players, position, line_up) "
                     "VALUES (?, ?, ?, ?, ?)",
                     [
-                        (secrets.randbits(48), key_id, players, position, UNSEATED)
+                        (secrets.randbits(48), key_id, players, position, NO_LINEUP)
                         for position in range(number)
                     ],
                 )
@@ -216,12 +216,12 @@ class Store:
     def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
         """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
         claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
-        with self._database.transaction("beside") as db:  # whose proxies these are stays so
+        with self._database.transaction("shared") as db:  # whose proxies these are stays so
             sizes = self._sizes(db)
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
                 claimed[place] = self._claim(db, key.key_id, sizes)
-        self._held.update((g.game_id, g.lease) for g in claimed if isinstance(g, GameLease))
+        self._own_leases.update((g.game_id, g.lease) for g in claimed if isinstance(g, GameLease))
         return claimed
 
     def record(self, grant: GameLease, turn: int, actions: Sequence[int]) -> None:
@@ -241,15 +241,15 @@ class Store:
         """
         ends = [move for move in moves if move.end is not None]
         with self._database.transaction("durable" if ends else "write") as db:
-            held = self._leased(db, [move.grant for move in moves])
-            stale = [_stale(move.grant, held) for move in moves]
-            kept = [move for move, error in zip(moves, stale, strict=True) if error is None]
+            active = self._active_leases(db, [move.grant for move in moves])
+            stale = [_stale(move.grant, active) for move in moves]
+            valid = [move for move, error in zip(moves, stale, strict=True) if error is None]
             now = self.clock()
             db.executemany(
                 "INSERT INTO moves (game_id, turn, action, at) VALUES (?, ?, ?, ?)",
                 [
                     (move.grant.game_id, move.turn + i, action, now)
-                    for move in kept
+                    for move in valid
                     for i, action in enumerate(move.actions)
                 ],
             )
@@ -257,9 +257,9 @@ class Store:
                 db.executemany(
                     "UPDATE games SET status = 'done', leased = 0, score = ?, points = ?, "
                     "end_reason = 'finished', finished_at = ? WHERE id = ?",
-                    [(*move.end, now, move.grant.game_id) for move in kept if move.end],
+                    [(*move.end, now, move.grant.game_id) for move in valid if move.end],
                 )
-        self._held.difference_update((m.grant.game_id, m.grant.lease) for m in kept if m.end)
+        self._own_leases.difference_update((m.grant.game_id, m.grant.lease) for m in valid if m.end)
         return stale
 
     def release(self, grant: GameLease, *, counts_as_interruption: bool) -> None:
@@ -267,20 +267,20 @@ class Store:
         player's doing, which is an interruption. Where the database does not answer, `heartbeat`
         does it later."""
         lease = (grant.game_id, grant.lease)
-        if lease not in self._held:
+        if lease not in self._own_leases:
             return  # it has ended already
-        self._held.discard(lease)
+        self._own_leases.discard(lease)
         with (
             contextlib.suppress(StoreUnavailableError),
             self._database.transaction("write") as db,
         ):
-            self._end_leases(db, "id = ? AND lease = ?", lease, charged=counts_as_interruption)
+            self._end_leases(db, "id = ? AND lease = ?", lease, interruption=counts_as_interruption)
 
     def release_all(self) -> int:
         """At the start of a server: the leases of its worker's former life end. Returns how many
         there were."""
         with self._database.transaction("write") as db:
-            self._seen(db, after_outage=True)
+            self._mark_alive(db, after_outage=True)
             return self._end_leases(db, "worker = ?", (self.worker,))
 
     def heartbeat(self) -> None:
@@ -290,19 +290,19 @@ class Store:
         the games of any key that have waited for too long."""
         try:
             with self._database.transaction("write") as db:
-                self._beat(db)
+                self._send_heartbeat(db)
         except StoreUnavailableError:
-            self._was_away = True
+            self._was_unavailable = True
             raise
-        self._was_away = False
+        self._was_unavailable = False
 
-    def _beat(self, db: Session) -> None:
-        self._seen(db, after_outage=self._was_away)
+    def _send_heartbeat(self, db: Session) -> None:
+        self._mark_alive(db, after_outage=self._was_unavailable)
         found = db.execute(
             "SELECT id, lease FROM games WHERE worker = ? AND leased = 1 AND leased_at < ?",
-            (self.worker, self.clock() - WORKER_S),
+            (self.worker, self.clock() - WORKER_TIMEOUT_S),
         ).fetchall()
-        for lease in set(map(tuple, found)) - self._held:
+        for lease in set(map(tuple, found)) - self._own_leases:
             self._end_leases(db, "id = ? AND lease = ?", lease)
         self._expire_dead_workers(db)
         self._forfeit(db)
@@ -315,7 +315,7 @@ class Store:
                 "WHERE key_id = ? ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        return [GameStatus(players, _line_up(text), *rest) for players, text, *rest in found]
+        return [GameStatus(players, _parse_lineup(text), *rest) for players, text, *rest in found]
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry with its name, team, link and evaluation keys."""
@@ -346,8 +346,8 @@ class Store:
                 "WHERE key_id = ? AND end_reason = 'finished' ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        for game_id, lease, players, line_up, deck, score in found:
-            seats = _line_up(line_up)
+        for game_id, lease, players, lineup, deck, score in found:
+            seats = _parse_lineup(lineup)
             yield GameLease(game_id, lease, players, seats, tuple(deck), self.moves(game_id)), score
 
     def moves(self, game_id: int) -> tuple[int, ...]:
@@ -386,14 +386,14 @@ class Store:
         found = _one(db, f"{free}{interrupted} LIMIT 1", (key_id, *sizes))
         found = found or _one(db, f"{free}{new} LIMIT 1", (key_id, *sizes))
         if found is None:
-            return RefusedError(_why_none(db, key_id, leased))
+            return RefusedError(_no_game_reason(db, key_id, leased))
         return self._lease(db, key_id, *found)
 
     def _lease(
-        self, db: Session, key_id: int, game_id: int, players: int, position: int, line_up: str
+        self, db: Session, key_id: int, game_id: int, players: int, position: int, lineup: str
     ) -> GameLease:
         deck = deck_of(self.secret, key_id, Rules(num_players=players), position)
-        lease, kept = _one(
+        lease, dealt = _one(
             db,
             "UPDATE games SET status = 'active', leased = 1, lease = lease + 1, worker = ?, "
             "leased_at = ?, "
@@ -401,15 +401,15 @@ class Store:
             "RETURNING lease, deck",
             (self.worker, self.clock(), bytes(deck), self.clock(), game_id),
         )
-        seats = _line_up(line_up)
-        return GameLease(game_id, lease, players, seats, tuple(kept), _moves(db, game_id))
+        seats = _parse_lineup(lineup)
+        return GameLease(game_id, lease, players, seats, tuple(dealt), _moves(db, game_id))
 
     def _write_one(self, move: MoveWrite) -> None:
         (error,) = self.write([move])
         if error is not None:
             raise error
 
-    def _leased(self, db: Session, grants: Sequence[GameLease]) -> set[tuple[int, int]]:
+    def _active_leases(self, db: Session, grants: Sequence[GameLease]) -> set[tuple[int, int]]:
         """Which of these (game, lease) go on; they are ours until the end of the transaction."""
         marks = ", ".join("?" * len(grants))
         found = db.execute(
@@ -438,27 +438,27 @@ class Store:
         self._end_leases(
             db,
             "worker != ? AND worker IN (SELECT name FROM workers WHERE seen_at < ?)" + which,
-            (self.worker, self.clock() - WORKER_S, *values),
+            (self.worker, self.clock() - WORKER_TIMEOUT_S, *values),
         )
 
     def _end_leases(
-        self, db: Session, which: str, values: Sequence[Any], *, charged: bool = False
+        self, db: Session, which: str, values: Sequence[Any], *, interruption: bool = False
     ) -> int:
         """Those that end by no doing of their player are no interruption, and the player has
         `KeyLimits.game_s` anew. Returns how many there were."""
-        change, given = "interruptions = interruptions + 1", list[float]()
-        if not charged:
-            change, given = "grace_s = ? - granted_at", [self.clock()]
+        change, extra = "interruptions = interruptions + 1", list[float]()
+        if not interruption:
+            change, extra = "grace_s = ? - granted_at", [self.clock()]
         return db.execute(
             f"UPDATE games SET leased = 0, {change} WHERE id IN ("
             f"SELECT id FROM games WHERE leased = 1 AND {which}{self._words['unlocked']})",
-            (*given, *values),
+            (*extra, *values),
         ).rowcount
 
-    def _seen(self, db: Session, *, after_outage: bool) -> None:
+    def _mark_alive(self, db: Session, *, after_outage: bool) -> None:
         """This worker lives. Games do not wait for their players while no worker did."""
         (last,) = _one(db, "SELECT MAX(seen_at) FROM workers")
-        if after_outage and last is not None and self.clock() - last > WORKER_S:
+        if after_outage and last is not None and self.clock() - last > WORKER_TIMEOUT_S:
             db.execute(
                 "UPDATE games SET grace_s = grace_s + ? WHERE status = 'active'",
                 (self.clock() - last,),
@@ -469,13 +469,13 @@ class Store:
             (self.worker, self.clock()),
         )
 
-    def _the_secret(self, file: Path) -> bytes:
+    def _read_secret(self, file: Path) -> bytes:
         """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
         not the store's, of which the store knows the SHA-256."""
-        with self._database.transaction("alone") as db:
+        with self._database.transaction("exclusive") as db:
             known = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
             if known is None:
-                secret = _made(file)
+                secret = _make_secret(file)
                 db.execute(
                     "INSERT INTO meta (name, value) VALUES ('secret', ?)",
                     (hashlib.sha256(secret).hexdigest(),),
@@ -512,8 +512,8 @@ def _identities(proxies: Sequence[Proxy]) -> list[str]:
     return [proxy.identity for proxy in proxies]
 
 
-def _stale(grant: GameLease, held: set[tuple[int, int]]) -> StaleLeaseError | None:
-    if (grant.game_id, grant.lease) in held:
+def _stale(grant: GameLease, active: set[tuple[int, int]]) -> StaleLeaseError | None:
+    if (grant.game_id, grant.lease) in active:
         return None
     return StaleLeaseError(f"game {grant.game_id}: lease {grant.lease} has ended")
 
@@ -524,7 +524,7 @@ def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _line_up(text: str) -> Lineup:
+def _parse_lineup(text: str) -> Lineup:
     """Of the few that there are: a key has thousands of games."""
     return tuple(json.loads(text))
 
@@ -534,7 +534,7 @@ def _moves(db: Session, game_id: int) -> tuple[int, ...]:
     return tuple(action for (action,) in rows.fetchall())
 
 
-def _why_none(db: Session, key_id: int, leased: int) -> str:
+def _no_game_reason(db: Session, key_id: int, leased: int) -> str:
     left = db.execute(
         "SELECT num_players, COUNT(*) FROM games WHERE key_id = ? AND status != 'done' "
         "AND leased = 0 GROUP BY num_players ORDER BY num_players",
@@ -554,13 +554,13 @@ def _why_none(db: Session, key_id: int, leased: int) -> str:
     return f"no environments left: all {games} finished"
 
 
-def _made(place: Path) -> bytes:
+def _make_secret(place: Path) -> bytes:
     """32 random bytes in a file that its owner alone reads. Who loses it loses the decks that were
     not yet dealt."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        made = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(made, "wb") as file:
+        created = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(created, "wb") as file:
             file.write(secrets.token_bytes(32))
             file.flush()
             os.fsync(file.fileno())

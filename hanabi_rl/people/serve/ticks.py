@@ -42,7 +42,7 @@ class Seats(NamedTuple):
     seat: Any  # int32[W]
     place: Any  # int32[W], of what it remembers there
     begins: Any  # bool[W]
-    asked: Any  # bool[W], for an answer; else it moved before, and looks on
+    queried: Any  # bool[W], for an answer; else it moved before, and looks on
     key_index: Any  # uint32[W], the game's number among the streams of chance
 
 
@@ -116,8 +116,8 @@ def step(
     used = seats.row < tick.turn.shape[0]
     row = jnp.where(used, seats.row, 0)
     idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop
-    awake = used & seats.asked if runs_search(policy) else used
-    legal = jnp.where(awake[:, None], tick.legal[row, seats.seat], idle)
+    active = used & seats.queried if runs_search(policy) else used
+    legal = jnp.where(active[:, None], tick.legal[row, seats.seat], idle)
     fold = jax.vmap(jax.random.fold_in)
     key = jax.random.fold_in(key, OWN_CHANCE)
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)
@@ -129,6 +129,6 @@ def step(
         seats.begins,
         own,
     )
-    chances = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf), axis=-1)
+    probs = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf), axis=-1)
     action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    return _with_rows(memory, seats.place, stepped), action, chances
+    return _with_rows(memory, seats.place, stepped), action, probs

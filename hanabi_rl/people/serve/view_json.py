@@ -18,38 +18,38 @@ FRAME_VERSION = 1
 Frame = dict[str, Any]
 
 
-def table_frame(sight: PlayerView, agents: dict[int, str]) -> Frame:
+def table_frame(view: PlayerView, agents: dict[int, str]) -> Frame:
     """Everything that is shown of a position; `agents` names who sits at the partners' seats."""
-    rules, you = sight.rules, sight.seat
+    rules, you = view.rules, view.seat
     names = seat_names(rules, you)
     return {
         "version": FRAME_VERSION,
-        "turn": sight.turn,
+        "turn": view.turn,
         "you": you,
-        "to_move": sight.to_move,
-        "over": sight.over,
-        "left": sight.left,
+        "to_move": view.current_player,
+        "over": view.over,
+        "left": view.left,
         "names": names,
         "agents": [agents.get(seat, "") for seat in range(rules.num_players)],
         "colors": list(COLOR_NAMES[: rules.num_colors]),
         "letters": list(COLORS[: rules.num_colors]),
         "ranks": rules.num_ranks,
         "hand_size": rules.hand_size,
-        "hands": [[_card(rules, seen) for seen in hand] for hand in sight.hands],
-        "fireworks": list(sight.fireworks),
-        "discards": [_face(rules, card) for card in sight.discards],
-        "hints": sight.hints,
+        "hands": [[_card(rules, seen) for seen in hand] for hand in view.hands],
+        "fireworks": list(view.fireworks),
+        "discards": [_face(rules, card) for card in view.discards],
+        "hints": view.hints,
         "max_hints": rules.max_info_tokens,
-        "lives": sight.lives,
+        "lives": view.lives,
         "max_lives": rules.max_life_tokens,
-        "deck": sight.deck_left,
-        "turns_left": sight.turns_left,
-        "score": sight.score,
-        "points": sight.points,
+        "deck": view.deck_left,
+        "turns_left": view.turns_left,
+        "score": view.score,
+        "points": view.points,
         "max_score": rules.max_score,
-        "last": _last(rules, sight.moves[-1]) if sight.moves else None,
-        "log": [move_text(rules, move, names) for move in sight.moves],
-        "actions": actions_of(sight, names),
+        "last": _last(rules, view.moves[-1]) if view.moves else None,
+        "log": [move_text(rules, move, names) for move in view.moves],
+        "actions": actions_of(view, names),
     }
 
 
@@ -103,14 +103,14 @@ def _face(rules: Rules, card: int) -> list[int]:
 
 
 def _card(rules: Rules, seen: SeenCard) -> Frame:
-    told = seen.told
+    knowledge = seen.knowledge
     return {
         "order": seen.order,
         "card": None if seen.card is None else _face(rules, seen.card),
-        "color": told.hinted_color,
-        "rank": None if told.hinted_rank is None else told.hinted_rank + 1,
-        "colors": sorted(told.colors),
-        "ranks": [rank + 1 for rank in sorted(told.ranks)],
+        "color": knowledge.hinted_color,
+        "rank": None if knowledge.hinted_rank is None else knowledge.hinted_rank + 1,
+        "colors": sorted(knowledge.colors),
+        "ranks": [rank + 1 for rank in sorted(knowledge.ranks)],
     }
 
 
@@ -128,14 +128,14 @@ def _last(rules: Rules, move: SeenMove) -> Frame:
     }
 
 
-def actions_of(sight: PlayerView, names: list[str]) -> list[Frame]:
+def actions_of(view: PlayerView, names: list[str]) -> list[Frame]:
     """One's own moves on one's own turn, each with why it is not allowed, or None."""
-    if sight.over or sight.seat is None or sight.to_move != sight.seat:
+    if view.over or view.seat is None or view.current_player != view.seat:
         return []
     result = []
-    for action in range(sight.rules.noop):
-        what = decode_action(sight.rules, action)
-        target = None if what.offset < 0 else (sight.seat + what.offset) % sight.rules.num_players
+    for action in range(view.rules.noop):
+        what = decode_action(view.rules, action)
+        target = None if what.offset < 0 else (view.seat + what.offset) % view.rules.num_players
         result.append(
             {
                 "id": action,
@@ -143,26 +143,26 @@ def actions_of(sight: PlayerView, names: list[str]) -> list[Frame]:
                 "slot": None if what.slot < 0 else what.slot + 1,
                 "target": target,
                 "value": what.value + (what.kind == "rank") if target is not None else None,
-                "text": action_text(sight.rules, action, sight.seat, names),
-                "why_not": _why_not(sight, what, target),
+                "text": action_text(view.rules, action, view.seat, names),
+                "why_not": _why_not(view, what, target),
             }
         )
     return result
 
 
-def _why_not(sight: PlayerView, what: Move, target: int | None) -> str | None:
+def _why_not(view: PlayerView, what: Move, target: int | None) -> str | None:
     if target is None:
-        held = len(sight.hands[sight.seat or 0])
+        held = len(view.hands[view.seat or 0])
         if what.slot >= held:
             return f"you hold only {held} cards"
-        if what.kind == "discard" and sight.hints == sight.rules.max_info_tokens:
+        if what.kind == "discard" and view.hints == view.rules.max_info_tokens:
             return "all hints are there: a discard would bring none back"
         return None
-    if sight.hints == 0:
+    if view.hints == 0:
         return "no hint is left: a discard brings one back"
     faces = [
-        divmod(seen.card, sight.rules.num_ranks)
-        for seen in sight.hands[target]
+        divmod(seen.card, view.rules.num_ranks)
+        for seen in view.hands[target]
         if seen.card is not None
     ]
     if all(face[0 if what.kind == "color" else 1] != what.value for face in faces):

@@ -63,9 +63,9 @@ _MINUTES = 600  # and what stands there from the consent to the code
 class Pages:
     """What a study shows and takes."""
 
-    def __init__(self, play: StudyPlay, move_delay: float, guard: RequestLimiter) -> None:
+    def __init__(self, play: StudyPlay, move_delay: float, limiter: RequestLimiter) -> None:
         self.play, self.folder, self.study = play, play.folder, play.folder.study
-        self.lobby, self.guard = GameSockets(play, move_delay), guard
+        self.lobby, self.limiter = GameSockets(play, move_delay), limiter
         self._templates = Jinja2Templates(HERE / "templates")
         version = self.study.consent.version.encode()
         self._agreed = f"agreed-{hashlib.sha256(version).hexdigest()[:16]}"
@@ -101,7 +101,7 @@ class Pages:
         if agreed != self._agreed or not SECRET.fullmatch(secret):
             return self._page(request, "study_text.html", text=NO_COOKIE)
         try:
-            self.guard.check_opening(address_of(request.client))
+            self.limiter.check_opening(address_of(request.client))
             person, code = self.folder.join(secret)
         except RefusedError as error:
             response = self._page(request, "study_text.html", text=f"{error}.")
@@ -345,12 +345,12 @@ class Pages:
         """Return the participant with this code, or the problem; an address has few tries."""
         address = address_of(request.client)
         try:
-            self.guard.check_key(address)
+            self.limiter.check_key(address)
         except RefusedError as error:
             return f"{error}."
         person = self.folder.find(code)
         if person is None:
-            self.guard.wrong_key(address)
+            self.limiter.wrong_key(address)
             return WRONG_CODE
         return person
 
@@ -454,10 +454,10 @@ def _can_stop(person: Participant) -> bool:
 
 
 def make_study(
-    play: StudyPlay, move_delay: float = 0.8, guard: RequestLimiter | None = None
+    play: StudyPlay, move_delay: float = 0.8, limiter: RequestLimiter | None = None
 ) -> Starlette:
     """The application; `move_delay` is the seconds before a partner's move is shown."""
-    pages = Pages(play, move_delay, guard or RequestLimiter())
+    pages = Pages(play, move_delay, limiter or RequestLimiter())
 
     async def alive(request: Request) -> Response:
         return PlainTextResponse("alive\n")

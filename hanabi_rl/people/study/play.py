@@ -145,7 +145,7 @@ class StudyPlay(GameTables):
     def _in_twin(self, game_id: int, event: Event) -> None:
         for twin in self.paired_games(game_id):
             with contextlib.suppress(RefusedError):  # that person has withdrawn
-                self._happen(self._games[twin], event)
+                self._apply(self._games[twin], event)
 
     def paired_games(self, game_id: int) -> Sequence[int]:
         """See `GameTables.beside`."""
@@ -211,7 +211,7 @@ class StudyPlay(GameTables):
             del self._questioned[game_id]
         return gone, twins
 
-    def _keep(self, game: Game, effects: Effects) -> None:
+    def _save(self, game: Game, effects: Effects) -> None:
         number, place = self._of[game.game_id]
 
         def moved(person: Participant) -> Participant:
@@ -232,7 +232,7 @@ class StudyPlay(GameTables):
         """A game of a study is sent nowhere."""
         return frame | {"link": None}
 
-    def _ask(self, game: Game) -> PartnerAction:
+    def _query(self, game: Game) -> PartnerAction:
         return self._partners[self._agents[game.game_id]].partner_action([game])[0]
 
     def _seat(self, number: int, place: int, played: PlayedGame) -> None:

@@ -162,8 +162,8 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
 
     async def meet(address):
         bots = [
-            connection(address, name, thinker, settings)
-            for name, thinker in zip(PASSWORDS, thinkers, strict=True)
+            connection(address, name, backend, settings)
+            for name, backend in zip(PASSWORDS, thinkers, strict=True)
         ]
         running = [asyncio.create_task(each.run()) for each in bots]
         await until(lambda: len(site.clients) == 2)

@@ -31,7 +31,7 @@ def test_the_transcript_is_the_game_that_was_worked_out_by_hand():
     assert game.my_turn and game.turn == 5
     asked = game.game(7)
     assert list(asked.moves) == OUR_ACTIONS
-    assert (asked.game_id, asked.people, asked.to_move) == (7, frozenset({0}), 1)
+    assert (asked.game_id, asked.people, asked.current_player) == (7, frozenset({0}), 1)
     table = asked.table()
     assert table.fireworks == [0, 1, 0, 0, 0]
     assert (table.info_tokens, table.life_tokens, table.drawn) == (7, 2, 13)

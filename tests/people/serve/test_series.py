@@ -123,7 +123,9 @@ def test_a_runner_that_knows_nothing_of_a_series_plays_it_again(of_two, monkeypa
     assert answers(runner, games[2]) == theirs(games[2])
     together = [dataclasses.replace(game, moves=game.moves[:1]) for game in games[1::2]]
     expected = [game.moves[1] for game in games[1::2] if 1 not in game.people]
-    found = runner.partner_action([game for game in together if game.to_move not in game.people])
+    found = runner.partner_action(
+        [game for game in together if game.current_player not in game.people]
+    )
     assert [answer.action for answer in found] == expected
 
 

@@ -128,7 +128,7 @@ def test_a_game_left_on_one_server_goes_on_on_another(
 def test_a_server_whose_database_is_away_says_so_and_goes_on(
     tmp_path: Path, partner: Any, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(challenge, "BEAT_S", 0.05)
+    monkeypatch.setattr(challenge, "HEARTBEAT_S", 0.05)
     clock = Clock()
     with server(postgres.new(), tmp_path, partner, "a", clock) as (address, store):
         store.add_entry("mine")

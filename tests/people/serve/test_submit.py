@@ -75,9 +75,9 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("challenge") / "challenge.sqlite"
     store = Store(place, limits=KeyLimits(leases=LEASES))
-    agreed, guard = agree(store, {2: (PARTNER,)}), RequestLimiter()
-    app = make_challenge(store, Everywhere(PARTNER, [2], 8), agreed, guard)  # type: ignore[arg-type]
-    with serve_app(app, guard) as address:
+    agreed, limiter = agree(store, {2: (PARTNER,)}), RequestLimiter()
+    app = make_challenge(store, Everywhere(PARTNER, [2], 8), agreed, limiter)  # type: ignore[arg-type]
+    with serve_app(app, limiter) as address:
         yield Served(address, store)
 
 

@@ -57,7 +57,7 @@ def two(play):
 def move(play, games):
     """Whoever is to move makes a move at their own table; both tables must agree."""
     turn = play.game(games[0]).turn
-    (mine,) = [g for g in games if play.game(g).to_move in play.game(g).people]
+    (mine,) = [g for g in games if play.game(g).current_player in play.game(g).people]
     assert not any(play.partner_to_move(game_id) for game_id in games)
     play.move(mine, turn, Simple().answer(play.game(mine)).action)
     assert play.game(games[0]).moves == play.game(games[1]).moves
@@ -115,7 +115,7 @@ def test_seats_alternate_whoever_waited_and_whatever_was_planned(tmp_path, plann
 def test_who_leaves_leaves_for_both_and_nobody_moves_for_the_other(play):
     _, _, mine, theirs = two(play)
     move(play, (mine, theirs))
-    (waits,) = [g for g in (mine, theirs) if play.game(g).to_move not in play.game(g).people]
+    (waits,) = [g for g in (mine, theirs) if play.game(g).current_player not in play.game(g).people]
     with pytest.raises(ValueError, match="another player's turn"):
         play.move(waits, 1, 0)
     play.leave(waits)
@@ -137,7 +137,7 @@ def test_a_withdrawal_takes_the_moves_out_of_the_other_copy(play):
 
 def test_no_move_brings_back_what_a_withdrawal_deleted(play):
     first, second, mine, theirs = two(play)
-    while play.game(theirs).to_move not in play.game(theirs).people:
+    while play.game(theirs).current_player not in play.game(theirs).people:
         move(play, (mine, theirs))
     turn, action = play.game(theirs).turn, Simple().answer(play.game(theirs)).action
     play.folder.withdraw(first.number, "the operator")
