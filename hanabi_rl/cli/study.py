@@ -109,7 +109,7 @@ def list_games(study: Path) -> None:
     from hanabi_rl.people.study.participant import next_step
 
     folder = _folder(study)
-    people = folder.everyone()
+    people = folder.participants()
     for person in people:
         done = [each.game for each in person.games if each.game.end_reason == "finished"]
         step = next_step(folder.study, person)

@@ -105,11 +105,11 @@ def _who(export: Export) -> str:
 def _played(export: Export) -> list[PlayFigures]:
     """How the agents played the finished games that count."""
     from hanabi_rl.evaluation.measure.study_games import play_figures
-    from hanabi_rl.people.study.person_data import counted_tables
+    from hanabi_rl.people.study.person_data import counted_lines
 
     tables = {
         row: table
-        for row, table in counted_tables(export).items()
+        for row, table in counted_lines(export).items()
         if export.lines[row]["end_reason"] == "finished"
     }
     if not tables:

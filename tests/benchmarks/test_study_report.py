@@ -21,7 +21,7 @@ def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
     out = tmp_path / "games.safetensors"
     assert export_study(folder, out) == 18
     assert person_agent_data(read_export(out)) == from_folder
-    numbers = sorted(person.number for person in folder.everyone())
+    numbers = sorted(person.number for person in folder.participants())
     for block, expected in zip(
         sorted(from_folder, key=lambda each: (each.agent, each.person)),
         simulated.as_blocks(drawn),

@@ -32,10 +32,10 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("study") / "study"
     drawn = simulated.draw(simulated.SCENARIOS["line"], 7, np.random.default_rng(0))
     folder = simulated.write_study(path, drawn)
-    first = folder.everyone()[0]
+    first = folder.participants()[0]
     played = first.games[0]
     turn = 1 - min(played.game.people)
-    marked = dataclasses.replace(played, questioned=(turn,))
+    marked = dataclasses.replace(played, flagged=(turn,))
     folder.change(first.number, lambda person: person.with_game(0, marked))
     return path
 
@@ -57,7 +57,7 @@ def pairs(tmp_path_factory):
         game = Game(number, Rules(), deck, frozenset({seat}), moves=moves)
         game = dataclasses.replace(game, status="done", end_reason="finished")
         return PlayedGame(
-            game, agent, f"identity of {agent}", 0.0, paired_game=twin, questioned=(1 - seat,)
+            game, agent, f"identity of {agent}", 0.0, paired_game=twin, flagged=(1 - seat,)
         )
 
     for row, person in enumerate(people):

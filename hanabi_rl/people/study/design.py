@@ -49,14 +49,14 @@ class Question:
     explanation: str = ""
     """Text shown with the correct choice after the check."""
 
-    def read(self, given: str) -> str | int | None:
+    def read(self, answer: str) -> str | int | None:
         """The answer that a form's field holds; None where it was skipped, or is none."""
         if self.kind == "text":
             # browsers count a line's end as one character, and send two
-            return given.replace("\r\n", "\n").strip()[:MAX_TEXT] or None
+            return answer.replace("\r\n", "\n").strip()[:MAX_TEXT] or None
         if self.kind == "choice":
-            return given if given in self.choices else None
-        return int(given) if given in map(str, range(1, SCALE + 1)) else None
+            return answer if answer in self.choices else None
+        return int(answer) if answer in map(str, range(1, SCALE + 1)) else None
 
 
 AFTER_GAME = (
@@ -231,7 +231,7 @@ def _check(study: Study, where: str) -> None:
                 f"{where}: agents[{i}].warm_up: expected 0 to {agent.games - 1}, one game to count "
                 f"at least, got {agent.warm_up}"
             )
-    _check_once([agent.name for agent in study.agents], f"{where}: agents", "agent")
+    _check_unique([agent.name for agent in study.agents], f"{where}: agents", "agent")
     if study.with_people:
         if study.players != 2:
             raise ValueError(f"{where}: players: expected 2 with a person, got {study.players}")
@@ -272,7 +272,7 @@ def _check_questions(questions: Sequence[Question], where: str) -> None:
                 f"{where}[{i}].choices: expected two or more for a choice and none for another "
                 f"kind, got {len(question.choices)} for kind {question.kind!r}"
             )
-    _check_once([question.name for question in questions], where, "question")
+    _check_unique([question.name for question in questions], where, "question")
 
 
 def _check_text(text: str, where: str) -> None:
@@ -280,7 +280,7 @@ def _check_text(text: str, where: str) -> None:
         raise ValueError(f"{where}: expected a text, got {text!r}")
 
 
-def _check_once(names: Sequence[str], where: str, what: str) -> None:
+def _check_unique(names: Sequence[str], where: str, kind_of_item: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{where}: expected every {what} once, got {name!r} twice")
+            raise ValueError(f"{where}: expected every {kind_of_item} once, got {name!r} twice")

@@ -22,8 +22,8 @@ from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.people.serve.folder import as_games
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.study.design import Study, saved_study
-from hanabi_rl.people.study.folder import StudyFolder, to_json_dict
-from hanabi_rl.people.study.participant import Participant, PlayedGame, Step, warms_up
+from hanabi_rl.people.study.folder import StudyFolder, study_to_json
+from hanabi_rl.people.study.participant import Participant, PlayedGame, Step, is_warm_up
 from hanabi_rl.storage.files import check_writable, read_text, write_json, write_text
 
 FORMAT_VERSION = 1
@@ -58,23 +58,23 @@ def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) ->
     """
     check_writable("--out", out, (SUFFIX,))
     export = gather(folder, unfinished=unfinished)
-    beside = out.with_name(f".{out.stem}.new{out.suffix}")
+    temporary = out.with_name(f".{out.stem}.new{out.suffix}")
     try:
-        save_games(beside, export.games)
-        load_games(beside)  # by full replay
-        beside.replace(out)
+        save_games(temporary, export.games)
+        load_games(temporary)  # by full replay
+        temporary.replace(out)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     _write_lines(out.with_suffix(".jsonl"), export.lines)
     _write_lines(out.with_suffix(".participants.jsonl"), export.people)
-    study = {"format_version": FORMAT_VERSION, "study": to_json_dict(export.study)}
+    study = {"format_version": FORMAT_VERSION, "study": study_to_json(export.study)}
     write_json(out.with_suffix(".study.json"), study)
     return len(export.lines)
 
 
 def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
     """What `export_study` writes. Raises ValueError where there is no game."""
-    people = folder.everyone()
+    people = folder.participants()
     chosen = [
         (person, place, played)
         for person in people
@@ -84,17 +84,17 @@ def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
     if not chosen:
         raise ValueError(f"{folder.path}: expected a game to export, got none of {len(people)}")
     by_id = {each[2].game.game_id: each for each in chosen}
-    tables = [  # two people have a copy each of what is one game
-        [each, *([by_id[twin]] if (twin := each[2].paired_game) in by_id else [])]
+    shared_games = [  # two people have a copy each of what is one game
+        [each, *([by_id[pair]] if (pair := each[2].paired_game) in by_id else [])]
         for each in chosen
         if each[2].paired_game not in by_id or each[2].paired_game > each[2].game.game_id
     ]
-    games = concatenate_games([as_games(_at_table(table)) for table in tables])
+    games = concatenate_games([as_games(_shared_game(table)) for table in shared_games])
     return Export(
         folder.study,
-        dataclasses.replace(games, players=_players(folder.study, tables)),
-        [_of_table(folder.study, table) for table in tables],
-        [_of_person(folder.study, each) for each in people],
+        dataclasses.replace(games, players=_seat_players(folder.study, shared_games)),
+        [_game_line(folder.study, table) for table in shared_games],
+        [_person_line(folder.study, each) for each in people],
     )
 
 
@@ -106,9 +106,9 @@ def read_export(path: Path) -> Export:
             f"expected the {SUFFIX} file that `hanabi-rl games export` wrote, got {path}: other "
             "formats do not hold every game to its end"
         )
-    asked = path.with_suffix(".study.json")
-    if not asked.is_file():
-        raise FileNotFoundError(f"expected {asked} beside {path}: export the study again")
+    study_file = path.with_suffix(".study.json")
+    if not study_file.is_file():
+        raise FileNotFoundError(f"expected {study_file} beside {path}: export the study again")
     games, lines = load_games(path), _read_lines(path.with_suffix(".jsonl"))
     found = [line.get("game_id") for line in lines]
     if found != games.game_ids.tolist():
@@ -117,15 +117,15 @@ def read_export(path: Path) -> Export:
             f"{path}, in their order, got {len(found)} of other ones"
         )
     return Export(
-        saved_study(asked), games, lines, _read_lines(path.with_suffix(".participants.jsonl"))
+        saved_study(study_file), games, lines, _read_lines(path.with_suffix(".participants.jsonl"))
     )
 
 
-_Seated = tuple[Participant, int, PlayedGame]
+_GameOf = tuple[Participant, int, PlayedGame]
 """A person, the place of the game among theirs, and the game."""
 
 
-def _at_table(table: Sequence[_Seated]) -> Game:
+def _shared_game(table: Sequence[_GameOf]) -> Game:
     """The game with all of its people; one that goes on as one that was left now."""
     game = table[0][2].game
     people = frozenset().union(*(played.game.people for _, _, played in table))
@@ -133,33 +133,35 @@ def _at_table(table: Sequence[_Seated]) -> Game:
     return game if game.status == "done" else dataclasses.replace(game, end_reason="left")
 
 
-def _players(study: Study, tables: Sequence[Sequence[_Seated]]) -> np.ndarray:
+def _seat_players(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> np.ndarray:
     """int32[N, P], who sat where: a person is its number in the study, the study's agents are -1,
     -2, ..., in the order of their names."""
     agents = sorted({*(agent.name for agent in study.agents), *study.policies})
     rows = []
-    for table in tables:
+    for table in shared_games:
         played = table[0][2]
         row = [-1 - agents.index(played.agent)] * played.game.rules.num_players
-        for person, _, theirs in table:
-            row[min(theirs.game.people)] = person.number
+        for person, _, their_game in table:
+            row[min(their_game.game.people)] = person.number
         rows.append(row)
     return np.array(rows, np.int32)
 
 
-def _of_table(study: Study, table: Sequence[_Seated]) -> dict[str, Any]:
+def _game_line(study: Study, table: Sequence[_GameOf]) -> dict[str, Any]:
     """The line of a game; where two people played it, `other` is the second one's."""
-    first, *others = (_of_game(study, *each) for each in table)
+    first, *others = (_player_line(study, *each) for each in table)
     return first | ({"other": others[0]} if others else {})
 
 
-def _of_game(study: Study, person: Participant, place: int, played: PlayedGame) -> dict[str, Any]:
+def _player_line(
+    study: Study, person: Participant, place: int, played: PlayedGame
+) -> dict[str, Any]:
     game = played.game
     return {
         "game_id": game.game_id,
         "participant": person.number,
         "number": place + 1,
-        "warm_up": warms_up(study, person, place),
+        "warm_up": is_warm_up(study, person, place),
         "seat": min(game.people),
         "agent": played.agent,
         "policy_hash": played.policy,
@@ -168,13 +170,13 @@ def _of_game(study: Study, person: Participant, place: int, played: PlayedGame) 
         "end_reason": game.end_reason,
         "started_at": round(played.started_at),
         "times_ms": played.times_ms,
-        "questioned": played.questioned,
+        "questioned": played.flagged,
         "answers": person.answers.get(Step("after", place).name, {}),
         "consent_version": person.consent_version,
     }
 
 
-def _of_person(study: Study, person: Participant) -> dict[str, Any]:
+def _person_line(study: Study, person: Participant) -> dict[str, Any]:
     order = [study.agents[agent].name for agent in dict.fromkeys(a for a, _ in person.plan)]
     return {
         "participant": person.number,

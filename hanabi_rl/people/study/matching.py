@@ -28,7 +28,7 @@ class WaitingRoom:
         self._timeout_s, self._clock = timeout_s, clock
         self._waits: dict[int, _Wait] = {}
 
-    def meet(self, number: int, place: int) -> tuple[int, int] | None:
+    def find_partner(self, number: int, place: int) -> tuple[int, int] | None:
         """Person `number`, whose game `place` it is, looks whether anybody is there: the one who
         has waited longest and the place of their game, who waits no more. Else `number` waits."""
         now = self._clock()
@@ -46,7 +46,7 @@ class WaitingRoom:
         """`number` waits no more."""
         self._waits.pop(number, None)
 
-    def gives_up(self, number: int) -> bool:
+    def timed_out(self, number: int) -> bool:
         """Whether `number` has waited long enough, and waits no more then."""
         wait = self._waits.get(number)
         if wait is None or self._clock() - wait.since < self._timeout_s:
@@ -55,21 +55,21 @@ class WaitingRoom:
         return True
 
 
-def begun(person: Participant) -> int:
+def balance(person: Participant) -> int:
     """How many more of their games with people the person began than the other one did."""
     return sum(1 - 2 * min(played.game.people) for played in person.games if played.paired_game)
 
 
-def sync_with_pair(game: Game, twin: Game) -> Game:
+def sync_with_pair(game: Game, pair: Game) -> Game:
     """`game` with what happened in its twin alone, as where a server was killed between the two
     writes."""
-    with_all = game
+    merged = game
     try:
-        for turn in range(game.turn, twin.turn):
-            event = MoveMade(turn % game.rules.num_players, turn, twin.moves[turn])
-            with_all, _ = advance(with_all, event)
-        if twin.end_reason == "left":
-            with_all, _ = advance(with_all, PlayerLeft())
+        for turn in range(game.turn, pair.turn):
+            event = MoveMade(turn % game.rules.num_players, turn, pair.moves[turn])
+            merged, _ = advance(merged, event)
+        if pair.end_reason == "left":
+            merged, _ = advance(merged, PlayerLeft())
     except RefusedError:  # it had ended by itself
         pass
-    return with_all
+    return merged

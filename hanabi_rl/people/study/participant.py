@@ -35,7 +35,7 @@ class PlayedGame:
     """The number of the same game in the file of the other person who played it; 0: nobody."""
     replaced_by_agent: bool = False
     """The agent took the place of a person, as nobody came."""
-    questioned: tuple[int, ...] = ()
+    flagged: tuple[int, ...] = ()
     """The partners' moves, by their numbers, that the person found questionable, in order."""
 
 
@@ -69,7 +69,7 @@ class Participant:
         """No more games."""
         return dataclasses.replace(self, stopped=True)
 
-    def met(self, study: Study) -> list[int]:
+    def agents_played(self, study: Study) -> list[int]:
         """The agents (of the study's) that this person made a move with, in their order."""
         games = zip(self.plan, self.games, strict=False)
         return list(dict.fromkeys(agent for (agent, _), each in games if each.game.moves))
@@ -84,15 +84,15 @@ class Participant:
 
     def number_correct(self, study: Study) -> int:
         """How many questions of the check were answered right."""
-        given = self.answers.get("check", {})
-        return sum(given.get(question.name) == question.correct for question in study.check)
+        answers = self.answers.get("check", {})
+        return sum(answers.get(question.name) == question.correct for question in study.check)
 
     def may_play(self, study: Study) -> bool:
         """Whether they are enough, or were not asked yet."""
         return "check" not in self.answers or self.number_correct(study) >= study.min_check_correct
 
 
-def to_json(person: Participant) -> dict[str, Any]:
+def participant_to_json(person: Participant) -> dict[str, Any]:
     """Everything of a person, as its file holds it."""
     games = [
         {
@@ -103,7 +103,7 @@ def to_json(person: Participant) -> dict[str, Any]:
             "policy": played.policy,
             "started_at": played.started_at,
             "times_ms": played.times_ms,
-            "questioned": played.questioned,
+            "questioned": played.flagged,
             "twin": played.paired_game,
             "instead": played.replaced_by_agent,
         }
@@ -114,17 +114,17 @@ def to_json(person: Participant) -> dict[str, Any]:
 
 
 def read_participant(path: Path) -> Participant:
-    """The person in a file that holds `to_json`. Raises ValueError naming a file that is none of
-    ours; FileNotFoundError."""
+    """Read a participant's file. Raises ValueError naming the file; FileNotFoundError."""
     content: Any = read_json(path)
     try:
         if content.pop("format_version") not in _READ_VERSIONS:
             raise ValueError(f"expected a format_version up to {FORMAT_VERSION}")
         games: list[PlayedGame] = []
-        before: dict[int, Game] = {}
+        games_before: dict[int, Game] = {}
         for game in content.pop("games"):
-            games.append(_played(game, before))
-            before[games[-1].game.game_id] = dataclasses.replace(games[-1].game, previous_games=())
+            games.append(_played(game, games_before))
+            game_id = games[-1].game.game_id
+            games_before[game_id] = dataclasses.replace(games[-1].game, previous_games=())
         plan = tuple((agent, seat) for agent, seat in content.pop("plan"))
         return Participant(plan=plan, games=tuple(games), **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -133,10 +133,10 @@ def read_participant(path: Path) -> Participant:
         ) from error
 
 
-def _played(content: dict[str, Any], before: Mapping[int, Game]) -> PlayedGame:
-    """`before`: the games that this person played before it, by their ids."""
+def _played(content: dict[str, Any], games_before: Mapping[int, Game]) -> PlayedGame:
+    """`games_before`: the games that this person played before it, by their ids."""
     game = dataclasses.replace(
-        game_from_json(content, lambda game_id, _: before[game_id]),
+        game_from_json(content, lambda game_id, _: games_before[game_id]),
         status=content["status"],
         end_reason=content["end_reason"],
     )
@@ -146,7 +146,7 @@ def _played(content: dict[str, Any], before: Mapping[int, Game]) -> PlayedGame:
         policy=content["policy"],
         started_at=content["started_at"],
         times_ms=tuple(content["times_ms"]),
-        questioned=tuple(content.get("questioned", ())),
+        flagged=tuple(content.get("questioned", ())),
         paired_game=content.get("twin", 0),
         replaced_by_agent=content.get("instead", False),
     )
@@ -166,7 +166,7 @@ class Step(NamedTuple):
         )
 
 
-def step_named(name: str) -> Step:
+def parse_step(name: str) -> Step:
     """The step of that name; of a name that is none, `done`, where nothing is asked."""
     if found := re.fullmatch(r"(game|partner) ([1-9]\d{0,3})", name):
         return Step("after" if found[1] == "game" else "partner", int(found[2]) - 1)
@@ -182,8 +182,8 @@ def next_step(study: Study, person: Participant) -> Step:
             return Step(form)
     if not person.may_play(study):
         return Step("done")
-    blocks = _blocks(person)
-    for number, places in enumerate(blocks):
+    by_partner = _games_by_partner(person)
+    for number, places in enumerate(by_partner):
         for place in places:
             if place == len(person.games):
                 if not person.stopped:
@@ -192,17 +192,17 @@ def next_step(study: Study, person: Participant) -> Step:
             game = person.games[place].game
             if game.status == "active":
                 return Step("play", place)
-            asked = study.after_game and game.moves and not warms_up(study, person, place)
-            if asked and (step := Step("after", place)).name not in person.answers:
+            has_form = study.after_game and game.moves and not is_warm_up(study, person, place)
+            if has_form and (step := Step("after", place)).name not in person.answers:
                 return step
-        met = any(person.games[place].game.moves for place in places if place < len(person.games))
-        asked = study.after_partner and met
-        if asked and (step := Step("partner", number)).name not in person.answers:
+        played = any(person.games[p].game.moves for p in places if p < len(person.games))
+        has_form = study.after_partner and played
+        if has_form and (step := Step("partner", number)).name not in person.answers:
             return step
         if len(person.games) <= places[-1]:  # who stopped meets nobody else
             break
-    asked = study.at_end or len(person.met(study)) > 1
-    return Step("end") if asked and "end" not in person.answers else Step("done")
+    has_form = study.at_end or len(person.agents_played(study)) > 1
+    return Step("end") if has_form and "end" not in person.answers else Step("done")
 
 
 def questions_of(study: Study, step: Step) -> tuple[Question, ...]:
@@ -211,7 +211,7 @@ def questions_of(study: Study, step: Step) -> tuple[Question, ...]:
     return study.forms().get(forms.get(step.kind, step.kind), ())
 
 
-def heading_of(step: Step) -> str:
+def form_title(step: Step) -> str:
     """The title of a form."""
     return {
         "before": "Before we begin",
@@ -221,14 +221,14 @@ def heading_of(step: Step) -> str:
     }.get(step.kind, "Before you go")
 
 
-def warms_up(study: Study, person: Participant, place: int) -> bool:
+def is_warm_up(study: Study, person: Participant, place: int) -> bool:
     """Whether game number `place` is one to get used to the partner."""
     agent = person.plan[place][0]
-    before = sum(other == agent for other, _ in person.plan[:place])
-    return before < study.agents[agent].warm_up
+    games_before = sum(other == agent for other, _ in person.plan[:place])
+    return games_before < study.agents[agent].warm_up
 
 
-def _blocks(person: Participant) -> list[list[int]]:
+def _games_by_partner(person: Participant) -> list[list[int]]:
     """The places of the games with each partner, in their order."""
     by_agent = itertools.groupby(range(len(person.plan)), lambda place: person.plan[place][0])
     return [list(places) for _, places in by_agent]

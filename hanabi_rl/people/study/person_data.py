@@ -20,12 +20,12 @@ def person_agent_data(export: Export) -> list[PersonAgentData]:
     form of the partner says, or the mean of the games' forms where the study has none for
     partners."""
     people = {person["participant"]: person for person in export.people}
-    tables = counted_tables(export)
+    lines_by_row = counted_lines(export)
     rows: dict[tuple[int, str], list[tuple[int, _Line]]] = {}
-    for row, table in tables.items():
-        for line in table:
+    for row, lines in lines_by_row.items():
+        for line in lines:
             rows.setdefault((line["participant"], line["agent"]), []).append((row, line))
-    shared = {row for row, table in tables.items() if len(table) > 1}
+    shared = {row for row, lines in lines_by_row.items() if len(lines) > 1}
     names = [agent.name for agent in export.study.agents]
     return [
         _block(export, people[person], agent, rows, shared)
@@ -35,22 +35,22 @@ def person_agent_data(export: Export) -> list[PersonAgentData]:
     ]
 
 
-def counted_tables(export: Export) -> dict[int, list[_Line]]:
+def counted_lines(export: Export) -> dict[int, list[_Line]]:
     """The row of every game that counts, and the lines of the people for whom it does: the first
     game of one of two people may be a warm-up where the other's is none."""
-    tables: dict[int, list[_Line]] = {}
+    lines_by_row: dict[int, list[_Line]] = {}
     for row, line in export.by_person():
         if not line["warm_up"] and not line["instead"]:
-            tables.setdefault(row, []).append(line)
-    return tables
+            lines_by_row.setdefault(row, []).append(line)
+    return lines_by_row
 
 
 def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> float | None:
     """The mean of the scales that make up the rating; None where fewer than half were answered."""
     scales = [question for question in questions if question.kind == "scale"]
     chosen = [question for question in scales if question.rating] or scales
-    given = [answers[question.name] for question in chosen if question.name in answers]
-    return float(np.mean(given)) if given and 2 * len(given) >= len(chosen) else None
+    answered = [answers[question.name] for question in chosen if question.name in answers]
+    return float(np.mean(answered)) if answered and 2 * len(answered) >= len(chosen) else None
 
 
 def _block(
@@ -68,11 +68,11 @@ def _block(
         rating = rating_of(study.after_partner, person["partners"].get(agent, {}))
     else:
         of_games = [rating_of(study.after_game, line["answers"]) for _, line in rows]
-        given = [rating for rating in of_games if rating is not None]
-        rating = float(np.mean(given)) if given else None
+        answered = [rating for rating in of_games if rating is not None]
+        rating = float(np.mean(answered)) if answered else None
     ranking = person["end"].get("ranking", {})  # among those whose games count
-    ranking = {who: at for who, at in ranking.items() if (person["participant"], who) in rows_of}
-    better = [who for who, at in ranking.items() if at < ranking.get(agent, 0)]
+    ranking = {a: rank for a, rank in ranking.items() if (person["participant"], a) in rows_of}
+    better = [rank for rank in ranking.values() if rank < ranking.get(agent, 0)]
     ranked = agent in ranking and len(ranking) > 1
     return PersonAgentData(
         person=person["participant"],
@@ -82,7 +82,7 @@ def _block(
         shared=tuple(SharedGame(row, score) for row, score in scores.items() if row in shared),
         rating=rating,
         rank=1 + len(better) if ranked else None,
-        preference=_rather(study, person, agent),
+        preference=_preference(study, person, agent),
         partner_moves=sum(_partner_moves(export, *each) for each in finished)
         if study.flag_moves
         else 0,
@@ -96,7 +96,7 @@ def _score(export: Export, row: int) -> int | None:
     return int(export.games.scores[row]) if finished else None
 
 
-def _rather(study: Study, person: Mapping[str, Any], agent: str) -> float | None:
+def _preference(study: Study, person: Mapping[str, Any], agent: str) -> float | None:
     """How much rather this agent of two, by the scales at the end: low is the first partner met,
     high the second."""
     marked = [question for question in study.at_end if question.rating]
@@ -109,5 +109,5 @@ def _rather(study: Study, person: Mapping[str, Any], agent: str) -> float | None
 
 def _partner_moves(export: Export, row: int, line: _Line) -> int:
     players = export.games.rules.num_players
-    movers = np.arange(export.games.num_actions[row]) % players
-    return int((movers != line["seat"]).sum())
+    players_of_moves = np.arange(export.games.num_actions[row]) % players
+    return int((players_of_moves != line["seat"]).sum())

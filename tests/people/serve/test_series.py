@@ -219,10 +219,10 @@ def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts
     to_the_end(play, before.game_id)
     assert play.new_game().previous_games == ()
     assert table().new_game().previous_games == ()  # nobody moved in the game that began anew
-    begun = table(reset_memory=True)
-    first = begun.current()
+    balance = table(reset_memory=True)
+    first = balance.current()
     assert first.previous_games == ()
-    to_the_end(begun, first.game_id)
+    to_the_end(balance, first.game_id)
     assert [game.game_id for game in table().new_game().previous_games] == [first.game_id]
 
 

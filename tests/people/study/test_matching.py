@@ -195,18 +195,18 @@ def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path
 def test_who_looks_no_more_is_not_waited_for_and_nobody_meets_themselves():
     clock = Clock()
     room = WaitingRoom(60, clock)
-    assert room.meet(1, 0) is None and room.meet(1, 0) is None
+    assert room.find_partner(1, 0) is None and room.find_partner(1, 0) is None
     clock.now += ABSENT_AFTER_S + 1
-    assert room.meet(2, 3) is None  # 1 has gone
-    assert room.meet(1, 0) == (2, 3)
-    assert room.meet(2, 3) is None  # who met somebody waits no more
+    assert room.find_partner(2, 3) is None  # 1 has gone
+    assert room.find_partner(1, 0) == (2, 3)
+    assert room.find_partner(2, 3) is None  # who met somebody waits no more
     room.leave(2)
-    assert room.meet(3, 0) is None
+    assert room.find_partner(3, 0) is None
     for _ in range(6):
-        assert not room.gives_up(3)
+        assert not room.timed_out(3)
         clock.now += 10
-        assert room.meet(3, 0) is None
-    assert room.gives_up(3) and not room.gives_up(3)
+        assert room.find_partner(3, 0) is None
+    assert room.timed_out(3) and not room.timed_out(3)
 
 
 def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp_path):
@@ -228,12 +228,12 @@ def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp
 def test_a_game_that_a_killed_server_dealt_to_one_alone_is_nobodys(play, tmp_path, monkeypatch):
     first, second = (play.folder.join()[0] for _ in range(2))
     assert play.deal(first, 0) is None
-    begin, begun = play._begin, []
+    begin, balance = play._begin, []
 
     def killed(*how):
-        if begun:
+        if balance:
             raise KeyboardInterrupt
-        begun.append(begin(*how))
+        balance.append(begin(*how))
 
     monkeypatch.setattr(play, "_begin", killed)
     with pytest.raises(KeyboardInterrupt):

@@ -49,7 +49,7 @@ def test_old_study_has_all_its_settings(play):
 def test_old_study_continues_and_reports(play, visit, tmp_path, capsys):
     person = play.folder.find(CODE)
     played, open_game = person.games
-    assert played.game.end_reason == "finished" and played.questioned
+    assert played.game.end_reason == "finished" and played.flagged
     assert open_game.game.status == "active" and open_game.game.previous_games == (played.game,)
     client = visit(play)
     page = post(client, "/code", code=CODE)
