@@ -17,6 +17,7 @@ from support.games import TINY
 
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.folder import GameFolder
+from hanabi_rl.people.serve.grants import GameLease, MoveWrite
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
@@ -104,6 +105,19 @@ def agree(store: Store, proxies: Mapping[int, Sequence[str]]) -> dict[int, tuple
     return store.fix_proxies(
         {n: [Proxy(name, name) for name in names] for n, names in proxies.items()}
     )
+
+
+def write_moves(
+    store: Store,
+    lease: GameLease,
+    turn: int,
+    actions: Sequence[int],
+    end: tuple[int, int] | None = None,
+) -> None:
+    """One game's moves from number `turn` on; `end` is score and points. Raises StaleLeaseError."""
+    (error,) = store.write([MoveWrite(lease, turn, tuple(actions), end)])
+    if error is not None:
+        raise error
 
 
 def serve(play: LocalPlay, move_delay: float = 0.0) -> contextlib.AbstractContextManager[str]:

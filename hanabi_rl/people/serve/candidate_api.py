@@ -8,7 +8,6 @@ gets the interrupted game again, from its first frame.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import secrets
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from hanabi_rl.people.serve.candidate_connection import (
     STORE_UNAVAILABLE,
     CandidateConnection,
 )
-from hanabi_rl.people.serve.candidate_game import CandidateGame, NullJournal, PartnerBackend
+from hanabi_rl.people.serve.candidate_game import CandidateGame, PartnerBackend
 from hanabi_rl.people.serve.database import StoreUnavailableError
 from hanabi_rl.people.serve.grants import GameLease, GameStatus, Key, MoveWrite
 from hanabi_rl.people.serve.inference_process import AgentNames
@@ -63,34 +62,6 @@ def agents_at(seats: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"agent_{seat}" for seat in seats)
 
 
-class _BatchedStore:
-    """The store as many games use it at a time: what they claim and what they write goes together,
-    in a transaction each."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.claims = AsyncBatcher[Key, GameLease](self._claim)
-        self.moves = AsyncBatcher[MoveWrite, None](self._write)
-
-    async def _claim(self, keys: list[Key]) -> Sequence[GameLease | Exception]:
-        return await asyncio.to_thread(self._store.claim_all, keys)
-
-    async def _write(self, moves: list[MoveWrite]) -> Sequence[Exception | None]:
-        return await asyncio.to_thread(self._store.write, moves)
-
-
-@dataclasses.dataclass(frozen=True)
-class _LeaseJournal:
-    """The ledger, under one lease."""
-
-    ledger: _BatchedStore
-    grant: GameLease
-
-    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
-        """See `Journal.write`."""
-        await self.ledger.moves.ask(MoveWrite(self.grant, turn, (action,), end))
-
-
 class CandidateAPI:
     """The games of candidates with `proxies` (players -> names of agents)."""
 
@@ -102,7 +73,8 @@ class CandidateAPI:
         limiter: RequestLimiter,
     ) -> None:
         self.store, self.backend, self.proxies, self.limiter = store, backend, proxies, limiter
-        self._ledger = _BatchedStore(store)
+        self._claims = AsyncBatcher[Key, GameLease](self._claim)
+        self._writes = AsyncBatcher[MoveWrite, None](self._write)
         self.playing = 0
         self._seed = secrets.randbits(32)  # of the decks of test games
         self._tests = 0
@@ -123,19 +95,19 @@ class CandidateAPI:
     async def play_next(self, socket: WebSocket) -> None:
         """`WS /play-next?submission_key=`: the next game of a key. Whatever ends it here before its
         end, a candidate's own doing alone is charged to it."""
-        candidate, grant = CandidateConnection(socket, self.limiter, "the game is kept"), None
+        candidate, lease = CandidateConnection(socket, self.limiter, "the game is kept"), None
         try:
             async with candidate.handle_errors():
                 await candidate.greet()
                 key = await self.authenticate(
                     socket, socket.query_params.get("submission_key", ""), "eval"
                 )
-                grant = await self._ledger.claims.ask(key)
-                await self._play(candidate, self._make_game(grant), is_test=False)
+                lease = await self._claims.ask(key)
+                await self._play(candidate, self._make_game(lease), is_test=False)
         finally:
-            if grant is not None:
+            if lease is not None:
                 await asyncio.to_thread(
-                    self.store.release, grant, counts_as_interruption=candidate.left
+                    self.store.release, lease, counts_as_interruption=candidate.left
                 )
 
     async def play_test(self, socket: WebSocket) -> None:
@@ -189,16 +161,25 @@ class CandidateAPI:
         self.limiter.check_key_opening(key.key_id)
         return key
 
-    def _make_game(self, grant: GameLease) -> CandidateGame:
+    async def _claim(self, keys: list[Key]) -> Sequence[GameLease | Exception]:
+        return await asyncio.to_thread(self.store.claim_all, keys)
+
+    async def _write(self, moves: list[MoveWrite]) -> Sequence[Exception | None]:
+        return await asyncio.to_thread(self.store.write, moves)
+
+    def _make_game(self, lease: GameLease) -> CandidateGame:
+        async def record(turn: int, action: int, end: tuple[int, int] | None) -> None:
+            await self._writes.ask(MoveWrite(lease, turn, (action,), end))
+
         return CandidateGame(
-            Rules(num_players=grant.num_players),
-            grant.deck,
-            frozenset(candidate_seats(grant.lineup)),
-            team_of(grant.lineup, self.proxies[grant.num_players]),
+            Rules(num_players=lease.num_players),
+            lease.deck,
+            frozenset(candidate_seats(lease.lineup)),
+            team_of(lease.lineup, self.proxies[lease.num_players]),
             self.backend,
-            _LeaseJournal(self._ledger, grant),
-            game_id=grant.game_id,
-            moves=grant.moves,
+            game_id=lease.game_id,
+            moves=lease.moves,
+            record=record,
         )
 
     def _make_test_game(self, players: int, seats: frozenset[int]) -> CandidateGame:
@@ -211,7 +192,6 @@ class CandidateAPI:
             seats,
             (RANDOM,) * (players - len(seats)),
             self.backend,
-            NullJournal(),
             game_id=secrets.randbits(48),
         )
 

@@ -6,7 +6,7 @@ its memory, nobody sees anything new, and moves once made stand, whatever is ans
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from hanabi_rl.games.hanabi.rules import Rules
@@ -22,24 +22,16 @@ class PartnerBackend(Protocol):
         """See `InferenceProcess.partner_action`."""
 
 
-class Journal(Protocol):
-    """Where a game is written down before anybody is shown what comes of a move."""
-
-    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
-        """The move number `turn`; of the last one `end` is the score and the points."""
-
-
-class NullJournal:
-    """The journal of test games."""
-
-    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
-        """See `Journal.write`."""
+Record = Callable[[int, int, tuple[int, int] | None], Awaitable[None]]
+"""Writes move number `turn`, `action`, and after the last move (score, points), before its effect
+is shown."""
 
 
 class CandidateGame:
     """A candidate at the seats `seats` of a game with `deck`, among the agents `team`.
 
-    `moves` were made before an interruption. `frame` and `act` take turns.
+    `moves` were made before an interruption; `record` is None in test games. `frame` and `act`
+    take turns.
     """
 
     def __init__(
@@ -49,13 +41,13 @@ class CandidateGame:
         seats: frozenset[int],
         team: AgentNames,
         backend: PartnerBackend,
-        journal: Journal,
         *,
         game_id: int,
         moves: tuple[int, ...] = (),
+        record: Record | None = None,
     ) -> None:
         self.game = Game(game_id, rules, deck, seats)
-        self._team, self._backend, self._journal, self._recorded = team, backend, journal, moves
+        self._team, self._backend, self._record, self._recorded = team, backend, record, moves
         self._answer: PartnerAction | None = None
         self._table = self.game.table()  # where the game stands
 
@@ -99,7 +91,8 @@ class CandidateGame:
             return
         after = self._apply(action)
         end = (self._table.score, self._table.points) if after.status == "done" else None
-        await self._journal.write(game.turn, action, end)
+        if self._record is not None:
+            await self._record(game.turn, action, end)
         self.game = after
 
     def _apply(self, action: int) -> Game:

@@ -74,15 +74,10 @@ class ChallengeClient:
     key: str = dataclasses.field(repr=False)
     source: str | None = None
 
-    def evaluation_info(self) -> dict[str, Any]:
-        """The list of a key's games, whatever the status that it comes with, as the published
-        client takes it. Raises ProtocolError, OSError."""
-        return self._info()[1]
-
     def games(self) -> list[KeyGame]:
         """The games of the key. Raises ServerSaysError for a key that opens nothing, ProtocolError,
         OSError."""
-        status, body = self._info()
+        status, body = self.info()
         done = body["human_ai_eval_done"]
         if not isinstance(done, bool):  # how a server of ours says why
             raise ServerError(self._redact(done), status)
@@ -103,22 +98,14 @@ class ChallengeClient:
         """The next official game. Raises ServerSaysError, ProtocolError, LOST."""
         return RemoteGame(self, f"play-next?submission_key={quote(self.key, safe='')}")
 
-    def play_test(self, players: int, seats: list[int]) -> RemoteGame:
-        """A game with partners that play at random. Raises as `play_next`."""
-        positions = "".join(f"&candidate_positions={seat}" for seat in seats)
-        key = quote(self.key, safe="")
-        return RemoteGame(
-            self, f"play-random-agent?num_players={players}{positions}&test_submission_key={key}"
-        )
-
     def predict(self, players: int) -> contextlib.closing[RemotePrediction]:
         """A connection that predicts (a server of ours alone has it). Raises as `play_next`."""
         key = quote(self.key, safe="")
         query = f"predict?submission_key={key}&num_players={players}"
         return contextlib.closing(RemotePrediction(self, query))
 
-    def _info(self) -> tuple[int, dict[str, Any]]:
-        """Its status and the list."""
+    def info(self) -> tuple[int, dict[str, Any]]:
+        """HTTP status and content of `evaluation-info`. Raises ProtocolError, OSError."""
         request = f"{self.address}evaluation-info/{quote(self.key, safe='')}"
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:

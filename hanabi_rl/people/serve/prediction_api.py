@@ -30,7 +30,7 @@ from hanabi_rl.people.serve.held_out import HeldOutGames, Row
 from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.serve.partner_protocol import SeatObservations
 from hanabi_rl.people.serve.prediction_format import cross_entropy, read_logits, top_action
-from hanabi_rl.people.serve.prediction_store import Guess, Predictions, as_csv
+from hanabi_rl.people.serve.prediction_store import Guess, Predictions, predictions_csv
 
 MAX_MESSAGE = 16384  # bytes of one message where predictions are taken
 CONNECTIONS = 6  # of one key that predict at a time, in each web process
@@ -125,7 +125,7 @@ class PredictionAPI:
     async def as_csv(self, request: Request) -> Response:
         """`GET /predictions.csv`."""
         rows = await asyncio.to_thread(self.predictions.standings, self.held_out)
-        return Response(as_csv(rows), media_type="text/csv")
+        return Response(predictions_csv(rows), media_type="text/csv")
 
     def _games_for(self, players: str) -> HeldOutGames:
         if players not in (sizes := [str(size) for size in self.held_out]):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +10,17 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 from hanabi_rl.people.serve.grants import Key
+from hanabi_rl.people.serve.standings import as_csv
 from hanabi_rl.people.serve.store import Store
 
 if TYPE_CHECKING:
     from hanabi_rl.people.serve.held_out import HeldOutGames
 
 FIGURES = ("nats_per_timestep", "nats", "accuracy")
+_ENDS = ("low", "high")
 COLUMNS = (
     *("players", "name", "team", "games", "decisions"),
-    *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high")),
+    *(f"{name}{end}" for name in FIGURES for end in ("", *(f"_{end}" for end in _ENDS))),
 )
 
 
@@ -123,14 +123,11 @@ class Predictions:
         return figures
 
 
-def as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """`Predictions.standings` as a table for programs."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        bounds = {name: row[f"{name}_ci95"] for name in FIGURES}
-        low = {f"{name}_low": ends[0] for name, ends in bounds.items()}
-        high = {f"{name}_high": ends[1] for name, ends in bounds.items()}
-        writer.writerow(row | low | high)
-    return text.getvalue()
+def predictions_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Return `Predictions.standings` as CSV."""
+
+    def with_bounds(row: dict[str, Any]) -> dict[str, Any]:
+        ends = {name: row[f"{name}_ci95"] for name in FIGURES}
+        return row | {f"{n}_{end}": ends[n][i] for n in ends for i, end in enumerate(_ENDS)}
+
+    return as_csv([with_bounds(row) for row in rows], COLUMNS)

@@ -221,19 +221,10 @@ class Store:
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
                 claimed[place] = self._claim(db, key.key_id, sizes)
-        self._own_leases.update((g.game_id, g.lease) for g in claimed if isinstance(g, GameLease))
+        self._own_leases.update(
+            (g.game_id, g.lease_id) for g in claimed if isinstance(g, GameLease)
+        )
         return claimed
-
-    def record(self, grant: GameLease, turn: int, actions: Sequence[int]) -> None:
-        """Writes the moves from number `turn` on. Raises StaleLeaseError."""
-        self._write_one(MoveWrite(grant, turn, tuple(actions)))
-
-    def finish(
-        self, grant: GameLease, turn: int, actions: Sequence[int], score: int, points: int
-    ) -> None:
-        """Writes the last moves and the score, on the disk when this returns. Raises
-        StaleLeaseError."""
-        self._write_one(MoveWrite(grant, turn, tuple(actions), (score, points)))
 
     def write(self, moves: Sequence[MoveWrite]) -> list[StaleLeaseError | None]:
         """Writes moves of different games in one transaction, on the disk when this returns where
@@ -241,14 +232,14 @@ class Store:
         """
         ends = [move for move in moves if move.end is not None]
         with self._database.transaction("durable" if ends else "write") as db:
-            active = self._active_leases(db, [move.grant for move in moves])
-            stale = [_stale(move.grant, active) for move in moves]
+            active = self._active_leases(db, [move.lease for move in moves])
+            stale = [_stale(move.lease, active) for move in moves]
             valid = [move for move, error in zip(moves, stale, strict=True) if error is None]
             now = self.clock()
             db.executemany(
                 "INSERT INTO moves (game_id, turn, action, at) VALUES (?, ?, ?, ?)",
                 [
-                    (move.grant.game_id, move.turn + i, action, now)
+                    (move.lease.game_id, move.turn + i, action, now)
                     for move in valid
                     for i, action in enumerate(move.actions)
                 ],
@@ -257,24 +248,27 @@ class Store:
                 db.executemany(
                     "UPDATE games SET status = 'done', leased = 0, score = ?, points = ?, "
                     "end_reason = 'finished', finished_at = ? WHERE id = ?",
-                    [(*move.end, now, move.grant.game_id) for move in valid if move.end],
+                    [(*move.end, now, move.lease.game_id) for move in valid if move.end],
                 )
-        self._own_leases.difference_update((m.grant.game_id, m.grant.lease) for m in valid if m.end)
+        self._own_leases.difference_update(
+            (m.lease.game_id, m.lease.lease_id) for m in valid if m.end
+        )
         return stale
 
-    def release(self, grant: GameLease, *, counts_as_interruption: bool) -> None:
+    def release(self, lease: GameLease, *, counts_as_interruption: bool) -> None:
         """The connection is gone: the game waits for another one. `counts_as_interruption`: its
         player's doing, which is an interruption. Where the database does not answer, `heartbeat`
         does it later."""
-        lease = (grant.game_id, grant.lease)
-        if lease not in self._own_leases:
+        if lease.ref not in self._own_leases:
             return  # it has ended already
-        self._own_leases.discard(lease)
+        self._own_leases.discard(lease.ref)
         with (
             contextlib.suppress(StoreUnavailableError),
             self._database.transaction("write") as db,
         ):
-            self._end_leases(db, "id = ? AND lease = ?", lease, interruption=counts_as_interruption)
+            self._end_leases(
+                db, "id = ? AND lease = ?", lease.ref, interruption=counts_as_interruption
+            )
 
     def release_all(self) -> int:
         """At the start of a server: the leases of its worker's former life end. Returns how many
@@ -302,8 +296,8 @@ class Store:
             "SELECT id, lease FROM games WHERE worker = ? AND leased = 1 AND leased_at < ?",
             (self.worker, self.clock() - WORKER_TIMEOUT_S),
         ).fetchall()
-        for lease in set(map(tuple, found)) - self._own_leases:
-            self._end_leases(db, "id = ? AND lease = ?", lease)
+        for lost in set(map(tuple, found)) - self._own_leases:
+            self._end_leases(db, "id = ? AND lease = ?", lost)
         self._expire_dead_workers(db)
         self._forfeit(db)
 
@@ -346,9 +340,12 @@ class Store:
                 "WHERE key_id = ? AND end_reason = 'finished' ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        for game_id, lease, players, lineup, deck, score in found:
+        for game_id, lease_id, players, lineup, deck, score in found:
             seats = _parse_lineup(lineup)
-            yield GameLease(game_id, lease, players, seats, tuple(deck), self.moves(game_id)), score
+            yield (
+                GameLease(game_id, lease_id, players, seats, tuple(deck), self.moves(game_id)),
+                score,
+            )
 
     def moves(self, game_id: int) -> tuple[int, ...]:
         """The moves made in a game so far."""
@@ -393,7 +390,7 @@ class Store:
         self, db: Session, key_id: int, game_id: int, players: int, position: int, lineup: str
     ) -> GameLease:
         deck = deck_of(self.secret, key_id, Rules(num_players=players), position)
-        lease, dealt = _one(
+        lease_id, dealt = _one(
             db,
             "UPDATE games SET status = 'active', leased = 1, lease = lease + 1, worker = ?, "
             "leased_at = ?, "
@@ -402,12 +399,7 @@ class Store:
             (self.worker, self.clock(), bytes(deck), self.clock(), game_id),
         )
         seats = _parse_lineup(lineup)
-        return GameLease(game_id, lease, players, seats, tuple(dealt), _moves(db, game_id))
-
-    def _write_one(self, move: MoveWrite) -> None:
-        (error,) = self.write([move])
-        if error is not None:
-            raise error
+        return GameLease(game_id, lease_id, players, seats, tuple(dealt), _moves(db, game_id))
 
     def _active_leases(self, db: Session, grants: Sequence[GameLease]) -> set[tuple[int, int]]:
         """Which of these (game, lease) go on; they are ours until the end of the transaction."""
@@ -416,7 +408,7 @@ class Store:
             f"SELECT id, lease FROM games WHERE id IN ({marks}) AND leased = 1 "
             # in the order of ids: so no two servers wait for each other
             f"AND status = 'active' ORDER BY id{self._words['locked']}",
-            [grant.game_id for grant in grants],
+            [lease.game_id for lease in grants],
         )
         return set(map(tuple, found.fetchall()))
 
@@ -512,10 +504,10 @@ def _identities(proxies: Sequence[Proxy]) -> list[str]:
     return [proxy.identity for proxy in proxies]
 
 
-def _stale(grant: GameLease, active: set[tuple[int, int]]) -> StaleLeaseError | None:
-    if (grant.game_id, grant.lease) in active:
+def _stale(lease: GameLease, active: set[tuple[int, int]]) -> StaleLeaseError | None:
+    if lease.ref in active:
         return None
-    return StaleLeaseError(f"game {grant.game_id}: lease {grant.lease} has ended")
+    return StaleLeaseError(f"game {lease.game_id}: lease {lease.lease_id} has ended")
 
 
 def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:

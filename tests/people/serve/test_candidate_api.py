@@ -34,7 +34,7 @@ from hanabi_rl.agents.policy import act
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.candidate_api import agents_at, agents_of, candidate_seats, team_of
 from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES
-from hanabi_rl.people.serve.candidate_game import CandidateGame, NullJournal
+from hanabi_rl.people.serve.candidate_game import CandidateGame
 from hanabi_rl.people.serve.challenge import make_challenge
 from hanabi_rl.people.serve.inference_process import InferenceProcess, StartupError
 from hanabi_rl.people.serve.lifecycle import Game
@@ -113,12 +113,12 @@ def test_an_agent_over_the_wire_plays_as_in_play_games(served: Served) -> None:
     rules, me = Rules(), load_policy("bot:holmes")
     known = served.store.key(key)
     assert known is not None
-    for grant, score in served.store.finished(known):
-        proxy = load_policy(PROXIES[2][max(grant.lineup)])
-        at_seat = tuple(me if who == CANDIDATE else proxy for who in grant.lineup)
-        index = np.array([grant.game_id % 2**32], np.uint32)  # whose chance the partner plays by
-        expected = play_games(at_seat, rules, np.array([grant.deck], np.uint8), key_index=index)
-        assert grant.moves == tuple(expected.actions[0, : expected.num_actions[0]])
+    for lease, score in served.store.finished(known):
+        proxy = load_policy(PROXIES[2][max(lease.lineup)])
+        at_seat = tuple(me if who == CANDIDATE else proxy for who in lease.lineup)
+        index = np.array([lease.game_id % 2**32], np.uint32)  # whose chance the partner plays by
+        expected = play_games(at_seat, rules, np.array([lease.deck], np.uint8), key_index=index)
+        assert lease.moves == tuple(expected.actions[0, : expected.num_actions[0]])
         assert score == expected.scores[0]
 
 
@@ -298,7 +298,6 @@ def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte
             frozenset({seat}),
             backend.team,
             backend,
-            NullJournal(),
             game_id=game.game_id,
             moves=game.moves,
         )

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.serving import agree
+from support.serving import agree, write_moves
 
 from hanabi_rl.people.serve import proxies
 from hanabi_rl.people.serve.grants import Key
@@ -52,9 +52,9 @@ def played(store: Store, key: Key) -> collections.Counter[Lineup]:
     found = collections.Counter[Lineup]()
     with contextlib.suppress(RefusedError):
         while True:
-            grant = store.claim(key)
-            found[grant.lineup] += 1
-            store.finish(grant, 0, [0], 1, 1)
+            lease = store.claim(key)
+            found[lease.lineup] += 1
+            write_moves(store, lease, 0, [0], (1, 1))
     return found
 
 

@@ -119,7 +119,7 @@ def test_a_game_left_on_one_server_goes_on_on_another(
             played = [game for each in pool.map(play, [here, there] * 2) for game in each]
         assert len(played) == len(dict(played)) == 7 and not set(dict(played)) & set(scores)
         scores |= dict(played)
-        assert {grant.game_id: score for grant, score in store.finished(key)} == scores
+        assert {lease.game_id: score for lease, score in store.finished(key)} == scores
         assert evaluation_info(here, text) == evaluation_info(there, text)
         assert evaluation_info(here, text)["human_ai_eval_done"] is True
         assert answer(f"{here}leaderboard.csv") == answer(f"{there}leaderboard.csv")
