@@ -43,7 +43,7 @@ from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.validation import plain_number
 
 ANSWER_TIMEOUT_S = 240.0  # a server waits for 300 s
-MAX_INVALID = 10  # answers that are none, before it is given up
+MAX_INVALID_ANSWERS = 10  # answers that are none, before it is given up
 MAX_ANSWER_BYTES = 2**20  # bytes of an answer
 
 
@@ -63,13 +63,15 @@ class ProcessAgent:
         ends, is silent, or answers with no legal move again and again."""
         question = make_question(game_id, view)
         legal = {option["action"] for option in question["legal"]}
-        for _ in range(MAX_INVALID):
+        for _ in range(MAX_INVALID_ANSWERS):
             answer = self._query(question)
             problem = answer_error(answer, legal)
             if problem is None:
                 return int(orjson.loads(answer)["action"])
             question["error"] = problem
-        raise self._fail(f"{MAX_INVALID} answers that are no move, the last of them: {problem}")
+        raise self._fail(
+            f"{MAX_INVALID_ANSWERS} answers that are no move, the last of them: {problem}"
+        )
 
     def close(self) -> None:
         """Ends the process: its stdin ends, and after two seconds itself."""

@@ -189,17 +189,14 @@ class PartnerRunner:
         return to_seat_order(game, places) if one_person else places
 
     def _play(self, game: Game, team: Team, memory: PartnerMemories | None) -> PartnerMemories:
-        """See `SeriesMemory`."""
         self._play_games([(game, team, memory)])
         return self._memories_of(game.game_id)
 
     def _next_memory(self, policy: int, memory: PyTree) -> PyTree:
-        """See `SeriesMemory`."""
         after = self._run(next_game_memory, self._policies[self._group[policy]], memory)
         return jax.tree.map(np.asarray, after)
 
     def _fresh_memory(self, policy: int) -> PyTree:
-        """See `SeriesMemory`."""
         memory = self._memories[self._group[policy]]
         return jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), memory)
 

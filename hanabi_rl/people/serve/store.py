@@ -79,35 +79,26 @@ class Store:
             if isinstance(place, str):
                 raise ValueError("expected the file of the secret of a store that is no file")
             secret = place.with_suffix(".secret")
-        self.place, self.limits, self.clock, self.worker = (
-            place,
-            limits or KeyLimits(),
-            clock,
-            worker,
-        )
+        self.place, self.limits = place, limits or KeyLimits()
+        self.clock, self.worker = clock, worker
         self._own_leases: set[tuple[int, int]] = set()
         self._proxies: Proxies = {}  # of this server
         self._was_unavailable = False
-        self._database = _open(place)
+        self.database = _open(place)
         try:
-            migrate(self._database)
+            migrate(self.database)
             self.secret = self._read_secret(secret)
         except BaseException:
-            self._database.close()
+            self.database.close()
             raise
 
     def close(self) -> None:
         """Ends the connections; what was committed stays."""
-        self._database.close()
-
-    @property
-    def database(self) -> Database:
-        """For statements of other parts of the challenge (`prediction_store.py`)."""
-        return self._database
+        self.database.close()
 
     def add_entry(self, name: str, team: str = "", link: str = "") -> int:
         """A new candidate. Raises ValueError where the name is taken."""
-        with self._database.transaction("durable") as db:
+        with self.database.transaction("durable") as db:
             created = _one(
                 db,
                 "INSERT INTO entries (name, team, link, created_at) VALUES (?, ?, ?, ?) "
@@ -125,13 +116,13 @@ class Store:
         Raises:
             ValueError: what the store holds cannot be played with them.
         """
-        with self._database.transaction("exclusive") as db:
+        with self.database.transaction("exclusive") as db:
             self._proxies = fix_proxies(db, self.secret, named, self.clock())
         return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
 
     def proxies(self) -> Proxies:
         """Those that servers have named: the games of a number of players are played with them."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             return stored_proxies(db)
 
     def add_key(self, entry: str, kind: Kind, games: Mapping[int, int] | None = None) -> str:
@@ -148,7 +139,7 @@ class Store:
                 that servers have named no proxies for.
         """
         key = make_key(kind)
-        with self._database.transaction("exclusive") as db:
+        with self.database.transaction("exclusive") as db:
             found = _one(db, "SELECT id FROM entries WHERE name = ?", (entry,))
             if found is None:
                 raise ValueError(f"expected the name of an entry, got {entry!r}")
@@ -182,7 +173,7 @@ class Store:
 
     def revoke(self, hint: str) -> None:
         """Ends the keys with this hint. Raises ValueError where there is none."""
-        with self._database.transaction("durable") as db:
+        with self.database.transaction("durable") as db:
             done = db.execute(
                 "UPDATE keys SET revoked_at = ? WHERE hint = ? AND revoked_at IS NULL",
                 (self.clock(), hint),
@@ -192,7 +183,7 @@ class Store:
 
     def key(self, key: str) -> Key | None:
         """Who holds `key`; None where it is unknown, revoked or expired."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             found = _one(
                 db,
                 "SELECT id, entry_id, kind, hint FROM keys "
@@ -216,14 +207,12 @@ class Store:
     def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
         """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
         claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
-        with self._database.transaction("shared") as db:  # whose proxies these are stays so
+        with self.database.transaction("shared") as db:  # whose proxies these are stays so
             sizes = self._sizes(db)
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
                 claimed[place] = self._claim(db, key.key_id, sizes)
-        self._own_leases.update(
-            (g.game_id, g.lease_id) for g in claimed if isinstance(g, GameLease)
-        )
+        self._own_leases.update(each.ref for each in claimed if isinstance(each, GameLease))
         return claimed
 
     def write(self, moves: Sequence[MoveWrite]) -> list[StaleLeaseError | None]:
@@ -231,7 +220,7 @@ class Store:
         one of them has ended. For each: None, or that its lease had ended and nothing was written.
         """
         ends = [move for move in moves if move.end is not None]
-        with self._database.transaction("durable" if ends else "write") as db:
+        with self.database.transaction("durable" if ends else "write") as db:
             active = self._active_leases(db, [move.lease for move in moves])
             stale = [_stale(move.lease, active) for move in moves]
             valid = [move for move, error in zip(moves, stale, strict=True) if error is None]
@@ -250,9 +239,7 @@ class Store:
                     "end_reason = 'finished', finished_at = ? WHERE id = ?",
                     [(*move.end, now, move.lease.game_id) for move in valid if move.end],
                 )
-        self._own_leases.difference_update(
-            (m.lease.game_id, m.lease.lease_id) for m in valid if m.end
-        )
+        self._own_leases.difference_update(move.lease.ref for move in valid if move.end)
         return stale
 
     def release(self, lease: GameLease, *, counts_as_interruption: bool) -> None:
@@ -264,7 +251,7 @@ class Store:
         self._own_leases.discard(lease.ref)
         with (
             contextlib.suppress(StoreUnavailableError),
-            self._database.transaction("write") as db,
+            self.database.transaction("write") as db,
         ):
             self._end_leases(
                 db, "id = ? AND lease = ?", lease.ref, interruption=counts_as_interruption
@@ -273,7 +260,7 @@ class Store:
     def release_all(self) -> int:
         """At the start of a server: the leases of its worker's former life end. Returns how many
         there were."""
-        with self._database.transaction("write") as db:
+        with self.database.transaction("write") as db:
             self._mark_alive(db, after_outage=True)
             return self._end_leases(db, "worker = ?", (self.worker,))
 
@@ -283,7 +270,7 @@ class Store:
         database was gone while they were to be ended, or before their grant was heard of. Forfeits
         the games of any key that have waited for too long."""
         try:
-            with self._database.transaction("write") as db:
+            with self.database.transaction("write") as db:
                 self._send_heartbeat(db)
         except StoreUnavailableError:
             self._was_unavailable = True
@@ -303,7 +290,7 @@ class Store:
 
     def rows(self, key: Key) -> list[GameStatus]:
         """All games of a key, in their order."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             found = db.execute(
                 "SELECT num_players, line_up, status, score, points, interruptions FROM games "
                 "WHERE key_id = ? ORDER BY num_players, position",
@@ -313,7 +300,7 @@ class Store:
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry with its name, team, link and evaluation keys."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             names = db.execute("SELECT id, name, team, link FROM entries").fetchall()
             keys = db.execute(
                 "SELECT entry_id, id, hint FROM keys WHERE kind = 'eval' ORDER BY id"
@@ -334,7 +321,7 @@ class Store:
 
     def finished(self, key: Key) -> Iterator[tuple[GameLease, int]]:
         """The finished games of a key and their scores."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             found = db.execute(
                 "SELECT id, lease, num_players, line_up, deck, score FROM games "
                 "WHERE key_id = ? AND end_reason = 'finished' ORDER BY num_players, position",
@@ -349,7 +336,7 @@ class Store:
 
     def moves(self, game_id: int) -> tuple[int, ...]:
         """The moves made in a game so far."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             return _moves(db, game_id)
 
     def _sizes(self, db: Session) -> list[int]:
@@ -360,7 +347,7 @@ class Store:
 
     def _claim(self, db: Session, key_id: int, sizes: Sequence[int]) -> GameLease | RefusedError:
         # the claims of a key are made in turns: they are counted
-        _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key_id,))
+        _one(db, f"SELECT id FROM keys WHERE id = ?{self.database.words['locked']}", (key_id,))
         of_key = (" AND key_id = ?", (key_id,))
         self._expire_dead_workers(db, *of_key)
         self._forfeit(db, *of_key)
@@ -407,7 +394,7 @@ class Store:
         found = db.execute(
             f"SELECT id, lease FROM games WHERE id IN ({marks}) AND leased = 1 "
             # in the order of ids: so no two servers wait for each other
-            f"AND status = 'active' ORDER BY id{self._words['locked']}",
+            f"AND status = 'active' ORDER BY id{self.database.words['locked']}",
             [lease.game_id for lease in grants],
         )
         return set(map(tuple, found.fetchall()))
@@ -419,7 +406,7 @@ class Store:
             "UPDATE games SET status = 'done', score = 0, points = 0, end_reason = 'forfeit', "
             "finished_at = ? WHERE id IN (SELECT id FROM games WHERE status = 'active' "
             "AND leased = 0 AND (interruptions >= ? OR granted_at + grace_s < ?)"
-            f"{which}{self._words['unlocked']})",
+            f"{which}{self.database.words['unlocked']})",
             (now, self.limits.interruptions, now - self.limits.game_s, *values),
         )
 
@@ -443,7 +430,7 @@ class Store:
             change, extra = "grace_s = ? - granted_at", [self.clock()]
         return db.execute(
             f"UPDATE games SET leased = 0, {change} WHERE id IN ("
-            f"SELECT id FROM games WHERE leased = 1 AND {which}{self._words['unlocked']})",
+            f"SELECT id FROM games WHERE leased = 1 AND {which}{self.database.words['unlocked']})",
             (*extra, *values),
         ).rowcount
 
@@ -464,7 +451,7 @@ class Store:
     def _read_secret(self, file: Path) -> bytes:
         """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
         not the store's, of which the store knows the SHA-256."""
-        with self._database.transaction("exclusive") as db:
+        with self.database.transaction("exclusive") as db:
             known = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
             if known is None:
                 secret = _make_secret(file)
@@ -476,10 +463,6 @@ class Store:
         if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != known[0]:
             raise ValueError(f"{file}: expected the secret that this store was made with")
         return file.read_bytes()
-
-    @property
-    def _words(self) -> Mapping[str, str]:
-        return self._database.words
 
 
 def check_postgres(place: str) -> Callable[[str], Database]:

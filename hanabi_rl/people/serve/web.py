@@ -49,7 +49,7 @@ HERE = Path(__file__).parent
 HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
 MAX_MESSAGE = 4096  # bytes of one message from a page
 REFUSED = 1008  # WebSocket close code, after which a page does not connect again
-MAX_INVALID = 10  # messages that are no moves, before a connection is closed
+MAX_INVALID_MESSAGES = 10  # messages that are no moves, before a connection is closed
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Referrer-Policy": "same-origin",  # none at all would make the origin of our own forms `null`
@@ -82,7 +82,7 @@ class GameSockets:
             await self._send_roles(game_id)
             await self._send_state(socket, game_id)
             num_invalid = 0
-            while num_invalid < MAX_INVALID:
+            while num_invalid < MAX_INVALID_MESSAGES:
                 problem = await self._handle(game_id, socket, await socket.receive())
                 if problem is not None:
                     num_invalid += 1

@@ -216,27 +216,19 @@ def _check(study: Study, where: str) -> None:
         _check_text(getattr(study, name), f"{where}: {name}")
     for name in ("version", "text"):
         _check_text(getattr(study.consent, name), f"{where}: consent.{name}")
-    if not 2 <= study.players <= 5:
-        raise ValueError(f"{where}: players: expected 2 to 5, got {study.players}")
-    if study.participants < 1:
-        raise ValueError(f"{where}: participants: expected 1 or more, got {study.participants}")
+    _check_range(study.players, 2, 5, f"{where}: players")
+    _check_range(study.participants, 1, None, f"{where}: participants")
     if not study.agents:
         raise ValueError(f"{where}: agents: expected one [[agents]] or more, got none")
     for i, agent in enumerate(study.agents):
         _check_text(agent.name, f"{where}: agents[{i}].name")
-        if agent.games < 1:
-            raise ValueError(f"{where}: agents[{i}].games: expected 1 or more, got {agent.games}")
-        if not 0 <= agent.warm_up < agent.games:
-            raise ValueError(
-                f"{where}: agents[{i}].warm_up: expected 0 to {agent.games - 1}, one game to count "
-                f"at least, got {agent.warm_up}"
-            )
+        _check_range(agent.games, 1, None, f"{where}: agents[{i}].games")
+        _check_range(agent.warm_up, 0, agent.games - 1, f"{where}: agents[{i}].warm_up")
     _check_unique([agent.name for agent in study.agents], f"{where}: agents", "agent")
     if study.with_people:
         if study.players != 2:
             raise ValueError(f"{where}: players: expected 2 with a person, got {study.players}")
-        if study.wait_s < 1:
-            raise ValueError(f"{where}: wait_s: expected 1 second or more, got {study.wait_s}")
+        _check_range(study.wait_s, 1, None, f"{where}: wait_s")
         _check_text(study.fallback_agent, f"{where}: fallback_agent")
         if study.fallback_agent == PERSON:
             raise ValueError(f"{where}: fallback_agent: expected an agent, got {PERSON!r}")
@@ -252,11 +244,13 @@ def _check(study: Study, where: str) -> None:
                 f"{where}: check[{i}].correct: expected one of the choices, got "
                 f"{question.correct!r}"
             )
-    if not 0 <= study.min_check_correct <= len(study.check):
-        raise ValueError(
-            f"{where}: min_check_correct: expected 0 to {len(study.check)}, the questions of the "
-            f"check, got {study.min_check_correct}"
-        )
+    _check_range(study.min_check_correct, 0, len(study.check), f"{where}: min_check_correct")
+
+
+def _check_range(value: int, low: int, high: int | None, where: str) -> None:
+    if value < low or (high is not None and value > high):
+        expected = f"{low} or more" if high is None else f"{low} to {high}"
+        raise ValueError(f"{where}: expected {expected}, got {value}")
 
 
 def _check_questions(questions: Sequence[Question], where: str) -> None:

@@ -74,10 +74,10 @@ class Pages:
     async def start(self, request: Request) -> Response:
         """What the study is, and whether one agrees; in a known browser, who is there."""
         if self._participant(request) is not None:
-            return self._page(request, "study_known.html", code="")
+            return self.page(request, "study_known.html", code="")
         complete = self.folder.complete(self.folder.participants())
         secret = new_secret()  # with the form, so that one that is sent twice is of one person
-        return self._page(request, "study_consent.html", complete=complete, secret=secret)
+        return self.page(request, "study_consent.html", complete=complete, secret=secret)
 
     async def agree(self, request: Request) -> Response:
         """The person agrees to the consent text of this version: `begin` finds that in a cookie."""
@@ -99,12 +99,12 @@ class Pages:
             return RedirectResponse("next", 303)
         consent, _, secret = self._cookie.value(request).partition(".")
         if consent != self._agreed or not SECRET.fullmatch(secret):
-            return self._page(request, "study_text.html", text=NO_COOKIE)
+            return self.page(request, "study_text.html", text=NO_COOKIE)
         try:
             self.limiter.check_opening(address_of(request.client))
             person, code = self.folder.join(secret)
         except RefusedError as error:
-            response = self._page(request, "study_text.html", text=f"{error}.")
+            response = self.page(request, "study_text.html", text=f"{error}.")
             self._cookie.delete(response, request)
             return response
         if self.folder.clock() - person.consented_at > _CONSENT_S:  # the form of one before
@@ -117,7 +117,7 @@ class Pages:
         """Confirmation page for a new participant in a browser that another one has used."""
         person = self._require_participant(request)
         complete = self.folder.complete(self.folder.participants())
-        return self._page(
+        return self.page(
             request, "study_different.html", code="", owner=_owner(person), complete=complete
         )
 
@@ -130,16 +130,12 @@ class Pages:
             await self._release_browser(person)
         return response
 
-    async def ask_code(self, request: Request) -> Response:
-        """Form for the code of a participant in another browser, or without the cookie."""
-        return self._page(request, "study_code.html", code="")
-
     async def take_code(self, request: Request) -> Response:
         """The participant who has this code goes on in this browser."""
         form, previous = await read_form(request), self._participant(request)
         participant = self._find(request, _code_in(form))
         if isinstance(participant, str):
-            return self._page(request, "study_code.html", code="", problem=participant)
+            return self.page(request, "study_code.html", code="", problem=participant)
         if previous is not None and previous.number != participant.number:
             await self._release_browser(previous)
         return self._set_code(request, _code_in(form), "begin")
@@ -151,10 +147,6 @@ class Pages:
             await self.sockets.disconnect(
                 played.game.game_id, "another participant begins in this browser"
             )
-
-    async def refuse(self, request: Request) -> Response:
-        """The person does not agree."""
-        return self._page(request, "study_text.html", text="Nothing was stored. Goodbye.")
 
     async def next(self, request: Request) -> Response:
         """Whatever comes next."""
@@ -171,12 +163,12 @@ class Pages:
             except RefusedError:  # withdrawn in this moment
                 return RedirectResponse("./", 303)
             if game_id is None:
-                return self._page(request, "study_wait.html")
+                return self.page(request, "study_wait.html")
             return RedirectResponse(f"game/{game_id}", 303)
         if step.kind == "done":
             return self._done(request, person)
         agents_played = person.agents_played(self.study)
-        return self._page(
+        return self.page(
             request,
             "study_form.html",
             step=step,
@@ -204,7 +196,7 @@ class Pages:
             values = {"problem": problem, "mine": is_owner, "answers": texts}
             values |= {} if is_owner else {"code": ""}
             if texts:
-                return self._page(request, "study_lost.html", status=409, **values)
+                return self.page(request, "study_lost.html", status=409, **values)
         if form.get("then") == "stop":
             return RedirectResponse("stop", 303)
         return RedirectResponse("checked" if step.kind == "check" else "next", 303)
@@ -256,7 +248,7 @@ class Pages:
         person = self._require_participant(request)
         if "check" not in person.answers:
             return RedirectResponse("next", 303)
-        return self._page(
+        return self.page(
             request,
             "study_checked.html",
             answers=person.answers["check"],
@@ -269,7 +261,7 @@ class Pages:
         person = self._require_participant(request)
         if not _can_stop(person):
             return RedirectResponse("next", 303)
-        return self._page(
+        return self.page(
             request,
             "study_stop.html",
             owner=_owner(person),
@@ -296,7 +288,7 @@ class Pages:
         person = self._require_participant(request)
         if not self.play.holds(person, request.path_params["game"]):
             raise HTTPException(404, "no such game of yours")
-        return self._page(
+        return self.page(
             request,
             "table.html",
             watched=False,
@@ -319,26 +311,21 @@ class Pages:
         await socket.accept()
         await self.sockets.serve(socket, game_id)
 
-    async def ask_withdraw(self, request: Request) -> Response:
-        """Form for the deletion of everything, by the code, which no page fills in: the next person
-        at a shared computer must not delete what is another's."""
-        return self._page(request, "study_withdraw.html")
-
     async def withdraw(self, request: Request) -> Response:
         """Deletes everything of who holds the code."""
         form = await read_form(request)
         person = self._find(request, _code_in(form))
         if isinstance(person, str):
-            return self._page(request, "study_withdraw.html", problem=person)
+            return self.page(request, "study_withdraw.html", problem=person)
         if not self.folder.withdraw(person.number, "the participant"):
-            return self._page(request, "study_withdraw.html", problem=WRONG_CODE)
+            return self.page(request, "study_withdraw.html", problem=WRONG_CODE)
         game_ids, pairs = self.play.forget(person.number)
         for game_id in game_ids:
             await self.sockets.end(game_id)
         for game_id in pairs:
             await self.sockets.show(game_id)
         text = "Your games and answers are deleted. Thank you all the same."
-        response = self._page(request, "study_text.html", text=text)
+        response = self.page(request, "study_text.html", text=text)
         if self._participant(request) is None:  # who else takes part in this browser stays
             self._cookie.delete(response, request, _code_in(form))
         return response
@@ -362,7 +349,7 @@ class Pages:
         self._cookie.put(response, request, code, _CODE_S)
         return response
 
-    def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+    def page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
         """A template, filled in with `values`; an empty `code` hides the code."""
         base = {
             "study": self.study,
@@ -379,7 +366,7 @@ class Pages:
             for agent in person.agents_played(self.study)
         ]
         screened = not person.may_play(self.study)
-        return self._page(request, "study_done.html", partners=partners, screened=screened)
+        return self.page(request, "study_done.html", partners=partners, screened=screened)
 
     def _name_of(self, person: Participant, agent: int) -> str:
         """Who it was; where a person was awaited and nobody came, who played instead."""
@@ -470,6 +457,9 @@ def make_study(
         yield
         await pages.sockets.close()
 
+    def page(template: str, **values: str) -> Callable[[Request], Response]:
+        return lambda request: pages.page(request, template, **values)
+
     def post(path: str, take: Callable[[Request], Awaitable[Response]]) -> Route:
         return Route(path, take, methods=["POST"])
 
@@ -477,14 +467,14 @@ def make_study(
         routes=[
             Route("/", pages.start),
             Route("/begin", pages.begin),
-            Route("/no", pages.refuse),
+            Route("/no", page("study_text.html", text="Nothing was stored. Goodbye.")),
             Route("/different", pages.ask_different),
-            Route("/code", pages.ask_code),
+            Route("/code", page("study_code.html", code="")),
             Route("/next", pages.next),
             Route("/checked", pages.checked),
             Route("/game/{game:int}", pages.table),
             Route("/stop", pages.ask_stop),
-            Route("/withdraw", pages.ask_withdraw),
+            Route("/withdraw", page("study_withdraw.html")),
             Route("/healthz", alive),
             post("/agree", pages.agree),
             post("/different", pages.different),

@@ -177,7 +177,7 @@ def test_web_workers_share_a_port_and_start_again(place: Path | str, tmp_path: P
     )
 
     def workers() -> set[str]:
-        with store._database.transaction("read") as db:
+        with store.database.transaction("read") as db:
             return {name for (name,) in db.execute("SELECT name FROM workers").fetchall()}
 
     try:

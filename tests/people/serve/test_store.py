@@ -89,7 +89,7 @@ def test_a_key_is_known_by_its_hash_alone(store: Store, open_store: Open, clock:
     assert key is not None and key.kind == "test" and key.hint == hint_of(text)
     again = open_store()
     assert again.key(text) == key and again.key(text + "x") is None
-    with store._database.transaction("read") as db:
+    with store.database.transaction("read") as db:
         (kept,) = db.execute("SELECT * FROM keys").fetchall()
     assert hash_key(text) in kept and text not in kept
     clock.now += KeyLimits().key_s + 1
@@ -438,7 +438,7 @@ def test_a_lease_that_no_connection_has_ends_by_itself(open_store: Open, clock: 
 
 
 def test_a_store_of_a_newer_schema_is_refused(store: Store, open_store: Open) -> None:
-    with store._database.transaction("write") as db:
+    with store.database.transaction("write") as db:
         db.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
     with pytest.raises(ValueError, match="expected a store of schema 4 at most, got 99"):
         open_store()

@@ -20,7 +20,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.folder import GameFolder
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.partner_protocol import LazyPartners
-from hanabi_rl.people.serve.web import MAX_INVALID, make_app
+from hanabi_rl.people.serve.web import MAX_INVALID_MESSAGES, make_app
 
 HOST = "127.0.0.1:8642"
 
@@ -191,10 +191,10 @@ def test_who_sends_nothing_but_nonsense_is_disconnected(make_play, client_of):
     play = make_play(Rules())
     game = play.new_game()
     with client_of(play) as client, at_table(client, game.game_id) as socket:
-        for _ in range(MAX_INVALID):
+        for _ in range(MAX_INVALID_MESSAGES):
             socket.send_bytes(b"\xff\x00")
         for _ in range(
-            1 + 2 * MAX_INVALID
+            1 + 2 * MAX_INVALID_MESSAGES
         ):  # the table, then each time what was wrong and the table
             socket.receive_text()
         with pytest.raises(WebSocketDisconnect) as closed:

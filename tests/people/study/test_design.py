@@ -63,7 +63,7 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
             "agents[0].games: expected 1 or more, got 0",
         ),
         ({"agents": [{"name": "a"}] * 2}, "agents: expected every agent once, got 'a' twice"),
-        ({"agents": [{"name": "a", "warm_up": 1}]}, "warm_up: expected 0 to 0, one game to count"),
+        ({"agents": [{"name": "a", "warm_up": 1}]}, "warm_up: expected 0 to 0, got 1"),
         (
             {
                 "agents": [{"name": "a"}],
@@ -71,7 +71,7 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
             },
             "at_end: rating: expected two agents to compare, got 1",
         ),
-        ({"min_check_correct": 1}, "min_check_correct: expected 0 to 0, the questions of the"),
+        ({"min_check_correct": 1}, "min_check_correct: expected 0 to 0, got 1"),
         ({"instead": "bot:b"}, "study: instead was renamed to fallback_agent"),
         (
             {"check": [{"name": "a", "text": "?", "kind": "choice", "choices": ["x", "y"]}]},

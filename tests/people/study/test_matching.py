@@ -288,7 +288,7 @@ def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
     ("change", "expected"),
     [
         ({"players": 3}, "players: expected 2 with a person, got 3"),
-        ({"wait_s": 0}, "wait_s: expected 1 second or more, got 0"),
+        ({"wait_s": 0}, "wait_s: expected 1 or more, got 0"),
         ({"fallback_agent": ""}, "fallback_agent: expected a text, got ''"),
         ({"fallback_agent": "person"}, "fallback_agent: expected an agent, got 'person'"),
     ],
