@@ -24,6 +24,9 @@ from hanabi_rl.people.serve.partner_protocol import PartnerAction
 from hanabi_rl.people.serve.runner import PartnerRunner
 from hanabi_rl.people.serve.ticks import Run, compiled
 
+_Request = RequestMove | GameEnded | Forget
+_Result = PartnerAction | Exception | None
+
 
 class AgentWorker:
     """`policies` by the number of players; games of each in `slots` slots. `folder` keeps games,
@@ -42,9 +45,7 @@ class AgentWorker:
             players: PartnerRunner([policy], policy.rules, slots, run=run)
             for players, policy in policies.items()
         }
-        self._batcher = AsyncBatcher[RequestMove | GameEnded | Forget, PartnerAction | None](
-            self._process_batch
-        )
+        self._batcher = AsyncBatcher[_Request, PartnerAction | None](self._process_batch)
 
     async def query(self, request: RequestMove) -> PartnerAction:
         """See `connection.Agents`."""
@@ -64,18 +65,14 @@ class AgentWorker:
         if self._partner_memory is not None:
             await self._batcher.ask(forget)
 
-    async def _process_batch(
-        self, requests: list[RequestMove | GameEnded | Forget]
-    ) -> Sequence[PartnerAction | Exception | None]:
+    async def _process_batch(self, requests: list[_Request]) -> Sequence[_Result]:
         return await asyncio.to_thread(self._process, requests)
 
-    def _process(
-        self, requests: Sequence[RequestMove | GameEnded | Forget]
-    ) -> list[PartnerAction | Exception | None]:
+    def _process(self, requests: Sequence[_Request]) -> list[_Result]:
         """What is wrong with one is told to it alone; those of one number of players go together,
         and what was played before a game ended is thought of before it is learnt from. What is
         learnt and forgotten keeps its order."""
-        found: list[PartnerAction | Exception | None] = [None] * len(requests)
+        found: list[_Result] = [None] * len(requests)
         for players, runner in self._runners.items():
             indices = [
                 i
@@ -109,15 +106,9 @@ class AgentWorker:
         if not requests:
             return []
         try:
-            memories = [
-                self._read_memory(request.game.rules.num_players, request.partners)
-                for request in requests
-            ]
-            return list(
-                runner.partner_action(
-                    [request.game for request in requests], initial_memories=memories
-                )
-            )
+            games = [request.game for request in requests]
+            memories = [self._read_memory(r.game.rules.num_players, r.partners) for r in requests]
+            return list(runner.partner_action(games, initial_memories=memories))
         except Exception as error:
             if len(requests) == 1:
                 return [error]

@@ -25,13 +25,7 @@ from hanabi_rl.people.live.effects import (
 )
 from hanabi_rl.people.live.lobby import Lobby
 from hanabi_rl.people.live.missed_games import MissedGames
-from hanabi_rl.people.live.protocol import (
-    FrameError,
-    names_of,
-    read_frame,
-    refusal,
-    table_of,
-)
+from hanabi_rl.people.live.protocol import FrameError, names_of, read_frame, refusal, table_of
 from hanabi_rl.people.live.seat import Seat
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
@@ -284,9 +278,8 @@ class LiveBot:
         private = isinstance(fields, Mapping) and fields.get("recipient") == self.username
         if not private or fields.get("who") in ("", None, self.username):
             return []
-        return self._commands.on_message(
-            str(fields["who"]), html.unescape(str(fields.get("msg", ""))), now
-        )
+        text = html.unescape(str(fields.get("msg", "")))
+        return self._commands.on_message(str(fields["who"]), text, now)
 
     def _shutdown(self, fields: Any, now: float) -> list[Effect]:
         status = fields if isinstance(fields, Mapping) else {}

@@ -118,9 +118,8 @@ class CommandHandler:
         # others may still come: refused only where no number that can be is one we can play
         sizes = range(len(line.players) + 1, line.max_players + 1)
         playable = [n for n in sizes if n in self._settings.players]
-        reason = refusal(
-            line.options, playable[0] if playable else len(line.players) + 1, self._settings.players
-        )
+        size = playable[0] if playable else len(line.players) + 1
+        reason = refusal(line.options, size, self._settings.players)
         if reason is not None:
             return self._reply(player, f"I am sorry, {reason}.", now)
         self._pending.append(_PendingSeat(player, now, line.table))
@@ -153,10 +152,8 @@ class CommandHandler:
             return self._reply(player, "The server is about to stop, so I make no new table.", now)
         if self._is_busy():
             return self._reply(player, "I am busy at another table now, please ask me later.", now)
-        name = (
-            _NOT_IN_NAMES.sub("", name).strip()[:MAX_NAME]
-            or f"with {_NOT_IN_NAMES.sub('', player)}"[:45]
-        )
+        name = _NOT_IN_NAMES.sub("", name).strip() or f"with {_NOT_IN_NAMES.sub('', player)}"
+        name = name[:MAX_NAME]
         fields = {
             "name": name,
             "options": {"variantName": "No Variant"},
@@ -182,10 +179,8 @@ class CommandHandler:
     def _keep(self, player: str, rest: str, now: float) -> list[Effect]:
         if rest.lower() in ("no", "off"):
             self.opted_out.add(player)
-            reply = self._reply(
-                player, "Games that you sit in are not kept, the one going on too.", now
-            )
-            return [Forget(player), *reply]
+            text = "Games that you sit in are not kept, the one going on too."
+            return [Forget(player), *self._reply(player, text, now)]
         if rest.lower() in ("yes", "on"):
             self.opted_out.discard(player)
         return self._describe(player, rest, now)
@@ -229,9 +224,8 @@ class CommandHandler:
 
     def _send_once(self, command: str, table: int, now: float) -> list[Effect]:
         """What we ask of a table; nothing where the server has not had time to do it."""
-        self._sent_at = {
-            what: at for what, at in self._sent_at.items() if at > now - REPEAT_COOLDOWN_S
-        }
+        since = now - REPEAT_COOLDOWN_S
+        self._sent_at = {what: at for what, at in self._sent_at.items() if at > since}
         if (command, table) in self._sent_at:
             return []
         self._sent_at[command, table] = now

@@ -72,10 +72,8 @@ class Connection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bot, self._server, self._account, self._agents = bot, server, account, agents
-        self._rate_limiter, self._back_off = (
-            rate_limiter or SendRateLimiter(),
-            back_off or BackOff(),
-        )
+        self._rate_limiter = rate_limiter or SendRateLimiter()
+        self._back_off = back_off or BackOff()
         self._clock = clock
         self._queue: asyncio.Queue[Send] = asyncio.Queue()
         self._querying: set[asyncio.Task[None]] = set()

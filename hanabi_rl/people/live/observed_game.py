@@ -191,11 +191,9 @@ class ObservedGame:
         hand = self._known_table().hands[target]
         if target == self.seat:
             for order in hand:
-                matching = {
-                    card for card in self._possible[order] if divmod(card, 5)[kind] == value
-                }
-                possible = matching if order in touched else self._possible[order] - matching
-                self._narrow(order, possible)
+                cards = self._possible[order]
+                matching = {card for card in cards if divmod(card, 5)[kind] == value}
+                self._narrow(order, matching if order in touched else cards - matching)
         observed = [hand[slot] for slot in self._known_table().touched(move)] if move.offset else []
         if set(observed) != touched:
             raise DesyncError(f"a hint touches cards {observed}, not {sorted(touched)}")
@@ -214,10 +212,8 @@ class ObservedGame:
     def _turn(self, action: Mapping[str, Any]) -> None:
         if whole(action, "currentPlayerIndex") >= 0:
             seat = self._seat(action, "currentPlayerIndex")
-            if seat != self._known_table().player:
-                raise DesyncError(
-                    f"it is seat {seat}'s turn, we count {self._known_table().player}'s"
-                )
+            if seat != (player := self._known_table().player):
+                raise DesyncError(f"it is seat {seat}'s turn, we count {player}'s")
         self._mid_move = False
 
     def _game_over(self, action: Mapping[str, Any]) -> None:

@@ -29,14 +29,7 @@ from hanabi_rl.people.live.effects import (
 )
 from hanabi_rl.people.live.missed_games import PartialGame
 from hanabi_rl.people.live.observed_game import ObservedGame
-from hanabi_rl.people.live.protocol import (
-    after,
-    collection,
-    is_bot,
-    names_of,
-    refusal,
-    whole,
-)
+from hanabi_rl.people.live.protocol import after, collection, is_bot, names_of, refusal, whole
 from hanabi_rl.people.live.replay import Replay
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
@@ -126,9 +119,8 @@ class Seat:
                 self._send("tableVoteForTermination"),
                 LogLine(f"table {self.table}: a game that the agent cannot play began"),
             ]
-        self._observed = ObservedGame(
-            len(self.names), self._me, start if type(start) is int else -1
-        )
+        start = start if type(start) is int else -1
+        self._observed = ObservedGame(len(self.names), self._me, start)
         self._number, self._in_sync = next(self._serials), False
         self.phase = "loading"
         return [self._send("loaded"), *self._request_list(now)]
@@ -139,17 +131,11 @@ class Seat:
             return []
         old, start = self._observed, (self.options.get("startingPlayer") or 0)
         self._observed = ObservedGame(len(self.names), self._me, start)
-        self.phase, self._token, self._lists_due = (
-            "playing",
-            None,
-            max(0, self._lists_due - 1),
-        )
+        self.phase, self._token = "playing", None
+        self._lists_due = max(0, self._lists_due - 1)
         self._due = self._due if self._ending else None
         if self._old_lists:  # it does not say what became of our move
-            self._old_lists, self._due = (
-                self._old_lists - 1,
-                now + RESPONSE_TIMEOUT_S,
-            )
+            self._old_lists, self._due = self._old_lists - 1, now + RESPONSE_TIMEOUT_S
         else:  # what was sent before it was asked for is in it, or was refused
             self._sent_move = None
         try:
@@ -336,9 +322,8 @@ class Seat:
 
     def _last_known(self) -> ObservedGame | None:
         """The game as it was seen last; None where nothing was."""
-        return (
-            self._previous if self._observed is None or self._observed.is_blank else self._observed
-        )
+        observed = self._observed
+        return self._previous if observed is None or observed.is_blank else observed
 
     def _decide(self, now: float) -> list[Effect]:
         """Asks the agent, where it is our turn and it was not asked."""
@@ -348,11 +333,8 @@ class Seat:
         self._token = DecisionToken(self.table, next(self._serials))
         delay_s = move_choice.move_delay_s(self._settings.move_delay_s, self.options, self._clock_s)
         self._due = now + delay_s + MAX_RETRY_WAIT_S
-        return [
-            RequestMove(
-                self._token, observed.game(self._number), delay_s, after(self.names, self._me)
-            )
-        ]
+        partners = after(self.names, self._me)
+        return [RequestMove(self._token, observed.game(self._number), delay_s, partners)]
 
     def _resynchronise(self, now: float, reason: str) -> list[Effect]:
         self._token, self._failures = None, self._failures + 1
@@ -363,11 +345,8 @@ class Seat:
         return [note]
 
     def _request_list(self, now: float) -> list[Effect]:
-        self.phase, self._due, self._lists_due = (
-            "loading",
-            now + RESPONSE_TIMEOUT_S,
-            self._lists_due + 1,
-        )
+        self.phase, self._due = "loading", now + RESPONSE_TIMEOUT_S
+        self._lists_due += 1
         return [self._send("getGameInfo2")]
 
     def _retry_wait_s(self) -> float:

@@ -40,10 +40,7 @@ class NumPyInterpreter:
         key = function, tree, shapes, tuple(static.items())
         if key not in self._programs:
             traced = function.trace(*arguments, **static)
-            self._programs[key] = (
-                _program(traced.jaxpr),
-                jax.tree.structure(traced.out_info),
-            )
+            self._programs[key] = _program(traced.jaxpr), jax.tree.structure(traced.out_info)
         program, results = self._programs[key]
         with np.errstate(all="ignore"):  # as XLA has it: what is not selected may be anything
             return jax.tree.unflatten(results, program(*leaves))

@@ -110,9 +110,8 @@ class PredictionAPI:
         async with candidate.handle_errors():
             await candidate.greet()
             query = socket.query_params
-            key = await self.candidates.authenticate(
-                socket, query.get("submission_key", ""), "eval"
-            )
+            text = query.get("submission_key", "")
+            key = await self.candidates.authenticate(socket, text, "eval")
             await self._serve_games(candidate, key, self._games_for(query.get("num_players", "")))
             await candidate.send({"done": True})
             await candidate.close()

@@ -69,9 +69,8 @@ class ProcessAgent:
             if problem is None:
                 return int(orjson.loads(answer)["action"])
             question["error"] = problem
-        raise self._fail(
-            f"{MAX_INVALID_ANSWERS} answers that are no move, the last of them: {problem}"
-        )
+        got = f"{MAX_INVALID_ANSWERS} answers that are no move, the last of them: {problem}"
+        raise self._fail(got)
 
     def close(self) -> None:
         """Ends the process: its stdin ends, and after two seconds itself."""

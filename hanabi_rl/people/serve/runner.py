@@ -323,11 +323,6 @@ class PartnerRunner:
 
     def _step(self, group: int, tick: Tick, seats: Seats) -> tuple[jax.Array, jax.Array]:
         self._memories[group], *found = self._run(
-            step,
-            self._memories[group],
-            self._policies[group],
-            tick,
-            seats,
-            self._key,
+            step, self._memories[group], self._policies[group], tick, seats, self._key
         )
         return found[0], found[1]

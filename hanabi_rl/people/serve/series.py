@@ -106,12 +106,10 @@ class SeriesMemory:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_pytree(self._folder / f"{previous.game_id}.safetensors", memories)
 
-    def _play_game(
-        self, game: Game, partners: Team, before: PartnerMemories | None
-    ) -> PartnerMemories:
+    def _play_game(self, game: Game, team: Team, before: PartnerMemories | None) -> PartnerMemories:
         """Around the table. The position after a game's last move is shown to nobody."""
         cut = dataclasses.replace(game, moves=game.moves[:-1], status="active", end_reason="")
         initial = None if before is None else to_seat_order(cut, before)
-        memories = self._play(cut, to_seat_order(cut, partners), initial)
-        each = zip(partners, to_table_order(cut, memories), strict=True)
+        memories = self._play(cut, to_seat_order(cut, team), initial)
+        each = zip(team, to_table_order(cut, memories), strict=True)
         return tuple(self._carry(policy, memory) for policy, memory in each)

@@ -249,13 +249,9 @@ class Store:
         if lease.ref not in self._own_leases:
             return  # it has ended already
         self._own_leases.discard(lease.ref)
-        with (
-            contextlib.suppress(StoreUnavailableError),
-            self.database.transaction("write") as db,
-        ):
-            self._end_leases(
-                db, "id = ? AND lease = ?", lease.ref, interruption=counts_as_interruption
-            )
+        with contextlib.suppress(StoreUnavailableError), self.database.transaction("write") as db:
+            where = "id = ? AND lease = ?"
+            self._end_leases(db, where, lease.ref, interruption=counts_as_interruption)
 
     def release_all(self) -> int:
         """At the start of a server: the leases of its worker's former life end. Returns how many
@@ -329,10 +325,8 @@ class Store:
             ).fetchall()
         for game_id, lease_id, players, lineup, deck, score in found:
             seats = _parse_lineup(lineup)
-            yield (
-                GameLease(game_id, lease_id, players, seats, tuple(deck), self.moves(game_id)),
-                score,
-            )
+            moves = self.moves(game_id)
+            yield GameLease(game_id, lease_id, players, seats, tuple(deck), moves), score
 
     def moves(self, game_id: int) -> tuple[int, ...]:
         """The moves made in a game so far."""

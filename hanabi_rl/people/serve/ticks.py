@@ -123,11 +123,7 @@ def step(
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)
     own = fold(fold(own, tick.turn[row]), seats.seat)
     stepped, logits = policy.step(
-        _rows(memory, seats.place),
-        tick.observations[row, seats.seat],
-        legal,
-        seats.begins,
-        own,
+        _rows(memory, seats.place), tick.observations[row, seats.seat], legal, seats.begins, own
     )
     probs = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf), axis=-1)
     action = jnp.argmax(logits, axis=-1).astype(jnp.int32)

@@ -116,9 +116,8 @@ def read_export(path: Path) -> Export:
             f"{path.with_suffix('.jsonl')}: expected a line for each of the {len(games)} games of "
             f"{path}, in their order, got {len(found)} of other ones"
         )
-    return Export(
-        saved_study(study_file), games, lines, _read_lines(path.with_suffix(".participants.jsonl"))
-    )
+    people = _read_lines(path.with_suffix(".participants.jsonl"))
+    return Export(saved_study(study_file), games, lines, people)
 
 
 _GameOf = tuple[Participant, int, PlayedGame]
