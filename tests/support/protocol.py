@@ -54,7 +54,7 @@ def play_out(environment: RemoteGame, choose: Choose = first_legal) -> float:
     """A game to its end; its score."""
     agents = set(environment.info["candidate_controlling"])
     while not environment.done:
-        assert environment.said - agents in ({"info"}, {"done", "score"})  # and nothing else
+        assert environment.keys - agents in ({"info"}, {"done", "score"})  # and nothing else
         # the published client makes int32 of lists of whole numbers: one dtype for all frames
         for row in environment.rows.values():
             assert all(values.dtype == np.float64 for values in row.values())

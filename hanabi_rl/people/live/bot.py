@@ -117,9 +117,9 @@ class LiveBot:
             if self._commands.closed:  # the server restarts no game before it stops
                 effects += seat.leave_replay()
             effects += seat.tick(now)
-            since = seat.alone_since
+            since = seat.empty_since
             if seat.phase == "room" and since is not None and now - since > EMPTY_ROOM_TIMEOUT_S:
-                seat.alone_since = now  # once, until it has an effect
+                seat.empty_since = now  # once, until it has an effect
                 effects.append(Send("tableLeave", {"tableID": seat.table}))
         return self._cleanup([*effects, *self._missed.tick(now)])
 
@@ -221,8 +221,8 @@ class LiveBot:
         play, whoever came or went."""
         seat.names = names
         seat.options = options if isinstance(options, Mapping) else {}
-        alone = all(name == self.username for name in names)
-        seat.alone_since = (seat.alone_since or now) if alone else None
+        is_empty = all(name == self.username for name in names)
+        seat.empty_since = (seat.empty_since or now) if is_empty else None
         sizes = [n for n in self.settings.players if n >= len(names)]
         size = min(sizes) if sizes else len(names)
         reason = refusal(options, size, self.settings.players)

@@ -166,17 +166,17 @@ class CommandHandler:
     def _describe(self, player: str, _: str, now: float) -> list[Effect]:
         settings = self._settings
         numbers = ", ".join(map(str, sorted(settings.players)))
-        kept = "kept" if settings.keep and player not in self.opted_out else "not kept"
+        saved = "kept" if settings.keep and player not in self.opted_out else "not kept"
         text = (
             f"Agent {settings.agent}; games of {numbers} players, no variant; "
             f"{settings.move_delay_s:g} s a move; at {len(self._seats)} of {settings.tables} "
-            f"tables; notes {'on' if settings.notes else 'off'}; your games: {kept}; "
+            f"tables; notes {'on' if settings.notes else 'off'}; your games: {saved}; "
             "what I learn of you: "
             f"{'remembered' if settings.remember and player not in self.opted_out else 'forgotten'}"
         )
         return self._reply(player, text, now)
 
-    def _keep(self, player: str, rest: str, now: float) -> list[Effect]:
+    def _set_consent(self, player: str, rest: str, now: float) -> list[Effect]:
         if rest.lower() in ("no", "off"):
             self.opted_out.add(player)
             text = "Games that you sit in are not kept, the one going on too."
@@ -201,15 +201,15 @@ class CommandHandler:
         """What is kept of people, in one message."""
         if not self._settings.keep and not self._settings.remember:
             return "I keep nothing of our games."
-        kept = []
+        saved = []
         if self._settings.keep:
-            kept.append(
+            saved.append(
                 "I keep the cards and moves of our games for research, by the replay's number; no "
                 "names, no chat."
             )
         if self._settings.remember:
-            kept.append("I remember how you play (numbers, no games). /forget deletes that.")
-        return " ".join([*kept, "/keep no: nothing of the games that you sit in is kept."])
+            saved.append("I remember how you play (numbers, no games). /forget deletes that.")
+        return " ".join([*saved, "/keep no: nothing of the games that you sit in is kept."])
 
     def _is_busy(self) -> bool:
         """No seat is left for one more table, those that we are on our way to counted, and replays
@@ -248,7 +248,7 @@ _REQUESTS: dict[str, Callable[[CommandHandler, str, str, float], list[Effect]]] 
     "start": CommandHandler._start,
     "create": CommandHandler._create,
     "settings": CommandHandler._describe,
-    "keep": CommandHandler._keep,
+    "keep": CommandHandler._set_consent,
     "forget": CommandHandler._forget,
     "help": CommandHandler._help,
 }

@@ -44,7 +44,7 @@ class PartialGame:
     """Its number, where that was told."""
     since: int | None
     """The newest game that was over when we sat down; None: that is not known."""
-    began: bool = True
+    has_begun: bool = True
     """False: we sat in its room when the connection was lost, and perhaps it never began."""
 
     def may_match(self, number: int, players: Set[str]) -> bool:
@@ -55,15 +55,15 @@ class PartialGame:
         if self.observed is not None:
             return names == players
         sure = self.since is not None and self.me in players
-        return sure and (names == players or (self.began and names < players))
+        return sure and (names == players or (self.has_begun and names < players))
 
     def matches(self, game: ImportedGame) -> bool:
         """Whether a finished game is this one, as far as we have seen."""
         if self.observed is None:
             return self.me in game.players and set(self.names) <= set(game.players)
         start = self.observed.start
-        known = self.names[start:] + self.names[:start]
-        return known == game.players and self.observed.is_prefix_of(
+        same_names = self.names[start:] + self.names[:start]
+        return same_names == game.players and self.observed.is_prefix_of(
             game.deck.tolist(), game.actions.tolist()
         )
 
@@ -98,7 +98,7 @@ class MissedGames:
     @property
     def is_looking(self) -> bool:
         """A game that we know to have begun is looked for."""
-        return any(each.partial.began for each in self._searches)
+        return any(each.partial.has_begun for each in self._searches)
 
     def on_connected(self) -> None:
         """A new connection, after whose log-in a history comes unasked."""
@@ -131,11 +131,11 @@ class MissedGames:
         """Time has passed: asks for what is due, and gives up what took too long."""
         effects: list[Effect] = []
         for each in list(self._searches):
-            wait_s = SEARCH_TIMEOUT_S if each.partial.began else ROOM_SEARCH_TIMEOUT_S
+            wait_s = SEARCH_TIMEOUT_S if each.partial.has_begun else ROOM_SEARCH_TIMEOUT_S
             each.deadline = now + wait_s if each.deadline is None else each.deadline
             if now >= each.deadline:
                 self._searches.remove(each)
-                if each.partial.began:
+                if each.partial.has_begun:
                     effects.append(_failure_line(each))
         if self._fetching is None and now >= self._fetch_at:
             due = [n for n in self._candidates() if self._attempts.get(n, (0, 0.0))[1] <= now]
@@ -185,7 +185,7 @@ class MissedGames:
     def _request_history(self, now: float) -> list[Effect]:
         if self._history_at is None:
             self._history_at = now + MIN_WAIT_S
-        missing = any(s.partial.began and not self._candidates_of(s) for s in self._searches)
+        missing = any(s.partial.has_begun and not self._candidates_of(s) for s in self._searches)
         if now < self._history_at or not (missing or self.newest is None):
             return []
         self._num_requests += 1

@@ -65,8 +65,8 @@ class Replay:
         """Give the lead to a person, those who played first."""
         people = self._people()
         candidates = [name for name in self._players if name in people] + people
-        wanted = self._leader == self._me and self._next_leader is None
-        if not wanted or not candidates or self._handovers == MAX_HANDOVERS:
+        must_hand_over = self._leader == self._me and self._next_leader is None
+        if not must_hand_over or not candidates or self._handovers == MAX_HANDOVERS:
             return []
         self._next_leader, self._handovers = candidates[0], self._handovers + 1
         return [Send("tableSetLeader", {"tableID": self._table, "name": self._next_leader})]

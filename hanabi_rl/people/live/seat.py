@@ -56,7 +56,7 @@ class Seat:
         """Of everybody at the table, us included, in the order of the site's seats."""
         self.options: Mapping[str, Any] = {}
         self.owner: int | None = None
-        self.alone_since: float | None = None
+        self.empty_since: float | None = None
         self.leaving = False
         """We have said that we cannot play here."""
         self._settings, self._serials = settings, serials
@@ -92,7 +92,7 @@ class Seat:
         """The game begins, or we are back in it."""
         self._previous, self._observed = self._last_known(), None
         self._token, self._sent_move, self.phase = None, None, "loading"
-        self._due, self.alone_since = now + self._retry_wait_s(), None
+        self._due, self.empty_since = now + self._retry_wait_s(), None
         return [self._send("getGameInfo1")]
 
     def on_disconnected(self) -> None:
@@ -255,9 +255,9 @@ class Seat:
 
     def _close_if_complete(self) -> list[Effect]:
         """Hands the game out once all of it is known."""
-        known = None not in (self._deck, self._replay_id) and self._ending and self._in_sync
+        complete = None not in (self._deck, self._replay_id) and self._ending and self._in_sync
         observed = self._observed if self.phase in ("loading", "playing") else None
-        return self._close() if known and observed and observed.ended is not None else []
+        return self._close() if complete and observed and observed.ended is not None else []
 
     def _close(self) -> list[Effect]:
         """Hands the game out, and leaves, unless we stay in its replay."""
@@ -317,8 +317,8 @@ class Seat:
     def partial_game(self, me: str) -> PartialGame:
         """A game whose end was not told, or a room whose game may have begun without us; `me` is
         our name."""
-        names, observed, began = tuple(self.names), self._last_known(), self.phase != "room"
-        return PartialGame(self.table, me, names, observed, self._replay_id, self.since, began)
+        names, observed, has_begun = tuple(self.names), self._last_known(), self.phase != "room"
+        return PartialGame(self.table, me, names, observed, self._replay_id, self.since, has_begun)
 
     def _last_known(self) -> ObservedGame | None:
         """The game as it was seen last; None where nothing was."""

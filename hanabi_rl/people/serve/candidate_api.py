@@ -47,13 +47,13 @@ def agents_of(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
 
 def team_of(lineup: Lineup, names: Sequence[str]) -> AgentNames:
     """The agents at the seats that are not the candidate's, in their order."""
-    return tuple(names[who] for who in lineup if who != CANDIDATE)
+    return tuple(names[holder] for holder in lineup if holder != CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)
 def candidate_seats(lineup: Lineup) -> tuple[int, ...]:
     """Where the candidate sits; asked for each of a key's thousands of games."""
-    return tuple(seat for seat, who in enumerate(lineup) if who == CANDIDATE)
+    return tuple(seat for seat, holder in enumerate(lineup) if holder == CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -161,16 +161,15 @@ class ChallengeClient:
 
     def rows(self, answer: Mapping[str, Any], agents: set[str]) -> Rows:
         """What the agents see, as a frame has it. Raises ProtocolError."""
-        seen: dict[str, Any] = {agent: answer.get(agent) for agent in sorted(agents)}
-        for agent, row in seen.items():
+        rows: Rows = {}
+        for agent in sorted(agents):
+            row = answer.get(agent)
             if not isinstance(row, dict) or not set(row) >= ROW_FIELDS:
                 expected = f"{' and '.join(sorted(ROW_FIELDS))} of {agent}"
-                raise self.protocol_error(
-                    f"a frame of {', '.join(answer) or 'nothing'}, not {expected}"
-                )
-        return {
-            agent: {name: np.array(row[name]) for name in ROW_FIELDS} for agent, row in seen.items()
-        }
+                got = f"a frame of {', '.join(answer) or 'nothing'}, not {expected}"
+                raise self.protocol_error(got)
+            rows[agent] = {name: np.array(row[name]) for name in ROW_FIELDS}
+        return rows
 
     def protocol_error(self, got: str) -> ProtocolError:
         """What is raised for an answer that is none of the protocol's."""
@@ -184,7 +183,7 @@ class ChallengeClient:
 
 
 class RemoteGame:
-    """One game over one connection. `rows` is what is seen now, `info` the four fields, `said` all
+    """One game over one connection. `rows` is what is seen now, `info` the four fields, `keys` all
     that the last frame had."""
 
     def __init__(self, server: ChallengeClient, query: str) -> None:
@@ -192,7 +191,7 @@ class RemoteGame:
             self._server = server
             self._socket = stack.enter_context(server.connect(query))
             first = self.receive()
-            self.said, info = set(first), first.pop("info", None)
+            self.keys, info = set(first), first.pop("info", None)
             if not isinstance(info, dict) or set(info) != INFO_FIELDS:
                 raise server.protocol_error(f"a first frame whose info is {info}")
             self.info: dict[str, Any] = info
@@ -206,7 +205,7 @@ class RemoteGame:
         answer = self.receive()
         if not {"done", "score"} <= set(answer):
             raise self._server.protocol_error("a frame without done and score")
-        self.said = set(answer)
+        self.keys = set(answer)
         self.done, self.score = answer.pop("done"), answer.pop("score")
         self.rows = self._server.rows(answer, self._agents)
 
@@ -238,11 +237,11 @@ class RemotePrediction:
     def deciding(self) -> list[str]:
         """The rows to answer for."""
         assert self.frame is not None
-        return [row for row, seen in self.frame["rows"].items() if seen["decides"]]
+        return [number for number, row in self.frame["rows"].items() if row["decides"]]
 
-    def answer(self, said: dict[str, list[Any]], form: str = "log_probabilities") -> None:
+    def answer(self, values: dict[str, list[Any]], form: str = "log_probabilities") -> None:
         """A list for each row that decides. Raises ServerSaysError; the frame is the same then."""
-        self.send(orjson.dumps({form: said}).decode())
+        self.send(orjson.dumps({form: values}).decode())
 
     def send(self, text: str) -> None:
         """Anything."""

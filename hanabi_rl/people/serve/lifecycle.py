@@ -111,11 +111,11 @@ def advance(game: Game, event: Event, table: PythonGame | None = None) -> tuple[
     if reason is not None:
         raise RefusedError(reason)
     table.apply(event.action)
-    moved = dataclasses.replace(game, moves=(*game.moves, event.action))
+    after = dataclasses.replace(game, moves=(*game.moves, event.action))
     if table.over:
-        moved = dataclasses.replace(moved, status="done", end_reason="finished")
-        return moved, Effects(record=True, finish=True)
-    return moved, Effects(record=True, ask=_partner_to_move(moved))
+        after = dataclasses.replace(after, status="done", end_reason="finished")
+        return after, Effects(record=True, finish=True)
+    return after, Effects(record=True, ask=_partner_to_move(after))
 
 
 def _partner_to_move(game: Game) -> int | None:

@@ -195,11 +195,11 @@ class LocalPlay(GameTables):
             number, self._series = self.folder.newest_series(self.rules, self._policies)
             self._reset_number = self._series[0].game_id if self._series else number
         for game, names, policies in self.folder.interrupted(self.rules):
-            ours = names == self._lineup(game) and policies in (None, self._policies)
+            same_agents = names == self._lineup(game) and policies in (None, self._policies)
             if game.table().over:  # killed between its last move and its end
                 done = dataclasses.replace(game, status="done", end_reason="finished")
-                self.folder.finish(done, self._policies if ours and self.remembers else ())
-                if ours:
+                self.folder.finish(done, self._policies if same_agents and self.remembers else ())
+                if same_agents:
                     self._continue_series(done)
-            elif ours:
+            elif same_agents:
                 self._add_game(game, names)

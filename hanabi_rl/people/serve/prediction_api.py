@@ -128,8 +128,8 @@ class PredictionAPI:
 
     def _games_for(self, players: str) -> HeldOutGames:
         if players not in (sizes := [str(size) for size in self.held_out]):
-            known = ", ".join(sizes) or "none: this server has no such games"
-            raise RefusedError(f"num_players: expected one of {known}, got {players!r:.20}")
+            expected = ", ".join(sizes) or "none: this server has no such games"
+            raise RefusedError(f"num_players: expected one of {expected}, got {players!r:.20}")
         return self.held_out[int(players)]
 
     async def _serve_games(

@@ -187,8 +187,8 @@ class ProcessPlayer:
         for agent, row in rows.items():
             decoder = self._decoders[agent]
             view = decoder.see(row["obs"])
-            mine = view.current_player == decoder.seat
-            actions[agent] = self._agent.move(self._game, view) if mine else self._rules.noop
+            own = view.current_player == decoder.seat
+            actions[agent] = self._agent.move(self._game, view) if own else self._rules.noop
         return actions
 
     def close(self) -> None:

@@ -61,9 +61,9 @@ class _Slot:
 
     def is_prefix_of(self, game: Game, team: Team) -> bool:
         """The moves that were made are the first ones of `game`."""
-        known = self.game
-        return (team, game.deck, game.people) == (self.team, known.deck, known.people) and (
-            self.turn < 0 or game.moves[: self.turn] == known.moves[: self.turn]
+        current = self.game
+        return (team, game.deck, game.people) == (self.team, current.deck, current.people) and (
+            self.turn < 0 or game.moves[: self.turn] == current.moves[: self.turn]
         )
 
 
@@ -299,11 +299,11 @@ class PartnerRunner:
 
     def _seats_of(self, slot: int) -> list[tuple[int, int]]:
         """Whose memory, and where in it, each partner of a slot's game has."""
-        held, players = self._slots[slot], self.rules.num_players
-        seats = (seat for seat in range(players) if seat not in held.game.people)
+        slot_of_game, players = self._slots[slot], self.rules.num_players
+        seats = (seat for seat in range(players) if seat not in slot_of_game.game.people)
         return [
             (self._group[policy], slot * players + seat)
-            for policy, seat in zip(held.team, seats, strict=True)
+            for policy, seat in zip(slot_of_game.team, seats, strict=True)
         ]
 
     def _padded(self, rows: Sequence[tuple[int, int, int, bool, bool, int]]) -> Seats:

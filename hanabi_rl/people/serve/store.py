@@ -446,15 +446,15 @@ class Store:
         """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
         not the store's, of which the store knows the SHA-256."""
         with self.database.transaction("exclusive") as db:
-            known = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
-            if known is None:
+            digest = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
+            if digest is None:
                 secret = _make_secret(file)
                 db.execute(
                     "INSERT INTO meta (name, value) VALUES ('secret', ?)",
                     (hashlib.sha256(secret).hexdigest(),),
                 )
                 return secret
-        if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != known[0]:
+        if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != digest[0]:
             raise ValueError(f"{file}: expected the secret that this store was made with")
         return file.read_bytes()
 

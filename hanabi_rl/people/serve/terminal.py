@@ -89,18 +89,18 @@ def _play_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], Non
     game_id = play.current().game_id
     show(f"With {', '.join(agent for agent in play.agents)}. `help` lists what you can type.")
     if play.remembers:
-        known = memory_text(len(play.game(game_id).previous_games))
-        show(f"{known} (`--reset-memory` starts over).")
+        text = memory_text(len(play.game(game_id).previous_games))
+        show(f"{text} (`--reset-memory` starts over).")
     show("")
-    shown = len(play.frame(game_id)["log"])
+    num_shown = len(play.frame(game_id)["log"])
     while True:
         while play.partner_to_move(game_id):
             turn = play.game(game_id).turn
             play.partner_moves(game_id, turn, play.partner_action(game_id))
         frame = play.frame(game_id)
-        for line in frame["log"][shown:]:
+        for line in frame["log"][num_shown:]:
             show(line)
-        shown = len(frame["log"])
+        num_shown = len(frame["log"])
         if frame["over"]:
             show("\n" + table_text(frame))
             show(_ending(frame))
@@ -146,8 +146,8 @@ def read_action(frame: Frame, words: list[str]) -> int:
     if words[0] not in (kind, kind[:1], "h", "c") or len(words) < 2:
         raise RefusedError("expected p, d or t and what, as in `p 2` or `t r` (`help` lists all)")
     for action in frame["actions"]:
-        wanted = _is_slot(action, words) if kind != "tell" else _is_hint(frame, action, words)
-        if wanted and (kind == "tell") == (action["target"] is not None):
+        matches = _is_slot(action, words) if kind != "tell" else _is_hint(frame, action, words)
+        if matches and (kind == "tell") == (action["target"] is not None):
             if kind != "tell" and action["kind"] != kind:
                 continue
             if action["why_not"]:
@@ -187,9 +187,9 @@ def _hand_lines(frame: Frame, seat: int) -> Iterator[str]:
     name, letters = frame["names"][seat], frame["letters"]
     mark = ">" if seat == frame["to_move"] and not frame["over"] else " "
     faces = [_face(letters, card["card"]) for card in frame["hands"][seat]]
-    known = [_knowledge_text(frame, card) for card in frame["hands"][seat]]
-    widths = [max(len(face), len(hint)) for face, hint in zip(faces, known, strict=True)]
-    for title, cells in ((f"{mark} {name:<9}  ", faces), (" " * 13, known)):
+    hints = [_knowledge_text(frame, card) for card in frame["hands"][seat]]
+    widths = [max(len(face), len(hint)) for face, hint in zip(faces, hints, strict=True)]
+    for title, cells in ((f"{mark} {name:<9}  ", faces), (" " * 13, hints)):
         row = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
         yield (title + row).rstrip()
 

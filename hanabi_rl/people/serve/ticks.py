@@ -98,10 +98,10 @@ def next_game_memory(policy: Policy, row: Any) -> Any:
 @functools.partial(jax.jit, static_argnames="rules", donate_argnums=0)
 def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Tick]:
     """Deals or moves in W of the S games, and shows every seat what there is to be seen."""
-    moved, _, _ = core.step(rules, _rows(state, moves.slot), moves.action)
-    games = select_games(moves.begins, core.deal(rules, moves.deck), moved)
-    seen = observe(rules, games.without_deck())
-    tick = Tick(games.turn, seen, core.legal_actions(rules, games))
+    after_move, _, _ = core.step(rules, _rows(state, moves.slot), moves.action)
+    games = select_games(moves.begins, core.deal(rules, moves.deck), after_move)
+    observations = observe(rules, games.without_deck())
+    tick = Tick(games.turn, observations, core.legal_actions(rules, games))
     return _with_rows(state, moves.slot, games), tick
 
 

@@ -35,7 +35,7 @@ def table_frame(view: PlayerView, agents: dict[int, str]) -> Frame:
         "letters": list(COLORS[: rules.num_colors]),
         "ranks": rules.num_ranks,
         "hand_size": rules.hand_size,
-        "hands": [[_card(rules, seen) for seen in hand] for hand in view.hands],
+        "hands": [[_card(rules, card) for card in hand] for hand in view.hands],
         "fireworks": list(view.fireworks),
         "discards": [_face(rules, card) for card in view.discards],
         "hints": view.hints,
@@ -60,10 +60,10 @@ def seat_names(rules: Rules, you: int | None) -> list[str]:
 
 def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
     """A move that was made, in words: `Bob tells you red: cards 2, 4`."""
-    mine = names[move.seat] == "You"
+    own = names[move.seat] == "You"
     what = decode_action(rules, move.action)
     if what.kind in ("play", "discard"):
-        verb = what.kind if mine else f"{what.kind}s"
+        verb = what.kind if own else f"{what.kind}s"
         failed = "" if move.success else ", which does not fit: a life is lost"
         return f"{names[move.seat]} {verb} card {what.slot + 1}: {card_text(rules, move.card)}" + (
             failed
@@ -71,7 +71,7 @@ def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
     target = names[move.target or 0]
     cards = ", ".join(str(slot + 1) for slot in move.touched)
     return (
-        f"{names[move.seat]} {'tell' if mine else 'tells'} {'you' if target == 'You' else target} "
+        f"{names[move.seat]} {'tell' if own else 'tells'} {'you' if target == 'You' else target} "
         f"{_value(what)}: card{'s' if len(move.touched) > 1 else ''} {cards}"
     )
 
@@ -102,11 +102,11 @@ def _face(rules: Rules, card: int) -> list[int]:
     return [color, rank + 1]
 
 
-def _card(rules: Rules, seen: SeenCard) -> Frame:
-    knowledge = seen.knowledge
+def _card(rules: Rules, card: SeenCard) -> Frame:
+    knowledge = card.knowledge
     return {
-        "order": seen.order,
-        "card": None if seen.card is None else _face(rules, seen.card),
+        "order": card.order,
+        "card": None if card.card is None else _face(rules, card.card),
         "color": knowledge.hinted_color,
         "rank": None if knowledge.hinted_rank is None else knowledge.hinted_rank + 1,
         "colors": sorted(knowledge.colors),
@@ -152,18 +152,18 @@ def actions_of(view: PlayerView, names: list[str]) -> list[Frame]:
 
 def _why_not(view: PlayerView, what: Move, target: int | None) -> str | None:
     if target is None:
-        held = len(view.hands[view.seat or 0])
-        if what.slot >= held:
-            return f"you hold only {held} cards"
+        hand_size = len(view.hands[view.seat or 0])
+        if what.slot >= hand_size:
+            return f"you hold only {hand_size} cards"
         if what.kind == "discard" and view.hints == view.rules.max_info_tokens:
             return "all hints are there: a discard would bring none back"
         return None
     if view.hints == 0:
         return "no hint is left: a discard brings one back"
     faces = [
-        divmod(seen.card, view.rules.num_ranks)
-        for seen in view.hands[target]
-        if seen.card is not None
+        divmod(card.card, view.rules.num_ranks)
+        for card in view.hands[target]
+        if card.card is not None
     ]
     if all(face[0 if what.kind == "color" else 1] != what.value for face in faces):
         return "a hint must point at one card or more"

@@ -18,7 +18,7 @@ ABSENT_AFTER_S = 15.0
 class _Wait:
     place: int
     since: float
-    seen: float
+    last_seen: float
 
 
 class WaitingRoom:
@@ -33,7 +33,7 @@ class WaitingRoom:
         has waited longest and the place of their game, who waits no more. Else `number` waits."""
         now = self._clock()
         self._waits = {
-            n: wait for n, wait in self._waits.items() if now - wait.seen <= ABSENT_AFTER_S
+            n: wait for n, wait in self._waits.items() if now - wait.last_seen <= ABSENT_AFTER_S
         }
         own = self._waits.pop(number, _Wait(place, now, now))
         if self._waits:

@@ -83,10 +83,10 @@ class Pages:
         """The person agrees to the consent text of this version: `begin` finds that in a cookie."""
         form = await read_form(request)
         version, secret = form.get("version"), form.get("secret", "")
-        ours = version == self.study.consent.version and SECRET.fullmatch(secret)
-        if ours and self._cookie.code(request).endswith(secret):  # a double click
+        valid = version == self.study.consent.version and SECRET.fullmatch(secret)
+        if valid and self._cookie.code(request).endswith(secret):  # a double click
             return RedirectResponse("next", 303)
-        if self._participant(request) is not None or not ours:
+        if self._participant(request) is not None or not valid:
             return RedirectResponse("./", 303)
         response = RedirectResponse("begin", 303)
         self._cookie.put(response, request, f"{self._agreed}.{secret}", _CONSENT_S)

@@ -131,9 +131,9 @@ class StudyPlay(GameTables):
 
     def move(self, game_id: int, turn: int, action: int) -> Game:
         """See `GameTables.move`; of two people the other one's copy takes the move too."""
-        moved = super().move(game_id, turn, action)
+        game = super().move(game_id, turn, action)
         self._apply_to_pair(game_id, MoveMade(turn % self.rules.num_players, turn, action))
-        return moved
+        return game
 
     def leave(self, game_id: int) -> Game:
         """See `GameTables.leave`; of two people the other one's copy ends too."""

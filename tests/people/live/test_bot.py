@@ -250,10 +250,10 @@ def test_what_does_not_follow_is_asked_for_again_later_each_time():
     waits = []
     for _ in range(4):
         talk.say("gameActionList", tableID=TABLE, list=[*DEAL, DISCARD[0]])
-        began = talk.now
+        has_begun = talk.now
         while not sent(talk.after(1)):
-            assert talk.now < began + 100
-        waits.append(talk.now - began)
+            assert talk.now < has_begun + 100
+        waits.append(talk.now - has_begun)
     assert waits == [40.0, 60.0, 60.0, 60.0]
     (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert asked.game.turn == 5

@@ -237,10 +237,10 @@ def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_giv
     waits = []
     for _ in range(4):
         assert away.get(status, body) == []
-        began = away.now
+        has_begun = away.now
         while not of(Fetch, away.after(1)):
-            assert away.now < began + 100
-        waits.append(away.now - began)
+            assert away.now < has_begun + 100
+        waits.append(away.now - has_begun)
     assert waits == [10, 20, 40, 60]
     if what == "404":  # it was only late
         assert the_game(away.get()).game.moves == MOVES
@@ -298,11 +298,11 @@ def room(away):
     away.say("game", tableID=TABLE, owner=5, players=players, options=INIT["options"])
 
 
-@pytest.mark.parametrize("began", [True, False], ids=["it began", "it began as we were away"])
-def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(began):
+@pytest.mark.parametrize("has_begun", [True, False], ids=["it began", "it began as we were away"])
+def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(has_begun):
     away = Away()
     room(away)
-    if began:
+    if has_begun:
         away.say("tableStart", tableID=TABLE, replay=False)
     others = [entry(7999), entry(8000), entry(8500, ["Bot-ann", "Yan"])]
     away.back([entry(), *others])
@@ -344,13 +344,13 @@ def test_time_without_a_connection_is_not_counted():
 
 def test_somebody_may_have_come_before_a_game_that_began():
     """But a room that the bot was in is not taken for a game of others with it."""
-    for began in (True, False):
+    for has_begun in (True, False):
         away = Away()
         room(away)
-        if began:
+        if has_begun:
             away.say("tableStart", tableID=TABLE, replay=False)
         away.back([entry(names=["Bot-ann", "Yan", "Zoe"])])
-        assert of(Fetch, away.after(15)) == [Fetch(NUMBER)] * began
+        assert of(Fetch, away.after(15)) == [Fetch(NUMBER)] * has_begun
 
 
 def test_a_room_whose_game_never_began_is_forgotten_without_a_word():
