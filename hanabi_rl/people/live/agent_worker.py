@@ -48,20 +48,20 @@ class AgentWorker:
         self._batcher = AsyncBatcher[_Request, PartnerAction | None](self._process_batch)
 
     async def query(self, request: RequestMove) -> PartnerAction:
-        """See `connection.Agents`."""
+        """See `AgentBackend`."""
         answer = await self._batcher.ask(request)
         assert answer is not None
         return answer
 
     async def on_game_ended(self, ended: GameEnded) -> None:
-        """See `connection.Agents`."""
+        """See `AgentBackend`."""
         if ended.game is not None and self._folder is not None:
             self._folder.finish(ended.game)
         if ended.observed is not None and self._partner_memory is not None:
             await self._batcher.ask(ended)
 
     async def forget(self, forget: Forget) -> None:
-        """See `connection.Agents`."""
+        """See `AgentBackend`."""
         if self._partner_memory is not None:
             await self._batcher.ask(forget)
 

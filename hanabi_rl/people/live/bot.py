@@ -96,7 +96,7 @@ class LiveBot:
             return [LogLine(f"left alone: {error}")]
 
     def on_move(self, token: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
-        """What the agent answered to a `Think`; its delay is over."""
+        """What the agent answered to a `RequestMove`; its delay is over."""
         seat = self.seats.get(token.table)
         return [] if seat is None else seat.on_move(token, answer, now)
 

@@ -15,7 +15,7 @@ class DesyncError(ValueError):
 
 def complete_deck(rules: Rules, possible: Sequence[set[int]], previous: Sequence[int]) -> list[int]:
     """A deck (card ids, top first) whose card at each order is one of `possible`, as much like the
-    deck `previous` as is easy. Raises OutOfStepError where no deck is."""
+    deck `previous` as is easy. Raises DesyncError where no deck is."""
     left = Counter(full_deck(rules))
     deck = list(previous)
     # fewest choices first: cards that are known take theirs before anything is made up

@@ -74,7 +74,7 @@ class GameEnded:
 
 @dataclasses.dataclass(frozen=True)
 class Fetch:
-    """Ask the server for the finished game of this number; its answer goes to `Bot.fetched`."""
+    """Fetch the finished game of this number; the answer goes to `LiveBot.on_response`."""
 
     number: int
 

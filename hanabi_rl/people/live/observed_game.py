@@ -64,7 +64,7 @@ class ObservedGame:
         return complete and self.ended is None and not table.over and table.player == self.seat
 
     def apply(self, action: Any) -> None:
-        """Reads the next action. Unknown ones are left alone. Raises OutOfStepError."""
+        """Reads the next action. Unknown ones are left alone. Raises DesyncError."""
         kind = action.get("type") if isinstance(action, Mapping) else None
         handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
         if handler is None:
@@ -76,7 +76,7 @@ class ObservedGame:
 
     def game(self, number: int) -> Game:
         """The game for the agent: all seats but ours are people's, and cards that it does not see
-        are made up. Raises OutOfStepError."""
+        are made up. Raises DesyncError."""
         table = self._known_table()
         others = frozenset(range(self.rules.num_players)) - {self.seat}
         return Game(number, self.rules, tuple(table.deck), others, tuple(self._moves))
@@ -108,7 +108,7 @@ class ObservedGame:
 
     def whole_game(self, number: int, identities: Any, bots: Sequence[int]) -> Game:
         """The game that is over, with the deck that the site shows at its end; seats (the site's)
-        of `bots` are no people's. Raises OutOfStepError where the deck is none, or another one."""
+        of `bots` are no people's. Raises DesyncError where the deck is none, or another one."""
         deck = _read_deck(self.rules, identities)
         deck = [deck[site] for site in np.argsort(self._orders)]
         for order, card in self._cards.items():

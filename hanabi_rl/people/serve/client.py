@@ -75,7 +75,7 @@ class ChallengeClient:
     source: str | None = None
 
     def games(self) -> list[KeyGame]:
-        """The games of the key. Raises ServerSaysError for a key that opens nothing, ProtocolError,
+        """The games of the key. Raises ServerError for a key that opens nothing, ProtocolError,
         OSError."""
         status, body = self.info()
         done = body["human_ai_eval_done"]
@@ -95,7 +95,7 @@ class ChallengeClient:
             raise self.protocol_error(f"a list of games without {error}") from None
 
     def play_next(self) -> RemoteGame:
-        """The next official game. Raises ServerSaysError, ProtocolError, LOST."""
+        """The next official game. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         return RemoteGame(self, f"play-next?submission_key={quote(self.key, safe='')}")
 
     def predict(self, players: int) -> contextlib.closing[RemotePrediction]:
@@ -125,7 +125,7 @@ class ChallengeClient:
 
     @contextlib.contextmanager
     def connect(self, query: str) -> Iterator[ClientConnection]:
-        """A connection whose first frame was dropped. Raises ProtocolError, LOST."""
+        """A connection whose first frame was dropped. Raises ProtocolError, CONNECTION_ERRORS."""
         with contextlib.ExitStack() as stack:
             opening = connect(
                 self.address.replace("http", "ws", 1) + query,
@@ -148,7 +148,7 @@ class ChallengeClient:
             yield socket
 
     def receive(self, socket: ClientConnection) -> dict[str, Any]:
-        """The next frame. Raises ServerSaysError, ProtocolError, LOST."""
+        """The next frame. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         try:
             answer = orjson.loads(socket.recv(timeout=FRAME_TIMEOUT_S))
         except orjson.JSONDecodeError:
@@ -200,7 +200,7 @@ class RemoteGame:
             self._open = stack.pop_all()
 
     def step(self, actions: dict[str, int]) -> None:
-        """Every agent that one controls acts. Raises ServerSaysError, ProtocolError, LOST."""
+        """Send the actions of all agents. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         self.send(orjson.dumps(actions).decode())
         answer = self.receive()
         if not {"done", "score"} <= set(answer):
@@ -214,7 +214,7 @@ class RemoteGame:
         self._socket.send(text)
 
     def receive(self) -> dict[str, Any]:
-        """The next frame. Raises ServerSaysError, ProtocolError, LOST."""
+        """The next frame. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         return self._server.receive(self._socket)
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class RemotePrediction:
         return [number for number, row in self.frame["rows"].items() if row["decides"]]
 
     def answer(self, values: dict[str, list[Any]], form: str = "log_probabilities") -> None:
-        """A list for each row that decides. Raises ServerSaysError; the frame is the same then."""
+        """A list for each row that decides. Raises ServerError; the frame is the same then."""
         self.send(orjson.dumps({form: values}).decode())
 
     def send(self, text: str) -> None:

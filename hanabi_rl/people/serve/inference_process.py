@@ -54,7 +54,7 @@ class InferenceProcess:
         """Starts the process, where there is none: who its agents are, once all are loaded.
 
         Raises:
-            StartError: one that cannot be loaded, or was loaded before and is another one by now.
+            StartupError: one that cannot be loaded, or was loaded before and is another one by now.
         """
         if self._process is None:
             self._start_process()
@@ -67,7 +67,7 @@ class InferenceProcess:
 
     def compile(self) -> None:
         """Returns once every team can be asked, in a process that was loaded or is now. Raises
-        StartError."""
+        StartupError."""
         self.load()
         if not self._compiled:
             self._receive()
@@ -135,7 +135,7 @@ class InferenceProcess:
         self.starts += 1
 
     def _receive(self) -> Any:
-        """What the process says as it starts. Raises StartError."""
+        """What the process says as it starts. Raises StartupError."""
         assert self._pipe is not None, "started before"
         try:
             message = self._pipe.recv()
@@ -159,8 +159,8 @@ def _changed_agents(before: Identities, found: Identities) -> str:
 
 
 def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> None:
-    """The process: says who its agents are, None when all is compiled (or a StartError in the place
-    of either), then answers to its end."""
+    """Process main: send the identities, then None when all is compiled (or a StartupError), then
+    answer requests."""
     with contextlib.suppress(KeyboardInterrupt, EOFError, OSError):
         try:
             policies = {
@@ -182,7 +182,7 @@ def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> N
 
 
 def _load_policies(players: int, names: Sequence[str]) -> dict[str, Any]:
-    """The agents of one number of players. Raises StartError, which names one and its flag."""
+    """The agents of one number of players. Raises StartupError, which names one and its flag."""
     from hanabi_rl.agents.loading import load_policy
 
     found = {}

@@ -77,7 +77,7 @@ class ObservationDecoder:
         )
 
     def _follow(self, part: dict[str, np.ndarray]) -> None:
-        """Takes the last move, as `Table.apply` does."""
+        """Takes the last move, as `PythonGame.apply` does."""
         rules, seat = self.rules, len(self._moves) % self.rules.num_players
         kind = ("play", "discard", "color", "rank")[int(part["last_kind"].argmax())]
         if kind in ("play", "discard"):

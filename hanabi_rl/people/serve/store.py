@@ -110,8 +110,8 @@ class Store:
             return created[0]
 
     def fix_proxies(self, named: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
-        """Names the proxies (players -> those) that this server's games are played with: see
-        `proxies.agree`. Returns their names in the store's order; `claim` grants such games alone.
+        """Fix the proxies (by players) of this server's games: see `proxies.fix_proxies`. Returns
+        their names in the store's order; `claim` grants such games alone.
 
         Raises:
             ValueError: what the store holds cannot be played with them.

@@ -457,7 +457,7 @@ def make_study(
         yield
         await pages.sockets.close()
 
-    def page(template: str, **values: str) -> Callable[[Request], Response]:
+    def page(template: str, **values: Any) -> Callable[[Request], Response]:
         return lambda request: pages.page(request, template, **values)
 
     def post(path: str, take: Callable[[Request], Awaitable[Response]]) -> Route:

@@ -147,7 +147,7 @@ class StudyPlay(GameTables):
                 self._apply(self._games[pair], event)
 
     def paired_games(self, game_id: int) -> Sequence[int]:
-        """See `GameTables.beside`."""
+        """See `GameTables.paired_games`."""
         pair = self._pairs.get(game_id)
         return (pair,) if pair in self._games else ()
 
