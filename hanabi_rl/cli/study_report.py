@@ -39,7 +39,7 @@ def report(
     from hanabi_rl.evaluation.measure.study_summary import report_of
     from hanabi_rl.evaluation.reporting.study import report_figures, report_text
     from hanabi_rl.evaluation.reporting.study_plot import plot_report
-    from hanabi_rl.people.study.person_data import person_agent_data
+    from hanabi_rl.people.study.export import person_agent_data
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     check_writable("--plot", plot, IMAGE_SUFFIXES)
@@ -105,7 +105,7 @@ def _who(export: Export) -> str:
 def _played(export: Export) -> list[PlayFigures]:
     """How the agents played the finished games that count."""
     from hanabi_rl.evaluation.measure.study_games import play_figures
-    from hanabi_rl.people.study.person_data import counted_lines
+    from hanabi_rl.people.study.export import counted_lines
 
     tables = {
         row: table

@@ -6,9 +6,8 @@ from scipy import stats
 from support.benchmarks import benchmark
 
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.people.study.export import export_study, gather, read_export
+from hanabi_rl.people.study.export import export_study, gather, person_agent_data, read_export
 from hanabi_rl.people.study.folder import StudyFolder, read_study_of
-from hanabi_rl.people.study.person_data import person_agent_data
 
 simulated = benchmark("simulated_study")
 

@@ -21,10 +21,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import read_json, read_toml
+
+T = TypeVar("T")
 
 SCALE = 7  # points
 PERSON = "person"  # as the name of an agent: another participant
@@ -160,14 +162,13 @@ def read_study(path: Path) -> Study:
 
 def study_of(content: dict[str, Any], where: str = "study") -> Study:
     """The study that a TOML file's content says. Raises ValueError."""
-    _check_renamed(content, where)
     lists: dict[str, Any] = {
         name: tuple(_items(cls, content[name], f"{where}: {name}"))
         for name, cls in _LISTS.items()
         if name in content
     }
     rest = {name: value for name, value in content.items() if name not in _LISTS}
-    study = dataclasses.replace(from_dict(Study, rest, where=where), **lists)
+    study = dataclasses.replace(_from_table(Study, rest, where), **lists)
     _check(study, where)
     return study
 
@@ -195,20 +196,21 @@ def _with_new_keys(saved: Any) -> Any:
     return saved
 
 
-def _check_renamed(table: dict[str, Any], where: str) -> None:
-    for name in table:
-        if name in _RENAMED:
-            raise ValueError(f"{where}: {name} was renamed to {_RENAMED[name]}")
+def _from_table(cls: type[T], table: dict[str, Any], where: str) -> T:
+    for name in filter(_RENAMED.get, table):
+        raise ValueError(f"{where}: {name} was renamed to {_RENAMED[name]}")
+    return from_dict(cls, table, where=where)
 
 
 def _items(cls: type[Any], tables: Any, where: str) -> list[Any]:
     if not isinstance(tables, list):
         raise ValueError(f"{where}: expected a list of tables, got {tables!r:.60}")
-    for number, item in enumerate(tables):
+    items = []
+    for i, item in enumerate(tables):
         if not isinstance(item, dict):
-            raise ValueError(f"{where}[{number}]: expected a table, got {item!r:.60}")
-        _check_renamed(item, f"{where}[{number}]")
-    return [from_dict(cls, item, where=f"{where}[{i}]") for i, item in enumerate(tables)]
+            raise ValueError(f"{where}[{i}]: expected a table, got {item!r:.60}")
+        items.append(_from_table(cls, item, f"{where}[{i}]"))
+    return items
 
 
 def _check(study: Study, where: str) -> None:

@@ -55,7 +55,7 @@ class StudyFolder:
         self._people.mkdir(parents=True, exist_ok=True)
         file = path / "study.json"
         if not file.exists():
-            header = {"format_version": FORMAT_VERSION, "tag": _new_tag()}
+            header = {"format_version": FORMAT_VERSION, "tag": secrets.token_hex(4)}
             write_json(file, header | {"study": study_to_json(study)})
         elif read_study_of(path) != study:
             raise ValueError(
@@ -69,7 +69,7 @@ class StudyFolder:
         file = self.path / "study.json"
         content: Any = read_json(file)
         if "tag" not in content:  # a folder of an earlier version; its one server is starting
-            content["tag"] = _new_tag()
+            content["tag"] = secrets.token_hex(4)
             write_json(file, content)
         return str(content["tag"])
 
@@ -235,10 +235,6 @@ def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 def new_secret() -> str:
     """That of a code: three words, each after a `-`."""
     return "".join("-" + "".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(3))
-
-
-def _new_tag() -> str:
-    return secrets.token_hex(4)
 
 
 def _hash(code: str) -> str:

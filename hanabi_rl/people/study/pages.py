@@ -142,7 +142,7 @@ class Pages:
 
     async def _release_browser(self, person: Participant) -> None:
         """Close what a participant has left open, as another one begins in this browser."""
-        self.play.cancel_wait(person.number)
+        self.play.waiting.leave(person.number)
         for played in person.games:
             await self.sockets.disconnect(
                 played.game.game_id, "another participant begins in this browser"
@@ -274,7 +274,7 @@ class Pages:
         person, form = self._require_participant(request), await read_form(request)
         if not _is_owner(person, form) or not _can_stop(person):
             return RedirectResponse("next", 303)
-        self.play.cancel_wait(person.number)
+        self.play.waiting.leave(person.number)
         for played in person.games:
             if played.game.status == "active":
                 with contextlib.suppress(RefusedError):

@@ -55,7 +55,7 @@ class StudyPlay(GameTables):
         self._agents: dict[int, str] = {}
         self._flagged: dict[int, frozenset[int]] = {}
         self._pairs: dict[int, int] = {}  # the copies that two people have of one game
-        self._waiting = WaitingRoom(folder.study.wait_s, folder.clock)
+        self.waiting = WaitingRoom(folder.study.wait_s, folder.clock)
         _rollback_partial_deals(folder)
         for person in folder.participants():
             for place, played in enumerate(person.games):
@@ -75,9 +75,9 @@ class StudyPlay(GameTables):
         name = study.agents[person.plan[place][0]].name
         if name != PERSON:
             return self._deal(person, place, name)
-        if other := self._waiting.find_partner(person.number, place):
+        if other := self.waiting.find_partner(person.number, place):
             return self._deal_both(person, place, *other)
-        if self._waiting.timed_out(person.number):
+        if self.waiting.timed_out(person.number):
             return self._deal(person, place, study.fallback_agent, fallback=True)
         return None
 
@@ -193,14 +193,10 @@ class StudyPlay(GameTables):
             frame["questionable"] = None if turn is None else {"turn": turn, "marked": flagged}
         return frame
 
-    def cancel_wait(self, number: int) -> None:
-        """The person does not wait for another one any more."""
-        self._waiting.leave(number)
-
     def forget(self, number: int) -> tuple[list[int], list[int]]:
         """The games of one who has withdrawn are no more: their ids, and those of the copies that
         others have, which have lost their moves."""
-        self._waiting.leave(number)
+        self.waiting.leave(number)
         game_ids = [game_id for game_id, (owner, _) in self._owners.items() if owner == number]
         pairs = [pair for game_id in game_ids for pair in self.paired_games(game_id)]
         for pair in pairs:

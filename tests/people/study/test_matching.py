@@ -12,10 +12,9 @@ from support.study import HOST, agree, cookie_of, post
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_distinct_games
 from hanabi_rl.people.study.design import study_of
-from hanabi_rl.people.study.export import gather
+from hanabi_rl.people.study.export import gather, person_agent_data
 from hanabi_rl.people.study.matching import ABSENT_AFTER_S, WaitingRoom, sync_with_pair
 from hanabi_rl.people.study.participant import next_step
-from hanabi_rl.people.study.person_data import person_agent_data
 
 PEOPLE = STUDY | {
     "before": [],
@@ -41,7 +40,7 @@ def play(tmp_path):
 
 def made(path, study=PEOPLE):
     play = make_study_play(path, study=study)
-    play.folder.clock = play._waiting._clock = Clock()
+    play.folder.clock = play.waiting._clock = Clock()
     return play
 
 

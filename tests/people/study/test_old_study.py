@@ -9,10 +9,9 @@ from support.serving import Simple
 from support.study import play_here, post
 
 from hanabi_rl.cli import main
-from hanabi_rl.people.study.export import SUFFIX, export_study, read_export
+from hanabi_rl.people.study.export import SUFFIX, export_study, person_agent_data, read_export
 from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 from hanabi_rl.people.study.participant import next_step
-from hanabi_rl.people.study.person_data import person_agent_data
 from hanabi_rl.people.study.play import StudyPlay
 from hanabi_rl.storage.files import read_json, write_json
 

@@ -9,8 +9,7 @@ from support.serving import STUDY
 
 from hanabi_rl.evaluation.measure.study import agent_figures, person_groups
 from hanabi_rl.people.study.design import study_of
-from hanabi_rl.people.study.export import Export
-from hanabi_rl.people.study.person_data import person_agent_data, rating_of
+from hanabi_rl.people.study.export import Export, person_agent_data, rating_of
 
 SCALES = [{"name": name, "text": name} for name in ("one", "two", "three")]
 FORM = [*SCALES, {"name": "words", "text": "?", "kind": "text"}]
