@@ -180,8 +180,8 @@ def _measures() -> Iterator[str]:
 def _modules() -> str:
     """Every module with the first sentence of its docstring."""
     root = Path(__file__).parents[1]
-    house_map = runpy.run_path(str(root / "benchmarks" / "structure.py"))["house_map"]
-    return str(house_map(root / "hanabi_rl"))
+    package_map = runpy.run_path(str(root / "benchmarks" / "package_structure.py"))["package_map"]
+    return str(package_map(root / "hanabi_rl"))
 
 
 def _result_tables(folder: Path) -> Iterator[str]:
@@ -234,7 +234,7 @@ def _leaderboard(folder: Path) -> Iterator[str]:
         "games and write the row:\n\n```bash\nhanabi-rl leaderboard --board "
         "docs/leaderboard/2p.json --agents hf:OWNER/NAME@COMMIT --submitted-by YOU\n```\n\n`pytest "
         "tests/evaluation/measure/test_leaderboard_file.py` checks the file. The maintainer who "
-        "merges it repeats the command; no digit may change.\n"
+        "merges it repeats the command: the file must not change.\n"
     )
     for path in sorted(folder.glob("*.json")):
         board = read_board(path)
@@ -248,6 +248,6 @@ def _leaderboard(folder: Path) -> Iterator[str]:
             low, high = row.ci95
             yield (
                 f"| `{row.agent}` | {row.mean:.2f} [{low:.2f}, {high:.2f}] | {row.median:g} | "
-                f"{row.zero_share:.1%} | {row.perfect_share:.1%} | {row.by} |"
+                f"{row.zero_rate:.1%} | {row.perfect_rate:.1%} | {row.submitted_by} |"
             )
         yield ""

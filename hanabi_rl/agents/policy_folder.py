@@ -1,17 +1,13 @@
 """Policies in folders: what a run keeps, and what plays straight from its Orbax checkpoints.
 
 A run keeps a policy as `<name>/policy.safetensors` (`agents/policy_file.py`). Its
-`checkpoints/<step>` hold the whole training state, the actor's parameters among it. Older runs
-kept each policy as an Orbax checkpoint of its own (`policy.json`, `params/`, `manifest.json`): it
-is read as ever, and the run's next save puts a file in its place.
+`checkpoints/<step>` hold the whole training state, the actor's parameters among it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +19,15 @@ from hanabi_rl.agents.policy_file import (
     read_file,
     write_file,
 )
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import fsync_path, home_path, read_json, to_json
+from hanabi_rl.storage.jax_settings import with_our_settings
 from hanabi_rl.storage.renamed_fields import with_new_names
 
 FILE = "policy.safetensors"
 CLONE_FOLDER = "bc-policy"
 """The folder of the clone that a run began as, or met: the run is then complete in itself."""
-_DESCRIPTION, _MANIFEST, _PARAMS = "policy.json", "manifest.json", "params"  # of older runs
 
 
 @with_our_settings(prng=True)
@@ -80,10 +75,6 @@ def save_policy(
     if new:
         place.rename(folder)
         fsync_path(folder.parent)
-    if (folder / _DESCRIPTION).exists():
-        shutil.rmtree(folder / _PARAMS, ignore_errors=True)
-        for name in (_MANIFEST, _DESCRIPTION):
-            (folder / name).unlink(missing_ok=True)
 
 
 def checkpoint_policy(
@@ -114,10 +105,6 @@ def read_folder(folder: Path) -> NetworkPolicy | None:
     for place in (folder, folder / "policy"):
         if (place / FILE).exists():
             return read_file(place / FILE)
-        # set aside, where a save of an older run was killed before the newer one was in place
-        for old in (place, place.parent / f".{place.name}.old"):
-            if (old / _DESCRIPTION).exists():
-                return _read_old(old)
     return _read_checkpoint(folder) if (folder / "state").is_dir() else None
 
 
@@ -163,24 +150,6 @@ def _checkpoints(run: Path) -> list[Path]:
     return sorted(steps, key=lambda step: int(step.name))
 
 
-def _read_old(folder: Path) -> NetworkPolicy:
-    """A policy folder of an older run."""
-    description = read_json(folder / _DESCRIPTION)
-    try:
-        manifest = read_json(folder / _MANIFEST)
-        leaves, digest = manifest["leaves"], manifest["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise trees.CorruptError(
-            f"{folder / _MANIFEST}: {type(error).__name__}: {error}"
-        ) from error
-    if digest != trees.manifest_digest(leaves, description):
-        raise trees.CorruptError(
-            f"{folder}: {_DESCRIPTION} or {_MANIFEST} is not what was saved: the folder is damaged "
-            "or was edited"
-        )
-    return _from_orbax(folder / _PARAMS, leaves, description, where=folder / _DESCRIPTION)
-
-
 def _read_checkpoint(folder: Path) -> NetworkPolicy:
     """The policy in the training state of a checkpoint."""
     documents = read_documents(folder)
@@ -190,35 +159,18 @@ def _read_checkpoint(folder: Path) -> NetworkPolicy:
             "instead"
         )
     prefix = f"{stored['params_path']}/"
-    policy = _from_orbax(
-        folder / "state", documents.leaves, stored["description"], prefix, where=folder / "policy"
-    )
-    score = to_json(documents.metrics.get(stored["score_metric"]))
-    number, info = int(folder.resolve().name), policy.info
-    if (per_number := stored.get("steps_per_number")) is not None:
-        info = dataclasses.replace(info, steps=number * per_number, score=score)
-    else:  # format 1 counts what its checkpoints do
-        unit: Unit = "minibatches" if info.algorithm == "bc" else "updates"
-        info = dataclasses.replace(info, steps=number, unit=unit, score=score)
-    return policy.replace(info=info)
-
-
-def _from_orbax(
-    tree: Path,
-    leaves: trees.Manifest,
-    description: Mapping[str, Any],
-    prefix: str = "",
-    *,
-    where: Path,
-) -> NetworkPolicy:
-    """The policy whose parameters are called `prefix`... among the `leaves` of `tree`."""
-    rules, network, info = parse_metadata(description, where=where)
+    rules, network, info = parse_metadata(stored["description"], where=folder / "policy")
     template = params_template(rules, network)
-    paths = [path for path in leaves if path.startswith(prefix)]
-    manifest = {path.removeprefix(prefix): leaves[path] for path in paths}
-    trees.check_structure(manifest, template, where=f"{tree}/{prefix}")
-    stored = trees.read_leaves(tree, leaves, paths)
-    params = {path.removeprefix(prefix): leaf for path, leaf in stored.items()}
+    paths = [path for path in documents.leaves if path.startswith(prefix)]
+    manifest = {path.removeprefix(prefix): documents.leaves[path] for path in paths}
+    trees.check_structure(manifest, template, where=f"{folder / 'state'}/{prefix}")
+    leaves = trees.read_leaves(folder / "state", documents.leaves, paths)
+    params = {path.removeprefix(prefix): leaf for path, leaf in leaves.items()}
+    score = to_json(documents.metrics.get(stored["score_metric"]))
+    steps = int(folder.resolve().name) * stored["steps_per_number"]
     return NetworkPolicy(
-        params=trees.restore_structure(template, params), rules=rules, network=network, info=info
+        params=trees.restore_structure(template, params),
+        rules=rules,
+        network=network,
+        info=dataclasses.replace(info, steps=steps, score=score),
     )

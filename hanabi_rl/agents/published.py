@@ -22,11 +22,11 @@ import numpy as np
 
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, PolicyInfo, PyTree
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
 from hanabi_rl.storage.files import read_text
 from hanabi_rl.storage.hf_hub import download_file
+from hanabi_rl.storage.jax_settings import with_our_settings
 from hanabi_rl.storage.tensors import read_tensors
 
 REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}

@@ -43,8 +43,8 @@ def conventions(
     from hanabi_rl.evaluation.measure.conventions import convention_figures, read_conventions
     from hanabi_rl.evaluation.reporting.conventions import conventions_table
     from hanabi_rl.evaluation.reporting.matrix import short_labels
-    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.progress import Progress
 
     if not sources:
         raise ValueError("expected agents or files of games, got none")

@@ -89,7 +89,7 @@ def _play(
 ) -> CrossPlayMatrix:
     """The matrix, with a progress bar; what Ctrl-C leaves is said."""
     from hanabi_rl.evaluation.measure.matrix import cell_pairs, play_matrix
-    from hanabi_rl.runs.progress import Progress, format_seconds
+    from hanabi_rl.storage.progress import Progress, format_seconds
 
     total, played, started = len(cell_pairs(agents)), 0, time.perf_counter()
 

@@ -61,8 +61,8 @@ def likeness(
     )
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.evaluation.reporting.measures import required_text
-    from hanabi_rl.runs.progress import Progress
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
+    from hanabi_rl.storage.progress import Progress
 
     if not agents:
         raise ValueError("expected at least one agent, got none")

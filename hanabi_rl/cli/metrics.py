@@ -171,7 +171,7 @@ def _profiles(
 ) -> list[ObjectiveMetrics]:
     """Each agent's metrics, with a progress bar."""
     from hanabi_rl.evaluation.measure.objective_metrics import agent_metrics
-    from hanabi_rl.runs.progress import Progress
+    from hanabi_rl.storage.progress import Progress
 
     profiles = []
     with Progress("metrics", total=len(agents), unit="agents") as progress:

@@ -1,4 +1,4 @@
-"""The runs of a sweep as jobs of submitit: processes of this machine, or an array of Slurm.
+"""The runs of a sweep as jobs of Slurm, an array that submitit sends.
 
 Imported where --launcher is given; submitit is the optional extra `cluster`. A job is one run, made
 or resumed in its folder as a sweep without a launcher does it. A job that is told to stop saves
@@ -15,7 +15,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.launch.sweep_config import SlurmConfig
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.session import RunStopped
-from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.words import count
@@ -36,9 +34,7 @@ if TYPE_CHECKING:
 FOLDER = "jobs"
 """Of a sweep's folder: where submitit's files are."""
 _SUBMITTED = "submitted.json"  # run folder, as seen from the sweep's -> its newest Slurm job
-_NO_LIMIT = 60 * 24 * 365  # minutes; submitit ends a local job after two unless told otherwise
 _LOG_LEVEL = "SUBMITIT_LOG_LEVEL"
-_POLL_S, _ASK_AGAIN_S = 0.2, 15.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +45,6 @@ class Job:
     """(algorithm, config) -> summary; resumes what there is of the run."""
     algorithm: str
     config: RunConfig
-    environment: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
-    """Variables set (None: unset) before JAX looks at the machine."""
-    cores: tuple[int, ...] = ()
-    """Cores it may use; none given: all."""
 
     @property
     def run_dir(self) -> str:
@@ -63,7 +55,6 @@ class Job:
         """The run's summary. Ends the process with the run's exit code where a signal stopped it;
         after the signal that Slurm sends before the time is over, submitit queues the job again
         first. Raises as the run does."""
-        self._take_share()
         configure_process()  # a node's own
         by_hand = f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}"
         print(f"The run of this job; once begun, it goes on by hand with {by_hand}", flush=True)
@@ -81,15 +72,6 @@ class Job:
 
         return submitit.helpers.DelayedSubmission(self)
 
-    def _take_share(self) -> None:
-        for name, value in self.environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        if self.cores:
-            os.sched_setaffinity(0, self.cores)
-
 
 @contextlib.contextmanager
 def _signals_save_first() -> Iterator[Callable[[], None]]:
@@ -98,15 +80,15 @@ def _signals_save_first() -> Iterator[Callable[[], None]]:
     import submitit
 
     number = signal.Signals[f"SIG{submitit.JobEnvironment.USR_SIG}"]
-    of_submitit, came = signal.getsignal(number), []
+    submitit_handler, received = signal.getsignal(number), []
 
     def save_first(number: int, frame: Any) -> None:
-        came.append(number)
+        received.append(number)
         signal.raise_signal(signal.SIGTERM)
 
     def hand_over() -> None:
-        if came and callable(of_submitit):
-            of_submitit(number, None)  # queues the job again and ends the process
+        if received and callable(submitit_handler):
+            submitit_handler(number, None)  # queues the job again and ends the process
 
     before = {
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number)),
@@ -117,83 +99,6 @@ def _signals_save_first() -> Iterator[Callable[[], None]]:
     finally:
         for which, handler in before.items():
             signal.signal(which, handler)
-
-
-def run_local(folder: Path, jobs: Sequence[Job], shares: Sequence[Sequence[int]]) -> None:
-    """Runs jobs in processes of this machine, one in each of `shares` (cores) at a time; returns
-    when all have ended. A signal, or Ctrl-C, is passed on to them, and they save.
-
-    Raises:
-        ValueError: runs that failed, when the others have ended; or submitit is not installed.
-    """
-    check_installed()
-    import submitit
-
-    executor = submitit.LocalExecutor(folder=folder / FOLDER)
-    executor.update_parameters(timeout_min=_NO_LIMIT)
-    environment = _share_of_accelerators(len(shares))
-    waiting, failed = list(jobs), list[str]()
-    running: dict[int, tuple[Job, submitit.Job[Any]]] = {}
-    try:
-        while waiting or running:
-            for slot, cores in enumerate(shares):
-                if waiting and slot not in running:
-                    job = dataclasses.replace(
-                        waiting.pop(0), environment=environment, cores=tuple(cores)
-                    )
-                    with _children_ignore_interrupts():
-                        running[slot] = job, executor.submit(job)
-            for slot, (job, handle) in list(running.items()):
-                if handle.done():
-                    del running[slot]
-                    failure = _failure(handle)
-                    told = f"{job.run_dir}: {failure or 'finished'}"
-                    print(told, file=sys.stderr)
-                    if failure:
-                        failed.append(told)
-            time.sleep(_POLL_S)
-    finally:
-        _stop([handle for _, handle in running.values()])
-    if failed:
-        raise ValueError(
-            f"{len(failed)} of {count(len(jobs), 'run')} failed, and the same command goes on "
-            "with them: " + "; ".join(failed)
-        )
-
-
-def _share_of_accelerators(jobs: int) -> dict[str, str | None]:
-    """Every job sees this process's accelerators (submitit hides them), has its part of their
-    memory, and has this process's number of CPU threads, whatever its cores are."""
-    fraction = "XLA_PYTHON_CLIENT_MEM_FRACTION"
-    return {
-        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        fraction: os.environ.get(fraction, f"{0.9 / jobs:.3f}"),
-        VARIABLE: str(cpu_threads()),
-    }
-
-
-@contextlib.contextmanager
-def _children_ignore_interrupts() -> Iterator[None]:
-    """Processes started here leave Ctrl-C to this one: submitit's would kill their run while it
-    saves. (A training loop takes Ctrl-C up again.)"""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _stop(handles: Sequence[submitit.Job[Any]]) -> None:
-    """Asks local jobs to save and end, until they have: one that is just starting may not hear."""
-    if handles:
-        print("Stopping the jobs; each saves first.", file=sys.stderr)
-    asked = float("-inf")
-    while still := [handle for handle in handles if not handle.done()]:
-        if time.monotonic() - asked > _ASK_AGAIN_S:
-            asked = time.monotonic()
-            for handle in still:
-                os.kill(int(handle.job_id), signal.SIGTERM)  # submitit passes it on to the run
-        time.sleep(_POLL_S)
 
 
 def submit_slurm(folder: Path, config: SlurmConfig, stages: Sequence[Sequence[Job]]) -> None:
@@ -269,8 +174,8 @@ def _active_slurm_jobs() -> set[str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or error
-        raise ValueError(f"--launcher slurm: {' '.join(command)}: {said}") from error
+        reason = getattr(error, "stderr", None) or error
+        raise ValueError(f"--launcher slurm: {' '.join(command)}: {reason}") from error
     return set(done.stdout.split())
 
 
@@ -296,7 +201,7 @@ def _failure(handle: submitit.Job[Any]) -> str | None:
 def check_installed() -> None:
     """Imports submitit. Raises ValueError where it is not installed."""
     # Else its import closes every handler of logging that there is, and absl's their streams.
-    given = os.environ.get(_LOG_LEVEL)
+    previous = os.environ.get(_LOG_LEVEL)
     os.environ[_LOG_LEVEL] = "NOCONFIG"
     try:
         import submitit  # noqa: F401
@@ -306,5 +211,5 @@ def check_installed() -> None:
         ) from error
     finally:
         del os.environ[_LOG_LEVEL]
-        if given is not None:
-            os.environ[_LOG_LEVEL] = given
+        if previous is not None:
+            os.environ[_LOG_LEVEL] = previous

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 
-from hanabi_rl.games.hanabi.jax_settings import hold_settings
 from hanabi_rl.storage.compilation_cache import enable_compilation_cache
+from hanabi_rl.storage.jax_settings import hold_settings
 
 _OBJECTS = 100_000
 """More than were freed, before Python looks for cycles among the young (its own default is 700).
@@ -15,7 +15,7 @@ looking for some."""
 
 def configure_process() -> None:
     """Keep compiled programs (`storage/compilation_cache.py`), hold JAX's settings
-    (`games/hanabi/jax_settings.py`) and collect garbage less often. JAX need not be imported
+    (`storage/jax_settings.py`) and collect garbage less often. JAX need not be imported
     yet."""
     enable_compilation_cache()
     hold_settings()

@@ -1,42 +1,13 @@
-"""What a command prints, on any terminal: a character that cannot be printed is shown as plain
-ones, and a stream that cannot be written to ends nothing before its result is computed and kept."""
+"""Standard output and error that no command ends at: characters that the terminal lacks become
+`?`, and a stream that cannot be written to ends nothing before the result is computed and saved."""
 
 from __future__ import annotations
 
-import codecs
 import os
 import sys
-import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-_PLAIN = {"±": "+-", "·": "."} | dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
-_KINDS = {"BOX DRAWINGS LIGHT HORIZONTAL": "-", "BOX DRAWINGS LIGHT VERTICAL": "|"}
-
-
-def to_ascii(text: str) -> str:
-    """`text` in ASCII: bars by their height, boxes of `+-|`, Greek letters by name, letters without
-    their accents, and `?` for the rest."""
-    return "".join(c if c.isascii() else _PLAIN.get(c) or _by_name(c) for c in text)
-
-
-def _by_name(character: str) -> str:
-    name = unicodedata.name(character, "")
-    if name.startswith("BOX DRAWINGS"):
-        return _KINDS.get(name, "+")
-    if name.startswith("GREEK") and " LETTER " in name:
-        return name.partition(" LETTER ")[2].lower()
-    return unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode() or "?"
-
-
-def _replaced(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return to_ascii(error.object[error.start : error.end]), error.end
-
-
-codecs.register_error("plain", _replaced)
 
 
 class SafeStream:
@@ -76,8 +47,8 @@ class SafeStream:
 
 @contextmanager
 def safe_streams() -> Iterator[SafeStream]:
-    """Standard output and error as `SafeStream` streams, which print everything their encoding has
-    and the rest as `to_ascii` does. Yields the output's."""
+    """Standard output and error as `SafeStream` streams, which print `?` for a character that
+    their encoding lacks. Yields the output's."""
     before = sys.stdout, sys.stderr
     safe = output, error = SafeStream(_open(sys.stdout)), SafeStream(_open(sys.stderr))
     sys.stdout, sys.stderr = output, error
@@ -99,7 +70,7 @@ def _open(stream: Any) -> Any:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
     if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="plain")
+        stream.reconfigure(errors="replace")
     return stream
 
 

@@ -12,8 +12,9 @@ import itertools
 import multiprocessing
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from hanabi_rl.runs.config import (
     check_seeds,
     with_game,
 )
-from hanabi_rl.runs.run_dir import INPUT_HASHES, check_input_hashes
+from hanabi_rl.runs.run_dir import check_input_hashes, read_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
@@ -57,8 +58,8 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     """Trains what is missing and writes `sweep.csv`; returns the sweep's folder.
 
     Raises:
-        Stopped: as a run does.
-        Unfinished: runs were handed to Slurm; `sweep.csv` and the table are of those that are
+        RunStopped: as a run does.
+        SweepIncomplete: runs were handed to Slurm; `sweep.csv` and the table are of those that are
             finished.
         ValueError: as runs and launchers do.
     """
@@ -66,7 +67,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     if base.wandb:
         check_wandb()
     base = dataclasses.replace(base, seeds=(), run_dir=None)
-    base, of_points = _with_games(algorithm, base, points)  # raises before anything is trained
+    base, of_points = _with_rules(algorithm, base, points)  # raises before anything is trained
     shared = algorithm.shared_run(base, folder)
     if shared is not None and shared.overrides.keys() <= points[0].values.keys():
         shared = None  # every run has its own from the grid
@@ -85,7 +86,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
         summaries = run_all(algorithm.name, configs, sweep.jobs)
     else:
         _launch(sweep, shared, algorithm.name, configs)
-        summaries = _collected(sweep, algorithm, points, places, configs)
+        summaries = _collect(sweep, algorithm, points, places, configs)
     _write_csv(folder / "sweep.csv", places, summaries)
     _print_table(points, sweep.seeds, summaries, algorithm, configs)
     values = [point.values for point in points for _ in sweep.seeds]
@@ -95,7 +96,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     return folder
 
 
-def _with_games(
+def _with_rules(
     algorithm: Algorithm, base: RunConfig, points: Sequence[GridPoint]
 ) -> tuple[RunConfig, list[RunConfig]]:
     """`base` with the game of the first point, and the config of each point with the game that its
@@ -114,11 +115,11 @@ def _with_games(
             if not configs:
                 of_first = dataclasses.replace(base, game=game)
         configs.append(config)
-    _check_starts(configs)
+    _check_initial_agents(configs)
     return of_first, configs
 
 
-def _check_starts(configs: Sequence[RunConfig]) -> None:
+def _check_initial_agents(configs: Sequence[RunConfig]) -> None:
     """Raises ValueError if a config names an agent to begin with that it cannot begin with."""
     checked = set[str]()
     for config in configs:
@@ -139,7 +140,7 @@ def _has_text(value: Any) -> bool:
 def _launch(
     sweep: SweepConfig, shared: SharedRun | None, algorithm: str, configs: Sequence[RunConfig]
 ) -> None:
-    """Hands what is not finished to the sweep's launcher: first what all runs need, then them."""
+    """Hand the unfinished runs to Slurm: first what all runs need, then them."""
     from hanabi_rl.launch import cluster
 
     cluster.check_installed()
@@ -150,15 +151,10 @@ def _launch(
         [cluster.Job(run_once, name, config) for config in stage if _summary(name, config) is None]
         for name, stage in runs
     ]
-    folder = Path(sweep.run_dir or "")
-    if sweep.launcher == "slurm":
-        cluster.submit_slurm(folder, sweep, stages)
-        return
-    for stage in stages:
-        cluster.run_local(folder, stage, _core_shares(sweep.jobs))
+    cluster.submit_slurm(Path(sweep.run_dir or ""), sweep, stages)
 
 
-def _collected(
+def _collect(
     sweep: SweepConfig,
     algorithm: Algorithm,
     points: Sequence[GridPoint],
@@ -231,9 +227,13 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
 
 
 def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list[dict[str, Any]]:
-    """The summaries of some runs, `jobs` of them at once; see `run_once`."""
+    """The summaries of some runs, `jobs` of them at once; see `run_once`.
+
+    Raises as `run_once`, with several jobs ValueError for runs that failed.
+    """
     if jobs > 1:
-        return _run_at_once(algorithm, configs, jobs)
+        _run_at_once(run_once, algorithm, configs, jobs)
+        return [read_json(Path(config.run_dir or "", "summary.json")) for config in configs]
     summaries = []
     for number, config in enumerate(configs, start=1):
         where = config.run_dir or f"seed {config.seed}"
@@ -272,37 +272,59 @@ def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bo
     try:
         check_saved_config(config, folder, algorithm=algorithm, may_differ=_MAY_DIFFER)
         finished = (folder / "summary.json").exists()
-        if finished and (folder / INPUT_HASHES).exists():  # one that goes on sees for itself
+        if finished and read_input_hashes(folder):  # an unfinished run checks when it resumes
             check_input_hashes(folder, ALGORITHMS[algorithm].input_hashes(config))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
     return True, finished
 
 
-def _run_at_once(algorithm: str, configs: Sequence[RunConfig], jobs: int) -> list[dict[str, Any]]:
-    """Every run in a process of its own, `jobs` at a time; what a run prints is in its
-    `log.txt`."""
-    context = multiprocessing.get_context("spawn")
-    shares = context.Queue()
-    for cores in _core_shares(jobs):
-        shares.put(cores)
-    with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_take_share, initargs=(shares, jobs, cpu_threads())
-    ) as pool:
-        futures = [pool.submit(_run_logged, algorithm, config) for config in configs]
-        for number, (future, config) in enumerate(zip(futures, configs, strict=True), start=1):
-            print(
-                f"{number} of {len(configs)}: {config.run_dir}",
-                end=" ",
-                file=sys.stderr,
-                flush=True,
-            )
-            future.result()
-            print("finished", file=sys.stderr)
-    return [future.result() for future in futures]
+def _run_at_once(
+    run: Callable[[str, Any], Any], algorithm: str, configs: Sequence[RunConfig], jobs: int
+) -> None:
+    """Call `run` for every config in a process of its own, `jobs` at a time; what a run prints is
+    in its `log.txt`. Ctrl-C and SIGTERM stop the runs as well, which save first.
+
+    Raises ValueError for runs that failed, after the others have ended.
+    """
+    context, core_sets = multiprocessing.get_context("spawn"), _core_sets(jobs)
+    waiting, failed = list(configs), list[str]()
+    running: dict[int, tuple[BaseProcess, str]] = {}
+    try:
+        while waiting or running:
+            for slot in sorted(set(range(jobs)) - running.keys())[: len(waiting)]:
+                config = waiting.pop(0)
+                process_args = run, algorithm, config, core_sets[slot], jobs, cpu_threads()
+                process: BaseProcess = context.Process(target=_run_logged, args=process_args)
+                process.start()
+                running[slot] = process, str(config.run_dir)
+            wait([process.sentinel for process, _ in running.values()])
+            for slot, (process, run_dir) in list(running.items()):
+                if process.exitcode is None:
+                    continue
+                del running[slot]
+                message = f"{run_dir}: finished"
+                if process.exitcode:
+                    log = Path(run_dir, "log.txt")
+                    last = log.read_text(encoding="utf-8").splitlines()[-1:] if log.exists() else []
+                    message = f"{run_dir}: exit code {process.exitcode} (log: {log})" + "".join(
+                        f": {line}" for line in last
+                    )
+                    failed.append(message)
+                print(message, file=sys.stderr)
+    finally:
+        for process, _ in running.values():
+            process.terminate()
+        for process, _ in running.values():
+            process.join()
+    if failed:
+        raise ValueError(
+            f"{len(failed)} of {count(len(configs), 'run')} failed, and the same command goes on "
+            "with them: " + "; ".join(failed)
+        )
 
 
-def _core_shares(jobs: int) -> list[list[int]]:
+def _core_sets(jobs: int) -> list[list[int]]:
     """The cores of each of `jobs` processes; empty where the system does not say."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return [
@@ -311,60 +333,64 @@ def _core_shares(jobs: int) -> list[list[int]]:
     ]
 
 
-def _take_share(shares: Any, jobs: int, threads: int) -> None:
-    """Before JAX starts in a worker: its cores, its part of the accelerator's memory, and as many
-    CPU threads as without --jobs, so that runs have the same bits with any number of them."""
-    if cores := shares.get():
+def _run_logged(
+    run: Callable[[str, Any], Any],
+    algorithm: str,
+    config: RunConfig,
+    cores: Sequence[int],
+    jobs: int,
+    threads: int,
+) -> None:
+    """A run in a process of its own: with its cores, its part of the accelerator's memory, and as
+    many CPU threads as without --jobs, so that runs have the same bits with any number of them."""
+    if cores:
         os.sched_setaffinity(0, cores)
     os.environ[VARIABLE] = str(threads)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
-
-
-def _run_logged(algorithm: str, config: RunConfig) -> dict[str, Any]:
     folder = Path(config.run_dir or "")
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.txt").open("a", buffering=1, encoding="utf-8") as log:
-        sys.stdout = sys.stderr = log
-        try:
-            return run_once(algorithm, config)
-        except RunStopped as stopped:
-            raise KeyboardInterrupt from stopped
-        finally:
-            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    # open until the process ends: it takes the traceback too
+    sys.stdout = sys.stderr = (folder / "log.txt").open("a", buffering=1, encoding="utf-8")
+    try:
+        run(algorithm, config)
+    except RunStopped as stopped:
+        sys.exit(stopped.exit_code)
 
 
 def table(
     points: list[GridPoint],
     seeds: Sequence[int],
     summaries: list[dict[str, Any]],
-    shown: Mapping[str, str],
+    columns: Mapping[str, str],
 ) -> str:
     """One line a place of the grid: the mean over its seeds and, with several, its standard error;
     a column that not all runs have (validation figures) is left out."""
-    shown = _in_all(summaries, shown)
+    columns = _columns_in_all(summaries, columns)
     width = max(len(point.name) for point in points) + 2
-    column = max(len(title) for title in ("12.345 ± 0.56", *shown.values())) + 2
-    lines = ["".ljust(width) + "".join(title.rjust(column) for title in shown.values())]
+    cell_width = max(len(title) for title in ("12.345 ± 0.56", *columns.values())) + 2
+    lines = ["".ljust(width) + "".join(title.rjust(cell_width) for title in columns.values())]
     for number, point in enumerate(points):
         of_point = summaries[number * len(seeds) : (number + 1) * len(seeds)]
-        cells = [format_mean_error([float(summary[key]) for summary in of_point]) for key in shown]
-        lines.append(point.name.ljust(width) + "".join(cell.rjust(column) for cell in cells))
+        cells = [
+            format_mean_error([float(summary[key]) for summary in of_point]) for key in columns
+        ]
+        lines.append(point.name.ljust(width) + "".join(cell.rjust(cell_width) for cell in cells))
     return "\n".join(lines)
 
 
 def seed_table(
-    seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: Mapping[str, str]
+    seeds: tuple[int, ...], summaries: list[dict[str, Any]], columns: Mapping[str, str]
 ) -> str:
     """One line a seed, then the mean and its standard error over seeds; columns as in `table`."""
-    shown = _in_all(summaries, shown)
-    columns = {title: [float(s[key]) for s in summaries] for key, title in shown.items()}
-    width = max(len(t) for t in columns) + 2
-    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in columns)]
+    columns = _columns_in_all(summaries, columns)
+    by_column = {title: [float(s[key]) for s in summaries] for key, title in columns.items()}
+    width = max(len(title) for title in by_column) + 2
+    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in by_column)]
     for i, seed in enumerate(seeds):
         lines.append(
-            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values())
+            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in by_column.values())
         )
-    over_seeds = [mean_interval(np.array(values)) for values in columns.values()]
+    over_seeds = [mean_interval(np.array(values)) for values in by_column.values()]
     lines.append("mean".ljust(8) + "".join(f"{over.mean:{width}.4g}" for over in over_seeds))
     lines.append("s.e.".ljust(8) + "".join(f"{over.std_error:{width}.2g}" for over in over_seeds))
     return "\n".join(lines)
@@ -393,11 +419,13 @@ def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) ->
     )
 
 
-def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> dict[str, str]:
+def _columns_in_all(
+    summaries: Sequence[dict[str, Any]], columns: Mapping[str, str]
+) -> dict[str, str]:
     """The columns that every summary has a number for."""
     return {
         key: title
-        for key, title in shown.items()
+        for key, title in columns.items()
         if all(summary.get(key) is not None for summary in summaries)
     }
 
@@ -405,7 +433,7 @@ def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> di
 def chosen_seed(seeds: Sequence[int], summaries: list[dict[str, Any]], key: str) -> str:
     """Which of several seeds predicts the validation games best (AH2AC2 section 5.2), as a line;
     empty where one has no such figure."""
-    if not _in_all(summaries, {key: ""}):
+    if not _columns_in_all(summaries, {key: ""}):
         return ""
     loss, seed = min(
         (float(summary[key]), seed) for seed, summary in zip(seeds, summaries, strict=True)

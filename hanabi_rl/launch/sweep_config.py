@@ -15,7 +15,7 @@ import tyro
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.cli_args import parse_args, parse_or_raise
-from hanabi_rl.launch.flags import check_lists_once, flag_value, hyphenated, list_flags
+from hanabi_rl.launch.flags import check_lists_once, flag_value, list_flags, normalize_flags
 from hanabi_rl.runs.config import RunConfig, check_seeds
 from hanabi_rl.runs.run_dir import preset_label
 from hanabi_rl.storage.dataclass_io import from_dict
@@ -52,10 +52,10 @@ class SlurmConfig:
 
     def __post_init__(self) -> None:
         validate_fields(self)
-        for name, least in dict(time=1, gpus=0, cpus=1, at_once=1, requeues=0).items():
-            if (value := getattr(self, f"slurm_{name}")) < least:
+        for name, minimum in dict(time=1, gpus=0, cpus=1, at_once=1, requeues=0).items():
+            if (value := getattr(self, f"slurm_{name}")) < minimum:
                 flag = f"--slurm-{name.replace('_', '-')}"
-                raise ValueError(f"{flag}: expected at least {least}, got {value}")
+                raise ValueError(f"{flag}: expected at least {minimum}, got {value}")
         for option in self.slurm_extra:
             if not all(option.partition("=")):
                 raise ValueError(f"--slurm-extra: expected OPTION=VALUE, got {option!r}")
@@ -85,9 +85,9 @@ class SweepConfig(SlurmConfig):
     paper: bool = False
     """With a sweep over KL weights alone: print the figures of AH2AC2's Tables 12 and 13 in
     brackets, and draw its Figures 7 and 8."""
-    launcher: Literal["local", "slurm"] | None = None
-    """Runs as jobs of submitit (the extra `cluster`): processes of this machine, --jobs at once, or
-    a Slurm array, whose finished runs the same command collects."""
+    launcher: Literal["slurm"] | None = None
+    """Where the runs are made: `slurm`, an array of jobs that the extra `cluster` submits, whose
+    finished runs the same command collects; by default this machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,7 +110,7 @@ def parse_sweep(
     """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
     algorithm lacks, and a folder that cannot be written to. `prog` is as `parse_args`
     takes it."""
-    args = hyphenated(args)
+    args = normalize_flags(args)
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
     if not path.is_file():
@@ -173,8 +173,8 @@ def _own_axes(
     )
     for field, values in algorithm.default_grid.items():
         parser.add_argument(_axis_flag(field), dest=field, type=type(values[0]), nargs="+")
-    given, rest = parser.parse_known_args(list(args))
-    return vars(given), rest
+    parsed, rest = parser.parse_known_args(list(args))
+    return vars(parsed), rest
 
 
 def _points(
@@ -214,8 +214,8 @@ def _check_flags(algorithm: Algorithm, flags: Sequence[str]) -> None:
         raise ValueError(f"--seed: expected --seeds in a sweep, got --seed {seed}")
     for field, value in algorithm.sweep_overrides.items():
         flag = f"--{field.replace('_', '-')}"
-        if (given := flag_value(flag, flags)) not in (None, str(value)):
-            raise ValueError(f"{flag}: expected {value} in every run of a sweep, got {given}")
+        if (text := flag_value(flag, flags)) not in (None, str(value)):
+            raise ValueError(f"{flag}: expected {value} in every run of a sweep, got {text}")
 
 
 def _check_axis(algorithm: Algorithm, field: str) -> None:

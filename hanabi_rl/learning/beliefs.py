@@ -59,18 +59,23 @@ class BeliefTraining:
 
 
 def belief_log_weights(
-    rules: Rules, level: FeatureSet, params: PyTree, view: PyTree, memory: PyTree, state: State
+    rules: Rules,
+    feature_set: FeatureSet,
+    params: PyTree,
+    view: PyTree,
+    memory: PyTree,
+    state: State,
 ) -> jax.Array:
     """Log weights float32[H, K, N] of the current players' hands, for `belief.resample_hand`.
 
     Args:
-        level: feature set that the belief network reads; static.
+        feature_set: feature set that the belief network reads; static.
         params: parameters of the belief network.
         view: features of the current players, leaves [N, ...], of that feature set.
         memory: memory of `StructuredView` after `encode_step` on these games.
         state: N games; the current players' hands are not read.
     """
-    facts = card_type_features(rules, level, previous_seat(memory), from_state(rules, state))
+    facts = card_type_features(rules, feature_set, previous_seat(memory), from_state(rules, state))
     tilt: Any = BeliefNetwork().apply({"params": params}, view, facts)
     return tilt
 
@@ -86,7 +91,7 @@ def self_play_collector(policy: NetworkPolicy, precision: Precision = "float32")
         return carry, answer, jnp.zeros(legal.shape[:-1])
 
     rules = policy.rules
-    view = StructuredView(network.level, network.profile)(rules)
+    view = StructuredView(network.features, network.profile)(rules)
     return Collector(HanabiEnv(**dataclasses.asdict(rules)), view, apply, lambda rows: ())
 
 
@@ -110,21 +115,21 @@ class BeliefBatch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BeliefLearner:
-    """Learner of the belief of players that see `level`, given a policy for past moves.
+    """Learner of the belief of players that see `features`, given a policy for past moves.
 
     It runs on one device: other devices need only the result.
     """
 
     config: BeliefTraining
     rules: Rules
-    level: FeatureSet
+    features: FeatureSet
     collector: Collector
     """Collector of the policy's self-play games."""
 
     @property
     def view(self) -> Any:
         """View of the players whose hands are inferred."""
-        return StructuredView(self.level)(self.rules)
+        return StructuredView(self.features)(self.rules)
 
     def init(self, key: jax.Array) -> BeliefState:
         """Initial state: equal to the grounded belief, with fresh games."""
@@ -135,7 +140,7 @@ class BeliefLearner:
         example = self.seen(game, known, jnp.ones(1, bool))[1]
         facts = card_type_features(
             self.rules,
-            self.level,
+            self.features,
             previous_seat(example.memory),
             from_state(self.rules, example.state),
         )
@@ -205,7 +210,7 @@ class BeliefLearner:
         seat = current_player(state)
         unknown, cards = hand_knowledge(rules, state, seat), true_cards(rules, state, seat)
         ways = count_completions(rules, unknown, cards)
-        tilt = belief_log_weights(rules, self.level, params, batch.view, batch.memory, state)
+        tilt = belief_log_weights(rules, self.features, params, batch.view, batch.memory, state)
         held = jnp.sum(unknown.possible != 0)
         nats, grounded = (-jnp.sum(hand_log_prob(ways, cards, u)) / held for u in (tilt, None))
         return nats, {"nats": nats, "grounded_nats": grounded}

@@ -34,15 +34,15 @@ class EventWeights:
     hint_rank: Weights = (-0.5, 0.5)
     hint_playable: Weights = (0.5,)
     hint_save: Weights = (0.5,)
-    hint_again: Weights = (-0.5,)
+    hint_repeated: Weights = (-0.5,)
     play_known: Weights = (0.5,)
     play_blind: Weights = (-1.0, 1.0)
-    play_response: Weights = (-1.0, 1.0)
+    play_after_hint: Weights = (-1.0, 1.0)
     play_newest: Weights = (-1.0, 1.0)
     misplay: Weights = ()
     discard_chop: Weights = (-0.5, 0.5)
     discard_hinted: Weights = (-1.0, 1.0)
-    discard_rich: Weights = (-0.5, 0.5)
+    discard_many_tokens: Weights = (-0.5, 0.5)
     discard_last_copy: Weights = ()
 
 

@@ -70,7 +70,7 @@ class DecisionDataset(flax.struct.PyTreeNode):
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _look_at_all(
-    rules: Rules, level: FeatureSet, states: State, known: jax.Array | None
+    rules: Rules, feature_set: FeatureSet, states: State, known: jax.Array | None
 ) -> tuple[Features, jax.Array]:
     """Current players' features float16 [T, N, ...] and legal actions bool [T, N, A].
 
@@ -81,13 +81,13 @@ def _look_at_all(
     """
 
     def turn(memory: Any, state: State) -> Any:
-        memory, view = encode_step(rules, level, memory, from_state(rules, state))
+        memory, view = encode_step(rules, feature_set, memory, from_state(rules, state))
         small = jax.tree.map(lambda x: x.astype(jnp.float16), view)
         return next_seat(memory), (small, legal_for_current_player(rules, state))
 
     batch = (states.counters.shape[1],)
     told = None if known is None else init_profile(rules, batch)._replace(counts=known)
-    return jax.lax.scan(turn, init_memory(rules, level, batch, told), states)[1]
+    return jax.lax.scan(turn, init_memory(rules, feature_set, batch, told), states)[1]
 
 
 def decision_dataset(
@@ -111,7 +111,7 @@ def decision_dataset(
             cloned = cloned & games.human_seats[index]
         chosen = cloned.any(axis=-1) & (group < len(games))
         known = None if before is None else before[index]
-        view, legal = _look_at_all(rules, network.level, played.state, known)
+        view, legal = _look_at_all(rules, network.features, played.state, known)
         parts.append(jax.tree.map(lambda x, c=chosen: np.asarray(x)[c], (view, legal, actions.T)))
     # not `jnp.asarray`: it compiles one program per shape
     view, legal, action = jax.device_put(jax.tree.map(lambda *x: np.concatenate(x), *parts))

@@ -87,8 +87,6 @@ class BatchLoader:
         Raises:
             ValueError: the position belongs to other examples, batches or seed, or does not exist.
         """
-        if "num_games" in state:  # former name, when examples were always games
-            state = {**state, "num_examples": state["num_games"]}
         missing = sorted(self.state_dict().keys() - state.keys())
         if missing:
             raise ValueError(

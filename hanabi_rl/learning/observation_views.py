@@ -84,7 +84,8 @@ class ObservationView:
         return jnp.arange(self.rules.num_players, dtype=jnp.int32)
 
     def select_rows(self, x: jax.Array, state: State) -> jax.Array:
-        """Select the rows' entries of a per-seat array: [..., P, *] of games [...] -> [..., R, *]."""
+        """Select the rows' entries of a per-seat array: [..., P, *] of games [...] -> [..., R,
+        *]."""
         del state
         return x
 
@@ -94,19 +95,18 @@ class ObservationView:
         return jnp.sum(jnp.where(moving, x, 0), axis=1)
 
     def stored_inputs(self, seen: ViewOutput) -> PyTree:
-        """Inputs that a rollout stores in addition to the state, [N, R, ...]; none for this view."""
+        """Inputs that a rollout stores in addition to the state, [N, R, ...]; none for this
+        view."""
         del seen
 
     def minibatch_index(self, env: jax.Array, item: jax.Array) -> Index:
-        """Index of a minibatch in a rollout.
-
-        Args:
-            env, item: int32 [B]; an item is a row, or a timestep if the view splits time.
-        """
+        """Index of a minibatch of a rollout. env, item: int32 [B]; an item is a row, or a timestep
+        if the view splits time."""
         return slice(None), env, item
 
     def seat_at(self, index: Index, state: State) -> jax.Array:
-        """Seats of the minibatch at `index`, int32 that broadcasts to [T, B]; its games are [T, B]."""
+        """Seats of the minibatch at `index`, int32 that broadcasts to [T, B]; its games are [T,
+        B]."""
         del state
         return index[2]
 

@@ -98,7 +98,7 @@ class OffBeliefPPO(PPO):
         """
         del context, last_value
         assert isinstance(self.network, StructuredConfig), "check_network"
-        level, rules = self.network.level, self.env.rules
+        feature_set, rules = self.network.features, self.env.rules
         progress = self.progress(self.env_steps(learner))
 
         def look_back(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, PyTree]:
@@ -113,7 +113,7 @@ class OffBeliefPPO(PPO):
             tilt = None
             if self.previous_level is not None:
                 tilt = belief_log_weights(
-                    rules, level, self.previous_level.belief, view, memory, state
+                    rules, feature_set, self.previous_level.belief, view, memory, state
                 )
 
             def of_hand(number: jax.Array) -> jax.Array:

@@ -86,12 +86,12 @@ class PrioritizedPartnerPPO(PPO):
         updated, actors, metrics = super().update(
             learner, actors, context.replace(partners=present)
         )
-        scores, games = metrics.pop("lane_scores"), metrics.pop("lane_games")
+        scores, games = metrics.pop("env_group_scores"), metrics.pop("env_group_games")
         assert isinstance(updated, PrioritizedPartnerState), "an update keeps the state's kind"
         updated = updated.replace(returns=moving_averages(learner.returns, members, scores, games))
         updated, actors = self.resample_partners(updated, actors)
         lowest = jnp.nanmin(updated.returns)
-        return updated, actors, metrics | {"lowest_partner_score": lowest}
+        return updated, actors, metrics | {"min_partner_score": lowest}
 
     def rollout_metrics(self, rollout: Rollout) -> Metrics:
         """See `PPO.rollout_metrics` and `env_group_metrics`."""
@@ -110,8 +110,8 @@ class PrioritizedPartnerPPO(PPO):
 
         return parallel.psum(
             {
-                "lane_scores": by_group(done * rollout.transition.score),
-                "lane_games": by_group(done),
+                "env_group_scores": by_group(done * rollout.transition.score),
+                "env_group_games": by_group(done),
             }
         )
 

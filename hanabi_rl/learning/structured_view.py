@@ -30,12 +30,12 @@ PyTree = Any
 class StructuredView:
     """Factory of the view for structured networks with one feature set: rules -> view."""
 
-    level: FeatureSet
+    features: FeatureSet
     profile: bool = False
 
     def __call__(self, rules: Rules) -> CurrentPlayerView:
         """One row per environment; the memory of a game is relative to the current player."""
-        reads = (self.level, f"{self.level}+profile") if self.profile else (self.level,)
+        reads = (self.features, f"{self.features}+profile") if self.profile else (self.features,)
         return CurrentPlayerView(
             rules,
             encode_fn=self.look_at,
@@ -47,11 +47,11 @@ class StructuredView:
     def new_memory(self, rules: Rules, num_envs: int) -> Memory:
         """See `CurrentPlayerView`."""
         strangers = init_profile(rules, (num_envs,)) if self.profile else None
-        return init_memory(rules, self.level, (num_envs,), strangers)
+        return init_memory(rules, self.features, (num_envs,), strangers)
 
     def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
         """See `CurrentPlayerView`: the profile is kept between games."""
-        return next_game(rules, self.level, rotated(memory, seats))
+        return next_game(rules, self.features, rotated(memory, seats))
 
     def look_at(
         self,
@@ -71,8 +71,8 @@ class StructuredView:
                 "structured networks: expected the colours as they are (renaming them changes "
                 "nothing for an equivariant network), got others"
             )
-        before = reset_memory(rules, self.level, memory, reset)
-        after, features = encode_step(rules, self.level, before, from_state(rules, state))
+        before = reset_memory(rules, self.features, memory, reset)
+        after, features = encode_step(rules, self.features, before, from_state(rules, state))
         return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
 
 

@@ -80,40 +80,13 @@ def with_game(config: R, game: Rules, source: str) -> R:
     return dataclasses.replace(config, game=game)
 
 
-REMOVED_FIELDS: dict[str, Any] = {
-    "critic_warmup_updates": 0,
-    "loss_average": "timesteps",
-    "demo_bot": "convention",
-}
-"""Fields that configs once had, at any depth, and the one value of each that is meant without
-it."""
-
-
 def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:
     """The config of the run in `run_dir`; a field that it does not know yet has its default.
 
-    Raises ValueError as `read_config` and `from_dict` do, and for a run with a retired field that
-    said something else than what holds without it.
+    Raises ValueError as `read_config` and `from_dict` do.
     """
-    place = str(run_dir / "config.json")
     saved = with_new_names(read_config(run_dir, algorithm=algorithm))
-    saved = _without_retired(saved, place)
-    return from_dict(cls, saved, where=place)
-
-
-def _without_retired(saved: dict[str, Any], place: str) -> dict[str, Any]:
-    for name in REMOVED_FIELDS.keys() & saved.keys():
-        if saved[name] != REMOVED_FIELDS[name]:
-            raise ValueError(
-                f"{place}: expected {name} {REMOVED_FIELDS[name]!r}, as this version always "
-                "trains, got "
-                f"{saved[name]!r}"
-            )
-    return {
-        name: _without_retired(value, f"{place}.{name}") if isinstance(value, dict) else value
-        for name, value in saved.items()
-        if name not in REMOVED_FIELDS
-    }
+    return from_dict(cls, saved, where=str(run_dir / "config.json"))
 
 
 def check_saved_config(

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.compiled import init_params
-from support.old_folders import old_description, sign_old_folder, write_old_folder
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
+from hanabi_rl.agents.policy_file import parse_metadata, policy_metadata
 from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.nn.networks import NetworkConfig
@@ -24,7 +24,7 @@ from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.storage import tensors
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.files import remove_partial_writes
-from hanabi_rl.storage.trees import CorruptError, IncompatibleError
+from hanabi_rl.storage.trees import IncompatibleError
 
 RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
 NETWORK = NetworkConfig(embedding=(12,), lstm=(8,), decoder=(8,), critic=(8,), dropout=0.25)
@@ -250,99 +250,17 @@ def test_the_identity_is_the_hash_of_a_document_that_numpy_writes() -> None:
     assert policy.identity() == expected.hexdigest()
 
 
-@pytest.fixture(scope="module")
-def old_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run's folder with a policy in Orbax; tests that damage it copy it first."""
-    folder = tmp_path_factory.mktemp("old")
-    write_old_folder(folder / "policy", make_policy(1), old_description(make_policy(1)))
-    return folder
-
-
-@pytest.fixture
-def old(old_run: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(old_run / "policy", tmp_path / "policy"))
-
-
-def test_a_folder_of_an_older_run_is_read(old_run: Path) -> None:
-    for name in (old_run, old_run / "policy"):
-        policy = load_policy(name, RULES)
-        assert isinstance(policy, NetworkPolicy)
-        assert (policy.rules, policy.network) == (RULES, NETWORK)
-        assert dataclasses.astuple(policy.info) == ("bc", 7, "minibatches", 1.25, True)
-        assert_same_params(policy.params, make_policy(1).params)
-        assert policy.identity() == make_policy(1).identity()
-
-
-def test_the_next_save_of_an_older_run_puts_a_file_in_its_place(old: Path) -> None:
-    file, beside = old / "policy.safetensors", old.with_name("beside")
-    save_policy(beside, make_policy(2), algorithm="bc", steps=8, score=None)
-    shutil.copy(beside / file.name, file)  # killed before the older one was removed
-    assert load_policy(old).identity() == make_policy(2).identity()
-    save_policy(old, make_policy(3), algorithm="bc", steps=9, score=None)
-    assert list(old.iterdir()) == [file]
-    assert load_policy(old).identity() == make_policy(3).identity()
-
-
-def test_an_older_run_killed_while_it_replaced_a_policy(old: Path) -> None:
-    old.rename(old.with_name(".policy.old"))
-    for name in (old, old.parent):
-        assert load_policy(name).identity() == make_policy(1).identity()
-
-
-def test_a_flipped_bit_in_an_older_run_names_the_leaf(old: Path) -> None:
-    files = [path for path in (old / "params").rglob("*") if path.is_file()]
-    path = max(files, key=lambda path: path.stat().st_size)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 16
-    path.write_bytes(content)
-    with pytest.raises(
-        CorruptError, match=r"params: leaf \S+: its SHA-256 is not the one it was saved with"
-    ):
-        load_policy(old)
-
-
-def edit(path: Path, change: Any) -> None:
-    value = json.loads(path.read_text())
-    change(value)
-    path.write_text(json.dumps(value))
-
-
-@pytest.mark.parametrize(
-    ("file", "change"),
-    [
-        ("policy.json", lambda d: d.update(steps=8)),
-        ("manifest.json", lambda d: d.update(sha256="")),
-        ("manifest.json", lambda d: d["leaves"]["logits/bias"].update(shape=[9])),
-        ("manifest.json", lambda d: d.pop("leaves")),
-    ],
-)
-def test_edited_documents_of_an_older_run_are_refused(old: Path, file: str, change: Any) -> None:
-    edit(old / file, change)
-    with pytest.raises(CorruptError, match=r"damaged or was edited|manifest\.json: KeyError"):
-        load_policy(old)
-
-
 @pytest.mark.parametrize(
     ("algorithm", "unit"), [("bc", "minibatches"), ("hdr_ippo", "environment steps")]
 )
-def test_an_older_description_is_read(old: Path, algorithm: str, unit: str) -> None:
+def test_an_older_description_is_read(tmp_path: Path, algorithm: str, unit: str) -> None:
     """Of format 1: one `step`, a clone's in minibatches."""
-    about = {"format_version": 1, "algorithm": algorithm, "step": 7, "steps": ..., "unit": ...}
-    (old / "policy.json").write_text(json.dumps(old_description(make_policy(1), **about)))
-    sign_old_folder(old, json.loads((old / "manifest.json").read_text())["leaves"])
-    policy = load_policy(old)
-    assert isinstance(policy, NetworkPolicy)
-    assert dataclasses.astuple(policy.info) == (algorithm, 7, unit, 1.25, True)
-    assert policy.identity() == make_policy(1).identity()
-
-
-def test_an_older_run_of_another_network_names_the_leaf(old: Path) -> None:
-    edit(old / "policy.json", lambda d: d["network"].update(decoder=[9]))
-    sign_old_folder(old, json.loads((old / "manifest.json").read_text())["leaves"])
-    with pytest.raises(
-        IncompatibleError, match=r"leaf decoder_0/bias: expected float32\[9\], stored float32\[8\]"
-    ):
-        load_policy(old)
+    info = PolicyInfo(algorithm, 7, score=1.25)
+    about = policy_metadata(make_policy(1).replace(info=info)) | {"format_version": 1, "step": 7}
+    del about["steps"], about["unit"]
+    rules, network, info = parse_metadata(about, where=tmp_path)
+    assert (rules, network) == (RULES, NETWORK)
+    assert dataclasses.astuple(info) == (algorithm, 7, unit, 1.25, True)
 
 
 def test_other_rules_and_missing_agents_are_refused(run: Path, tmp_path: Path) -> None:
@@ -369,22 +287,6 @@ def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
     assert (loaded.info.steps, loaded.info.unit) == (40 * 128, "environment steps")
     assert loaded.info.score == 2.5
     assert_same_params(loaded.params, policy.params)
-
-
-@pytest.mark.parametrize(("algorithm", "unit"), [("bc", "minibatches"), ("ippo", "updates")])
-def test_a_checkpoint_of_format_1_counts_in_its_own_unit(
-    tmp_path: Path, algorithm: str, unit: str
-) -> None:
-    policy = make_policy(3).replace(info=PolicyInfo(algorithm))
-    document = checkpoint_policy(policy, params_path="params")
-    del document["steps_per_number"], document["description"]["steps"]
-    del document["description"]["unit"]
-    document["description"] |= {"format_version": 1, "step": 0}
-    with Checkpointer(tmp_path, best_metric="accuracy", policy=document) as checkpointer:
-        checkpointer.save(40, {"params": policy.params}, metrics={"accuracy": 2.5})
-    loaded = load_policy(tmp_path / "40", RULES)
-    assert isinstance(loaded, NetworkPolicy)
-    assert (loaded.info.steps, loaded.info.unit) == (40, unit)
 
 
 def test_a_checkpoint_without_a_policy_says_so(tmp_path: Path) -> None:

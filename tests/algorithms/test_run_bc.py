@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from support.compiled import init_params
 from support.fixtures import CLONE
-from support.games import TINY, as_games, taught_games
+from support.games import TINY, as_games, teacher_games
 from support.policies import network_policy
 from support.runs import RUN_FILES, read_lines, read_state
 
@@ -22,8 +21,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms import bc
 from hanabi_rl.algorithms.bc import MIN_TRAIN_GAMES, announce_pool, run_bc, training_games
-from hanabi_rl.algorithms.bc_training import BCConfig, _Trainer, examples_of
-from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import rotated_decks
@@ -32,15 +30,11 @@ from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
-from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.play.demos import generate
-from hanabi_rl.runs.config import saved_config
-from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.runs.session import RunStopped
-from hanabi_rl.storage.checkpoint import RestoredCheckpoint
-from hanabi_rl.storage.dataclass_io import from_dict, to_dict
+from hanabi_rl.storage.dataclass_io import from_dict
 
 MINIBATCHES = 15  # of 3 epochs
 
@@ -52,7 +46,7 @@ def without(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
     folder, summary = bc_run
     names = {path.name for path in folder.iterdir()}
-    assert names == RUN_FILES | {"given.json", "policy", "policy-accuracy", "policy-loss"}
+    assert names == RUN_FILES | {"input_hashes.json", "policy", "policy-accuracy", "policy-loss"}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "summary.json").read_text()) == {
         **json.loads(json.dumps(summary)),
@@ -278,7 +272,9 @@ def test_validation_games_of_another_game_are_refused(
     training: BCTrainConfig, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.safetensors"
-    save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))
+    save_games(
+        other, teacher_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2)
+    )
     with pytest.raises(ValueError, match="--val: expected games of 2 colours, .*, got 3 colours"):
         training_games(
             BCTrainConfig(data=training.data, val=(str(other),)),
@@ -328,7 +324,7 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
             "{other}",
             r"trained, NetworkConfig\(embedding=.*, got NetworkConfig\(embedding=\(8,\)",
         ),
-        ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(level='facts', profile=True"),
+        ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(features='facts', profile=True"),
     ],
 )
 def test_cloning_cannot_begin_with_another_network(
@@ -350,14 +346,16 @@ def test_cloning_cannot_begin_with_another_network(
 
 def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
     """Or with nothing, as they say where it cannot be."""
-    rules, prior = Rules(num_players=3), "agent:prior-3p"
-    for preset in ("3p-human", "3p-human-learnt"):
+    rules, prior = Rules(num_players=3), "agent:pretrained-3p"
+    for preset in ("3p-human", "3p-human-hint-history"):
         config: Any = preset_config("bc", preset)
         assert config.init_from == prior
         load_initial_params(prior, config.network, rules)
-    facts = dataclasses.replace(config.network, level="facts")
-    said = "--init-from agent:prior-3p: .*expected {}.*--init-from None: random"
-    with pytest.raises(ValueError, match=said.format(".*level='learnt'.*got .*level='facts'")):
+    facts = dataclasses.replace(config.network, features="facts")
+    said = "--init-from agent:pretrained-3p: .*expected {}.*--init-from None: random"
+    with pytest.raises(
+        ValueError, match=said.format(".*features='hint-history'.*got .*features='facts'")
+    ):
         load_initial_params(prior, facts, rules)
     with pytest.raises(
         ValueError, match=said.format("an agent for 2 players, got one for 3 players")
@@ -382,42 +380,3 @@ def test_without_data_the_games_of_everybody_named_are_cloned(
     assert (
         "10 games of each of random, bot:rules?seed=0, bot:rules?seed=1" in capsys.readouterr().err
     )
-
-
-def test_a_run_that_cloned_decisions_by_whole_epochs_goes_on_from_them(
-    training: BCTrainConfig,
-) -> None:
-    """Its checkpoints say how many; those of today say where in an epoch."""
-    games = load_games(training.data[0])
-    config = BCConfig(network=StructuredConfig(trunk=(8,), head=8), batch_size=16, seed=3)
-    examples = examples_of(games, config)
-    learner = BC(config, games.rules, 10)
-    state = jax.jit(learner.init)(jax.random.key(0))
-    best = {"best_selfplay": None, "best_accuracy": 0.25, "least_loss": 1.5}
-    for position, expected in (
-        ({"epochs": 2}, (2, 0)),
-        ({"batches": {"epoch": 1, "batch": 4}, "sums": {"loss": 2.0}}, (1, 4)),
-    ):
-        loader = BatchLoader(len(examples), 16, 3)
-        if "batches" in position:
-            position = {**position, "batches": loader.state_dict() | position["batches"]}
-        session: Any = SimpleNamespace(restored=RestoredCheckpoint(7, state, position | best, {}))
-        trainer = _Trainer(session, config, learner, state, examples, loader, games)
-        assert (loader.epoch, loader.batch) == expected
-        assert (trainer.best_accuracy, trainer.least_loss) == (0.25, 1.5)
-
-
-def test_a_run_that_named_the_bot_of_its_demos_is_read_where_it_is_the_one_there_is(
-    tmp_path: Path,
-) -> None:
-    """`config.json` as versions with `demo_bot` wrote it, of a clone and of what trains one."""
-    for config, cls in ((BCConfig(lr=0.25), BCConfig), (HDRIPPOConfig(lr=0.25), HDRIPPOConfig)):
-        for bot in ("convention", "simple"):
-            old: Any = to_dict(config)
-            old.get("bc", old)["demo_bot"] = bot
-            write_config(tmp_path, old, algorithm="any", seed=0)
-            if bot == "convention":
-                assert saved_config(cls, tmp_path, algorithm="any") == config
-            else:
-                with pytest.raises(ValueError, match="expected demo_bot 'convention', as .*simple"):
-                    saved_config(cls, tmp_path, algorithm="any")

@@ -11,7 +11,6 @@ from hanabi_rl.data.formats.hanab_live_decks import (
     deck_from_seed,
     decks_from_seeds,
     parse_seed_names,
-    seats_from_seed,
     start_table,
 )
 from hanabi_rl.games.hanabi.python_game import full_deck
@@ -63,15 +62,14 @@ def intn(words, bound: int) -> int:
     return word % bound
 
 
-def plain_deal(name: str) -> tuple[list[int], list[int]]:
+def plain_deal(name: str) -> list[int]:
     checksum = plain_crc(name)
     words = int31(checksum if checksum < WORD // 2 else checksum - WORD)  # Go's int64(checksum)
-    deck, seats = full_deck(Rules()), list(range(int(name[1])))
-    for items in (deck, seats):
-        for i in range(len(items)):
-            j = intn(words, i + 1)
-            items[i], items[j] = items[j], items[i]
-    return deck, seats
+    deck = full_deck(Rules())
+    for i in range(len(deck)):
+        j = intn(words, i + 1)
+        deck[i], deck[j] = deck[j], deck[i]
+    return deck
 
 
 @pytest.mark.parametrize("steps", [1, 606, 607, 5000])
@@ -106,17 +104,14 @@ def test_a_deal_of_the_real_server():
 def test_two_seeds_are_one_deal():
     one, same, other = "p3v0s42770", "p3v0s52993", "p3v0s42771"
     assert deck_from_seed(one).tolist() == deck_from_seed(same).tolist()
-    assert seats_from_seed(one) == seats_from_seed(same)
     assert deck_from_seed(one).tolist() != deck_from_seed(other).tolist()
 
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5])
-def test_decks_and_seats_as_go_shuffles_them(players):
+def test_decks_as_go_shuffles_them(players):
     names = [f"p{players}v0s{suffix}" for suffix in (1, 950, 12345678, "anything", "-1")]
     for name, deck in zip(names, decks_from_seeds(names), strict=True):
-        expected, seats = plain_deal(name)
-        assert deck.tolist() == deck_from_seed(name).tolist() == expected
-        assert seats_from_seed(name) == tuple(seats)
+        assert deck.tolist() == deck_from_seed(name).tolist() == plain_deal(name)
 
 
 def test_words_in_the_incomplete_interval_are_rejected():
@@ -172,5 +167,3 @@ def test_wrong_names_are_refused(texts, problem):
 def test_one_deck_has_one_name(name):
     with pytest.raises(ValueError, match="^seed: expected"):
         deck_from_seed(name)
-    with pytest.raises(ValueError, match="^seed: expected"):
-        seats_from_seed(name)

@@ -1,15 +1,12 @@
-"""Sweeps as jobs of submitit: on this machine, and on a Slurm whose commands are made up."""
+"""Sweeps as jobs of a Slurm whose commands are made up."""
 
 import csv
 import dataclasses
-import json
 import os
-import pickle
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,6 @@ from hanabi_rl.launch.sweep import SweepIncomplete, run_once, run_sweep, sweep_c
 from hanabi_rl.launch.sweep_config import GridPoint, SweepConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.run_dir import lock_run_dir
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.extras import install_command
 
@@ -78,87 +74,6 @@ def job(folder: Path, run: Callable[[str, Any], Mapping[str, Any]]) -> cluster.J
 
 
 @pytest.mark.slow
-def test_local_jobs_give_the_table_of_the_sweep_without_a_launcher(
-    swept: Path,
-    base: IPPOConfig,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    interrupt_at: Any,
-) -> None:
-    """The first run is stopped after its second update beforehand: its job resumes it."""
-    interrupt_at("hanabi_rl.algorithms.ppo_runner", 2 * ENVS * STEPS)
-    with pytest.raises(RunStopped):
-        run_sweep(small_sweep(tmp_path), base, POINTS)
-    assert not (tmp_path / RUNS[0] / "summary.json").exists()
-    run_sweep(small_sweep(tmp_path, launcher="local"), base, POINTS)
-    assert rows(tmp_path) == rows(swept) and len(rows(swept)) == 2
-    captured = capsys.readouterr()
-    assert [f"{tmp_path}/{run}: finished" in captured.err for run in RUNS] == [True, True]
-    steps = [
-        json.loads(line)["step"]
-        for line in (tmp_path / RUNS[0] / "metrics.jsonl").read_text().splitlines()
-    ]
-    assert steps == sorted(set(steps))
-    logs = [path.read_text() for path in (tmp_path / "jobs").glob("*_0_log.out")]
-    assert len(logs) == 2
-    assert sum(f"train ippo --resume --run-dir {tmp_path}/{RUNS[0]}" in log for log in logs) == 1
-    run_sweep(small_sweep(tmp_path, launcher="local"), base, POINTS)  # nothing is left to run
-    assert len(list((tmp_path / "jobs").glob("*_0_log.out"))) == 2
-
-
-@pytest.mark.slow
-def test_at_most_so_many_local_jobs_at_once_each_with_its_cores(tmp_path: Path) -> None:
-    def run(algorithm: str, config: Any) -> dict[str, Any]:
-        begun = time.time()
-        time.sleep(1)
-        cores = sorted(os.sched_getaffinity(0))
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-        fraction = os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"]
-        record = [begun, time.time(), cores, hidden, fraction]
-        Path(config.run_dir).write_text(json.dumps(record))
-        return {}
-
-    core = min(os.sched_getaffinity(0))
-    jobs = [job(tmp_path / str(number), run) for number in range(3)]
-    cluster.run_local(tmp_path, jobs, [[core], [core]])
-    records = [json.loads((tmp_path / str(number)).read_text()) for number in range(3)]
-    begun = [record[0] for record in records]
-    assert max(sum(b <= at < e for b, e, *_ in records) for at in begun) <= 2
-    assert [record[2:] for record in records] == [
-        [[core], os.environ.get("CUDA_VISIBLE_DEVICES"), "0.450"]
-    ] * 3
-
-
-def test_a_failed_job_is_told_with_its_folder_and_log_after_the_others_have_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run(algorithm: str, config: Any) -> dict[str, Any]:
-        if config.run_dir.endswith("bad"):
-            raise FloatingPointError("expected a finite loss, got nan")
-        Path(config.run_dir).touch()
-        return {}
-
-    jobs = [job(tmp_path / name, run) for name in ("bad", "good")]
-    failure = r"bad: job \d+ failed: FloatingPointError: expected a finite loss, got nan "
-    with pytest.raises(ValueError, match=f"1 of 2 runs failed.*{failure}") as error:
-        cluster.run_local(tmp_path, jobs, [[]])
-    assert (tmp_path / "good").exists()
-    assert f"{tmp_path}/good: finished" in capsys.readouterr().err
-    log = re.search(r"\(log: (.*)\)", str(error.value))
-    assert log and Path(log[1]).parent == tmp_path / "jobs"
-    assert "expected a finite loss, got nan" in Path(log[1]).read_text()
-
-
-def test_a_killed_job_is_told(tmp_path: Path) -> None:
-    def run(algorithm: str, config: Any) -> dict[str, Any]:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return {}
-
-    with pytest.raises(ValueError, match=r"a: job \d+ was stopped before its run was finished"):
-        cluster.run_local(tmp_path, [job(tmp_path / "a", run)], [[]])
-
-
-@pytest.mark.slow
 def test_the_signal_before_a_jobs_time_is_over_saves_and_queues_it_again(tmp_path: Path) -> None:
     def run(algorithm: str, config: Any) -> dict[str, Any]:
         from hanabi_rl.runs.run_dir import GracefulStop
@@ -172,35 +87,13 @@ def test_the_signal_before_a_jobs_time_is_over_saves_and_queues_it_again(tmp_pat
             saved.write_text("saved")
         raise RunStopped(saved, stop.exit_code)
 
-    cluster.run_local(tmp_path, [job(tmp_path / "run", run)], [[]])
+    import submitit
+
+    local = submitit.LocalExecutor(folder=tmp_path / "jobs")
+    local.submit(job(tmp_path / "run", run)).result()
     assert (tmp_path / "run").read_text() == "resumed"
     (log,) = (tmp_path / "jobs").glob("*_log.err")
     assert "Requeued job" in log.read_text()
-
-
-@pytest.mark.slow
-def test_a_stopped_sweep_stops_its_local_jobs_which_save(base: IPPOConfig, tmp_path: Path) -> None:
-    """SIGTERM to a sweep with a run of no end: the run saves, the sweep ends with 143, and nothing
-    is left at work in the run's folder."""
-    forever = dataclasses.replace(base, total_steps=10**9, eval_every=10**6, save_every=10**6)
-    code = (
-        "import pickle, signal, sys\n"
-        "from hanabi_rl.launch.sweep import run_sweep\n"
-        "signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))\n"
-        "run_sweep(*pickle.load(sys.stdin.buffer))\n"
-    )
-    sweep = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
-    assert sweep.stdin is not None
-    with sweep.stdin as stdin:
-        pickle.dump((small_sweep(tmp_path, launcher="local"), forever, POINTS[:1]), stdin)
-    metrics = tmp_path / RUNS[0] / "metrics.jsonl"
-    while not (metrics.exists() and metrics.read_text()) and sweep.poll() is None:
-        time.sleep(0.2)
-    sweep.send_signal(signal.SIGTERM)
-    assert sweep.wait(timeout=120) == 143
-    assert [path.name for path in (tmp_path / RUNS[0] / "checkpoints").iterdir()] != []
-    with lock_run_dir(tmp_path / RUNS[0]):
-        pass
 
 
 SBATCH = """#!/bin/bash
@@ -414,14 +307,13 @@ def test_without_slurm_and_where_it_refuses(
         cluster.submit_slurm(tmp_path, SweepConfig(), stages)
 
 
-@pytest.mark.parametrize("launcher", ["local", "slurm"])
 def test_without_submitit_the_extra_is_named_before_anything_runs(
-    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
     args = ["--algorithm", "ippo", "--preset", "one-rank", "--grid", "lr=[1e-3]"]
     with pytest.raises(ValueError, match=re.escape(install_command("cluster"))):
-        sweep_command([*args, "--launcher", launcher, "--run-dir", str(tmp_path / "sweep")])
+        sweep_command([*args, "--launcher", "slurm", "--run-dir", str(tmp_path / "sweep")])
     assert not (tmp_path / "sweep").exists()
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import ah2ac2_training as paper
+from support.ah2ac2_training import NOT_LEGIBLE, TEXT, Hyperparameters
 
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.other_play import OtherPlayConfig
-from hanabi_rl.evaluation.papers import ah2ac2_training as paper
-from hanabi_rl.evaluation.papers.ah2ac2_training import NOT_LEGIBLE, TEXT, Hyperparameters
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.launch.sweep_config import parse_sweep
@@ -225,14 +225,14 @@ PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
 def test_as_published_differs_from_the_paper_as_the_public_code_does(
     algorithm: str, name: str
 ) -> None:
-    papers, code = resolved(algorithm, name), resolved(algorithm, f"{name}-as-published")
+    papers, code = resolved(algorithm, name), resolved(algorithm, f"{name}-ah2ac2-code")
     changed = {field: code[field] for field in papers if code[field] != papers[field]}
-    assert changed == PUBLISHED[algorithm, name] | {"preset": f"{name}-as-published"}
+    assert changed == PUBLISHED[algorithm, name] | {"preset": f"{name}-ah2ac2-code"}
 
 
 def test_every_as_published_preset_is_listed_here() -> None:
     there = {
-        (path.parent.name, path.stem.removesuffix("-as-published"))
-        for path in CONFIGS.glob("*/*-as-published.toml")
+        (path.parent.name, path.stem.removesuffix("-ah2ac2-code"))
+        for path in CONFIGS.glob("*/*-ah2ac2-code.toml")
     }
     assert there == set(PUBLISHED)

@@ -15,7 +15,7 @@ import pytest
 
 from hanabi_rl.cli import main
 from hanabi_rl.launch.errors import user_errors
-from hanabi_rl.launch.safe_stdio import SafeStream, safe_streams, to_ascii
+from hanabi_rl.launch.safe_stdio import SafeStream, safe_streams
 
 SHOWN = "12.3 ± 0.4 |▁▄█| β ─│┌ é → 日"
 
@@ -34,13 +34,12 @@ def written(stream: io.TextIOWrapper) -> str:
     ("encoding", "expected"),
     [
         ("utf-8", SHOWN),
-        ("ascii", "12.3 +- 0.4 |.=@| beta -|+ e ? ?"),
-        ("latin-1", "12.3 ± 0.4 |.=@| beta -|+ é ? ?"),
-        ("cp1252", "12.3 ± 0.4 |.=@| beta -|+ é ? ?"),
-        ("cp437", "12.3 ± 0.4 |.▄█| beta ─│┌ é ? ?"),  # the Greek letter there is a sharp s
+        ("ascii", "12.3 ? 0.4 |???| ? ??? ? ? ?"),
+        ("latin-1", "12.3 ± 0.4 |???| ? ??? é ? ?"),
+        ("cp437", "12.3 ± 0.4 |?▄█| ? ─│┌ é ? ?"),
     ],
 )
-def test_every_character_reaches_every_terminal(
+def test_a_character_that_a_terminal_lacks_is_a_question_mark(
     monkeypatch: pytest.MonkeyPatch, encoding: str, expected: str
 ) -> None:
     for name in ("stdout", "stderr"):
@@ -52,19 +51,13 @@ def test_every_character_reaches_every_terminal(
         assert getattr(sys, name) is stream
 
 
-def test_plain_text_is_left_as_it_is() -> None:
-    every = "".join(map(chr, range(128)))
-    assert to_ascii(every) == every
-    assert len({to_ascii(bar) for bar in " ▁▂▃▄▅▆▇█"}) == 9, "bars of other heights stay apart"
-
-
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
 def test_an_evaluation_prints_its_numbers(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     stream = terminal(encoding)
     monkeypatch.setattr(sys, "stdout", stream)
     main(["evaluate", "bot:random", "--games", "32", "--seed", "5"])
     text = written(stream)
-    assert "self-play" in text and "scores 0 to 25: |@" in text and "best game" in text
+    assert "self-play" in text and "scores 0 to 25: |?" in text and "best game" in text
 
 
 class Broken(io.StringIO):
@@ -142,8 +135,8 @@ def test_a_stream_keeps_its_first_error_and_its_own_ways() -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (MemoryError("Unable to allocate 9 EiB"), "fits into memory, got: Unable to allocate"),
-        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "fits into memory, got: RESOURCE_EX"),
+        (MemoryError("Unable to allocate 9 EiB"), "out of memory: Unable to allocate"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "out of memory: RESOURCE_EX"),
     ],
 )
 def test_too_little_memory_is_one_line(

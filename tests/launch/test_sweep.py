@@ -4,11 +4,18 @@ import copy
 import csv
 import dataclasses
 import json
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support import jobs
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms import bc
@@ -22,6 +29,8 @@ from hanabi_rl.launch import sweep as sweeping
 from hanabi_rl.launch.sweep import chosen_seed, run_seeds, run_sweep, seed_table, table
 from hanabi_rl.launch.sweep_config import GridPoint, SweepConfig, parse_sweep
 from hanabi_rl.learning.cloning import BCTrainConfig
+from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.runs.run_dir import lock_run_dir
 from hanabi_rl.runs.session import RunStopped
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -294,6 +303,83 @@ def test_two_jobs_give_the_same_summaries(
         assert "HDR-IPPO self-play" in (run / "log.txt").read_text()
 
 
+@pytest.mark.slow
+def test_a_run_that_was_stopped_is_resumed_by_its_job(
+    swept: Path, base: Any, points: Any, tmp_path: Path, interrupt_at: Any
+) -> None:
+    sweep = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2)
+    interrupt_at("hanabi_rl.algorithms.ppo_runner", 2 * ENVS * STEPS)
+    with pytest.raises(RunStopped):
+        run_sweep(dataclasses.replace(sweep, jobs=1), base, points)
+    run_sweep(sweep, base, points)
+    ours, theirs = (
+        json.loads((runs_of(folder)[0] / "summary.json").read_text())
+        for folder in (tmp_path, swept)
+    )
+    assert {**ours, "wall_s": 0} == {**theirs, "wall_s": 0}
+    metrics = (runs_of(tmp_path)[0] / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in metrics]
+    assert steps == sorted(set(steps))
+
+
+def in_processes(run: Any, folders: Sequence[Path], at_once: int) -> None:
+    configs = [RunConfig(run_dir=str(folder)) for folder in folders]
+    sweeping._run_at_once(run, "ippo", configs, at_once)
+
+
+@pytest.mark.slow  # processes
+def test_at_most_so_many_jobs_at_once_each_with_its_cores(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(3)]
+    in_processes(jobs.record, folders, 2)
+    records = [json.loads((folder / "record").read_text()) for folder in folders]
+    begun = [record[0] for record in records]
+    assert max(sum(b <= at < e for b, e, *_ in records) for at in begun) <= 2
+    shares = sweeping._core_sets(2)
+    assert all(record[2] in shares and record[3] == "0.450" for record in records)
+
+
+@pytest.mark.slow  # processes
+def test_failed_and_killed_jobs_are_told_with_folder_and_log_after_the_others_have_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, killed, good = (tmp_path / name for name in ("bad", "killed", "good"))
+    with pytest.raises(ValueError, match="2 of 3 runs failed") as error:
+        in_processes(jobs.fail_or_die, (bad, killed, good), 2)
+    assert (good / "done").exists() and f"{good}: finished" in capsys.readouterr().err
+    failure = "FloatingPointError: expected a finite loss, got nan"
+    assert f"{bad}: exit code 1 (log: {bad}/log.txt): {failure}" in str(error.value)
+    assert f"{killed}: exit code -9 (log: {killed}/log.txt)" in str(error.value)
+    assert failure in (bad / "log.txt").read_text()
+
+
+@pytest.mark.slow
+def test_a_stopped_sweep_stops_its_jobs_which_save(base: Any, points: Any, tmp_path: Path) -> None:
+    """SIGTERM to a sweep with a run of no end: the run saves, the sweep ends with 143, and nothing
+    is left at work in the run's folder."""
+    forever = dataclasses.replace(base, total_steps=10**9, eval_every=10**6, save_every=10**6)
+    code = (
+        "import pickle, signal, sys\n"
+        "from hanabi_rl.launch.sweep import run_sweep\n"
+        "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))\n"
+        "    run_sweep(*pickle.load(sys.stdin.buffer))\n"
+    )
+    sweep = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    assert sweep.stdin is not None
+    with sweep.stdin as stdin:
+        given = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2), forever, points[:1]
+        pickle.dump(given, stdin)
+    run = tmp_path / points[0].name / "s0"
+    while not ((metrics := run / "metrics.jsonl").exists() and metrics.read_text()):
+        assert sweep.poll() is None
+        time.sleep(0.2)
+    sweep.send_signal(signal.SIGTERM)
+    assert sweep.wait(timeout=120) == 143
+    assert [path.name for path in (run / "checkpoints").iterdir()] != []
+    with lock_run_dir(run):
+        pass
+
+
 def test_a_line_of_the_table_has_the_seeds_of_its_own_point() -> None:
     points = [GridPoint("lr=1", {"lr": 1}), GridPoint("lr=2", {"lr": 2})]
     summaries = [{"score": value} for value in (1.0, 3.0, 10.0, 14.0)]
@@ -361,8 +447,8 @@ def test_the_tables_pool_seeds_and_show_the_papers_on_request() -> None:
         figures: dict[str, Any] = {f"{name}_mean": mean for name in names}
         figures |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
         return figures | {
-            "selfplay_perfect_share": perfect,
-            "selfplay_zero_share": 0.1,
+            "selfplay_perfect_rate": perfect,
+            "selfplay_zero_rate": 0.1,
             "selfplay_min": minimum,
         }
 

@@ -69,13 +69,3 @@ def test_a_position_of_another_loader_is_refused():
         BatchLoader(10, 4, seed=1).load_state_dict({k: v for k, v in saved.items() if k != "epoch"})
     with pytest.raises(ValueError, match="at least one example"):
         BatchLoader(0, 4, seed=1)
-
-
-def test_a_position_saved_when_only_games_were_examples_is_understood():
-    loader = BatchLoader(10, 4, seed=1)
-    take(loader, 4)
-    saved = loader.state_dict()
-    saved["num_games"] = saved.pop("num_examples")
-    restored = BatchLoader(10, 4, seed=1)
-    restored.load_state_dict(saved)
-    assert_same(take(restored, 4), take(loader, 4))

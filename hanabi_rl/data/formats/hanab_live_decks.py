@@ -50,21 +50,6 @@ def deck_from_seed(name: str) -> np.ndarray:
     return decks_from_seeds(names)[0]
 
 
-def seats_from_seed(name: str) -> tuple[int, ...]:
-    """Return the seats' order of one seed: the player at seat i was number `seats[i]` to join.
-
-    Tables that replay a game (`!replay`, or a deck of one's own) keep the order of joining.
-
-    Raises:
-        ValueError: as `deck_from_seed`.
-    """
-    deck_from_seed(name)
-    players, deck_size = int(name[1]), Rules().deck_size
-    bounds = [*range(1, deck_size + 1), *range(1, players + 1)]
-    draws = _draws(_source_seeds([name]), bounds)[:, deck_size:]
-    return tuple(_shuffled(np.arange(players), draws)[0].tolist())
-
-
 def decks_from_seeds(names: Sequence[str]) -> np.ndarray:
     """Return the decks of several seeds, uint8[N, 50], as `deck_from_seed`, of unchecked names."""
     cards = np.array(full_deck(Rules()), np.uint8)

@@ -13,7 +13,6 @@ import optax
 from hanabi_rl.evaluation.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.intervals import group_sums
 from hanabi_rl.evaluation.measure.ratio import Ratio
-from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
 from hanabi_rl.games.hanabi.rules import Rules
@@ -21,7 +20,8 @@ from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games, step_seats
-from hanabi_rl.runs.progress import SOON_S, Progress
+from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -57,13 +57,13 @@ class Prediction(NamedTuple):
         return Ratio(self.nll, self.decisions)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready: accuracy and nats per decision, each with its `*_ci95`."""
-        accuracy, nats = self.accuracy().interval, self.cross_entropy().interval
+        """JSON-ready: accuracy and cross-entropy [nats per decision], each with `*_ci95`."""
+        accuracy, cross_entropy = self.accuracy().interval, self.cross_entropy().interval
         return {
             "accuracy": accuracy.mean,
             "accuracy_ci95": accuracy.bounds,
-            "nats": nats.mean,
-            "nats_ci95": nats.bounds,
+            "cross_entropy": cross_entropy.mean,
+            "cross_entropy_ci95": cross_entropy.bounds,
         }
 
     def accuracy_per_timestep(self) -> Ratio:

@@ -1,37 +1,17 @@
 """What people's ratings of a partner are expected to be from its metrics: the regressions of Siu et
-al. 2025 (arXiv 2503.15516, Table 5), and the fits behind such a table."""
+al. 2025 (arXiv 2503.15516, Table 5)."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
 
 from hanabi_rl.evaluation.measure.intervals import Interval, t_interval
 from hanabi_rl.evaluation.papers import siu2025
 
 Pool = Literal["everyone", "without_random"]
 POOLS: tuple[Pool, ...] = ("everyone", "without_random")
-
-
-class Line(NamedTuple):
-    """A least-squares line through n points, with Pearson's r and the two-sided p of its slope."""
-
-    n: int
-    r: float
-    slope: float
-    intercept: float
-    p: float
-
-
-class Parabola(NamedTuple):
-    """`a (x + b)^2 + c` with a < 0; `r` is the correlation of the fit and y."""
-
-    a: float
-    b: float
-    c: float
-    r: float
 
 
 class RatingChange(NamedTuple):
@@ -45,7 +25,7 @@ class RatingChange(NamedTuple):
     """What people give on average; the interval is that of the line at this value."""
     person: Interval
     """What one person gives; the interval is that of a single rating (prediction interval)."""
-    held: bool
+    clipped: bool
     """The line itself leads beyond the scale: it says nothing but that it does not hold there."""
     r: float
     significant: bool
@@ -79,8 +59,8 @@ def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None
     of_person = float(error * np.hypot(spread * np.sqrt(ratings + 1), distance))
     low, high = siu2025.RATING_RANGE
     return RatingChange(
-        _held(t_interval(change, of_line, ratings - 2)),
-        _held(t_interval(change, of_person, ratings - 2)),
+        _clip_to_scale(t_interval(change, of_line, ratings - 2)),
+        _clip_to_scale(t_interval(change, of_person, ratings - 2)),
         abs(change) > high - low,
         line.r,
         line.p < siu2025.SIGNIFICANT,
@@ -90,7 +70,7 @@ def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None
     )
 
 
-def _held(change: Interval) -> Interval:
+def _clip_to_scale(change: Interval) -> Interval:
     """The difference of two ratings, no further than one end of the scale is from the other."""
     length = siu2025.RATING_RANGE[1] - siu2025.RATING_RANGE[0]
     mean, low, high = np.clip([change.mean, *change.bounds], -length, length).tolist()
@@ -105,37 +85,3 @@ def study_values(metric: str, pool: Pool) -> np.ndarray:
         if pool == "everyone" or name != siu2025.RANDOM
     ]
     return np.array([spread.mean for spread in rows if spread is not None])
-
-
-def slope_p_value(r: float, n: int) -> float:
-    """Two-sided p of a slope, by the t test: of n points with correlation r."""
-    return float(2 * stdtr(n - 2, -abs(r) * np.sqrt((n - 2) / (1 - r**2))))
-
-
-def fit_line(x: np.ndarray, y: np.ndarray) -> Line:
-    """The least-squares line of `y` on `x`, float[n] each. Raises ValueError for fewer than three
-    points or where x is constant."""
-    x, y = _points(x, y, 3)
-    slope, intercept = np.polyfit(x, y, 1)
-    r = float(np.corrcoef(x, y)[0, 1])
-    return Line(len(x), r, float(slope), float(intercept), slope_p_value(r, len(x)))
-
-
-def fit_parabola(x: np.ndarray, y: np.ndarray) -> Parabola | None:
-    """The least-squares parabola of `y` on `x`, float[n] each; None where it opens upwards, which
-    is no fit to the paper's question. Raises ValueError as `fit_line`, for fewer than four."""
-    x, y = _points(x, y, 4)
-    a, slope, constant = (float(k) for k in np.polyfit(x, y, 2))
-    if a >= 0:
-        return None
-    r = float(np.corrcoef(np.polyval([a, slope, constant], x), y)[0, 1])
-    return Parabola(a, slope / (2 * a), constant - slope**2 / (4 * a), r)
-
-
-def _points(x: np.ndarray, y: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    if x.shape != y.shape or x.ndim != 1 or len(x) < least:
-        raise ValueError(f"expected x and y float[n], n >= {least}, got {x.shape} and {y.shape}")
-    if np.ptp(x) == 0:
-        raise ValueError("expected x that vary, got one value")
-    return x, y

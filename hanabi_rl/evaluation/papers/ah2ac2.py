@@ -1,5 +1,5 @@
-"""Figures published in the AH2AC2 paper, to print beside ours: one constant a table. Its
-hyperparameters are in `ah2ac2_training.py`; docs/ah2ac2.md says which command reproduces what."""
+"""Figures published in the AH2AC2 paper, to print beside ours: one constant per table. Its
+hyperparameters are in `tests/support/ah2ac2_training.py`; docs/ah2ac2.md has the commands."""
 
 from __future__ import annotations
 

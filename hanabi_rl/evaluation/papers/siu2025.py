@@ -135,8 +135,6 @@ TABLE_5: dict[str, Regressions] = {
     "g2": Regressions(Regression(0.332, 666.770, 0.000), Regression(0.058, 137.098, 0.242)),
     "g3": Regressions(Regression(0.421, 121.216, 0.000), Regression(0.166, 63.551, 0.001)),
 }
-HUMAN_AI_SCORE = Regressions(Regression(0.350, 0.365, 0.000), Regression(0.203, 0.204, 0.000))
-"""Of the team's own score, where the rest is of games among agents."""
 SIGNIFICANT = 0.05 / 18
 """Bonferroni's threshold of the paper, which counts 18 tests."""
 RATINGS, RATINGS_WITHOUT_RANDOM = 482, 409

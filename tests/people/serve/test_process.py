@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 import pytest
 from support.games import ROOT
-from support.hidden import pairs, random_game
+from support.indistinguishable import pairs, random_game
 from support.observations import observations
 
 from hanabi_rl.cli import main
