@@ -29,7 +29,7 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     run_gauntlet,
 )
 from hanabi_rl.evaluation.measure.intervals import mean_interval
-from hanabi_rl.evaluation.reporting.gauntlet import gauntlet_figures
+from hanabi_rl.evaluation.reporting.gauntlet import gauntlet_dict
 from hanabi_rl.storage.files import read_json, read_toml, write_json
 
 PRESET = "adhoc-conventions"
@@ -87,7 +87,7 @@ def measure(words: list[str], run: Path) -> None:
     name, agent = str(run), load_policy(run)
     met = training_partners(name)
     result = run_gauntlet(name, agent, gauntlet_partners(agent), met, GAMES // SERIES, SERIES)
-    write_json(run / "gauntlet.json", gauntlet_figures(result))
+    write_json(run / "gauntlet.json", gauntlet_dict(result))
 
 
 def table(runs: Path) -> str:

@@ -33,7 +33,7 @@ def adaptation(
     """
     from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.evaluation.measure.partner_adaptation import adaptation as compare
-    from hanabi_rl.evaluation.reporting.adaptation import adaptation_figures, adaptation_parts
+    from hanabi_rl.evaluation.reporting.adaptation import adaptation_dict, adaptation_parts
 
     if not partners:
         raise ValueError("expected at least one partner, got none")
@@ -45,5 +45,5 @@ def adaptation(
         result = compare(policy, partner, games // series, series, seed)
         yield f"\n{agent} with {name}"
         yield from adaptation_parts(result, series, show_games)
-        figures.append({"partner": name, **adaptation_figures(result)})
+        figures.append({"partner": name, **adaptation_dict(result)})
     yield {"agent": agent, "games": games, "series": series, "seed": seed, "partners": figures}

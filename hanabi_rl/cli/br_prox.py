@@ -60,7 +60,7 @@ def br_prox_parts(
         read_partners,
     )
     from hanabi_rl.evaluation.reporting.br_prox import (
-        br_prox_figures,
+        br_prox_dict,
         comparison_parts,
         plot_br_prox,
     )
@@ -104,7 +104,7 @@ def br_prox_parts(
     for unit in ("scores", "points") if points else ("scores",):
         compared = _compare(unit, others, best, selfplay, returns, groups, seed)
         parts = compared.parts()
-        figures[unit] = br_prox_figures(compared, parts)
+        figures[unit] = br_prox_dict(compared, parts)
         yield from comparison_parts(compared, parts)
         if plot is not None and unit == "scores":
             plot_br_prox(parts, plot, title)

@@ -36,7 +36,7 @@ def gauntlet(
     from hanabi_rl.agents.provenance import training_partners
     from hanabi_rl.evaluation.measure.gauntlet import gauntlet_partners, run_gauntlet
     from hanabi_rl.evaluation.reporting.gauntlet import (
-        gauntlet_figures,
+        gauntlet_dict,
         gauntlet_parts,
         partner_parts,
         plot_gauntlet,
@@ -63,7 +63,7 @@ def gauntlet(
     if plot is not None:
         plot_gauntlet(results, plot, title, policies[0].rules.max_score)
     about = {"games": games, "series": series, "seed": seed, "human_proxies": list(human_proxies)}
-    yield about | {"agents": [gauntlet_figures(result) for result in results]}
+    yield about | {"agents": [gauntlet_dict(result) for result in results]}
 
 
 def check_series(games: int, series: int) -> None:

@@ -47,7 +47,7 @@ def human_likeness(
     from hanabi_rl.evaluation.measure.efficiency import required_efficiency
     from hanabi_rl.evaluation.measure.human_likeness import compare_with_humans
     from hanabi_rl.evaluation.reporting.human_likeness import (
-        likeness_figures,
+        likeness_dict,
         likeness_parts,
         paper_parts,
         plot_likeness,
@@ -107,4 +107,4 @@ def human_likeness(
         "required_efficiency": required_efficiency(people.rules),
         "hashes": {label: policy.identity() for label, policy in by_label.items()},
     }
-    yield about | likeness_figures(found)
+    yield about | likeness_dict(found)

@@ -29,8 +29,8 @@ def unit_tests(
 
     Args:
         agents: any agents (bot:NAME, agent:NAME, a run's folder, ...), and two reference players:
-            `remembering`, which passes every test, and `careful`, which reads the last move alone
-            and shows which tests need a memory.
+            `reference:memory`, which passes every test, and `reference:memoryless`, which reads
+            the last move alone and shows which tests need a memory.
         games: recorded games from which two of the tests are mined; default: games of
             bot:convention with itself, none of them among those that clones are trained on.
         instances: situations, or pairs of them, per test.
@@ -42,11 +42,14 @@ def unit_tests(
         memoryless_reference,
     )
     from hanabi_rl.evaluation.measure.unit_tests import chance_levels, check_rules, run_tests
-    from hanabi_rl.evaluation.reporting.unit_tests import unit_test_figures, unit_test_parts
+    from hanabi_rl.evaluation.reporting.unit_tests import unit_test_dict, unit_test_parts
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.play.demos import demo_games
 
-    references = {"careful": memoryless_reference, "remembering": memory_reference}
+    references = {
+        "reference:memoryless": memoryless_reference,
+        "reference:memory": memory_reference,
+    }
     agents = tuple(dict.fromkeys(agents))
     names = [name for name in agents if name not in references]
     policies = dict(zip(names, load_agents(names, players), strict=True))
@@ -64,4 +67,4 @@ def unit_tests(
         results[name] = run_tests(agent, recorded, instances, seed, sample=sample, chances=chances)
     yield from unit_test_parts(results)
     about = {"players": rules.num_players, "instances": instances, "seed": seed, "sample": sample}
-    yield about | {"agents": {name: unit_test_figures(of) for name, of in results.items()}}
+    yield about | {"agents": {name: unit_test_dict(of) for name, of in results.items()}}

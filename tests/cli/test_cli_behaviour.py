@@ -63,7 +63,7 @@ def test_errors_are_one_line_and_exit_code_2(policy_folder, capsys, args, messag
         ["metrics", "FILE"],
         ["predict", "AGENT", "FILE"],
         ["leaderboard", "--proxies", "bot:random", "--agents", "AGENT", "--data", "FILE"],
-        ["unit-tests", "careful", "--games", "FILE"],
+        ["unit-tests", "reference:memoryless", "--games", "FILE"],
         ["export", "AGENT", "OUT", "--about", "it", "--games", "2", "--predict", "FILE"],
     ],
 )

@@ -55,7 +55,7 @@ def _kinds(found: Adaptation) -> list[dict[str, Any]]:
     ]
 
 
-def adaptation_figures(found: Adaptation) -> dict[str, Any]:
+def adaptation_dict(found: Adaptation) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`."""
     return {
         "decisions": int(found.decisions.sum()),

@@ -53,7 +53,7 @@ class Comparison:
         }
 
 
-def br_prox_figures(
+def br_prox_dict(
     comparison: Comparison, parts: Mapping[str, Mapping[Strength, BRProx]]
 ) -> dict[str, Any]:
     """JSON-ready."""

@@ -53,7 +53,9 @@ def gauntlet_parts(results: Sequence[GauntletResult]) -> list[Part]:
     parts: list[Part] = [table(results, columns), ""]
     parts.append("Mean and worst are over families. *: every partner was seen in training.")
     if any(result.fraction_of_best_response() is not None for result in results):
-        parts.append("Of best: mean over families / mean of the best responses.")
+        parts.append(
+            "Fraction of best response (of best): mean over families / mean of the best responses."
+        )
     return parts
 
 
@@ -85,7 +87,7 @@ def partner_parts(result: GauntletResult) -> list[Part]:
     return parts
 
 
-def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
+def gauntlet_dict(result: GauntletResult) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`."""
 
     def figures(row: PartnerResult) -> dict[str, Any]:

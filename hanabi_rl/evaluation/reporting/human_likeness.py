@@ -84,7 +84,7 @@ def _mean(ratio: Ratio) -> float | None:
     return ratio.mean if ratio.defined else None
 
 
-def likeness_figures(found: HumanLikeness) -> dict[str, Any]:
+def likeness_dict(found: HumanLikeness) -> dict[str, Any]:
     """JSON-ready: a record a figure, and the prediction and play with the clone of each agent."""
     people = _intervals(found.people)
     agents = {label: _intervals(habits) for label, habits in found.agents.items()}

@@ -83,7 +83,7 @@ class Panel:
 
 
 def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
-    """Draws a behavioural-cloning run: loss, accuracy and greedy self-play against the epoch.
+    """Draw a behavioural-cloning run: loss, accuracy and greedy self-play against the epoch.
 
     Raises ValueError where none of these were logged.
     """
@@ -95,7 +95,7 @@ def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
         ),
         Panel(
             "Accuracy",
-            "share of decisions",
+            "fraction of decisions",
             {"train_accuracy": "training games", "val_accuracy": "validation games"},
         ),
         _selfplay_panel(max_score, None),
@@ -106,7 +106,7 @@ def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
 def plot_ppo(
     metrics: Metrics, path: Path, bc_selfplay: float | None = None, max_score: int = 25
 ) -> None:
-    """Draws a PPO run: greedy self-play (a clone's as a line), with the clone, KL and entropy,
+    """Draw a PPO run: greedy self-play (a clone's as a line), with the clone, KL and entropy,
     against steps.
 
     Raises ValueError where none of these were logged.
@@ -118,7 +118,7 @@ def plot_ppo(
         ),
         Panel(
             f"Cross-play with BC (of {max_score})",
-            "points a game",
+            "points per game",
             {"crossplay_with_bc_mean": "mean score"},
         ),
         Panel("KL(BC || policy) in training", "nats", {"kl_to_bc": "KL"}),
@@ -135,14 +135,14 @@ def error_bars(means: Sequence[float], bounds: Sequence[Sequence[float]]) -> np.
 
 
 def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
-    """Draws accuracy and cross-entropy by turn and by kind of move, with 95% intervals, from
+    """Draw accuracy and cross-entropy by turn and by kind of move, with 95% intervals, from
     `prediction_figures`."""
 
     with saved_figure(path, (_PANEL_INCHES[0] * 2, _PANEL_INCHES[1] * 2)) as figure:
         figure.suptitle(title, fontsize=10, wrap=True)
         parts = (("by_turn", "turn"), ("by_move", "recorded move"))
         measures = (
-            ("accuracy", "share of decisions guessed right"),
+            ("accuracy", "fraction of decisions guessed right"),
             ("cross_entropy", "nats per decision"),
         )
         for row, (measure, unit) in enumerate(measures):
@@ -186,7 +186,7 @@ def _selfplay_panel(max_score: int, reference: tuple[float, str] | None) -> Pane
         "selfplay_mean": "mean score",
         "selfplay_points": "points before the last life was lost",
     }
-    return Panel(f"Greedy self-play (of {max_score})", "points a game", series, reference)
+    return Panel(f"Greedy self-play (of {max_score})", "points per game", series, reference)
 
 
 def draw_panels(
@@ -279,7 +279,7 @@ class Curve(NamedTuple):
 def plot_curves(
     curves: Sequence[Curve], path: Path, title: str, x_label: str, unit: str, legend: str
 ) -> None:
-    """Draws an ordered family of curves, dark to light, and writes it to `path`."""
+    """Draw an ordered family of curves, dark to light, and writes it to `path`."""
     from matplotlib import colormaps
     from matplotlib.ticker import EngFormatter
 

@@ -177,7 +177,7 @@ _MARKED = (
 )
 
 
-def report_figures(report: StudyReport, played: Sequence[PlayFigures] = ()) -> dict[str, Any]:
+def report_dict(report: StudyReport, played: Sequence[PlayFigures] = ()) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`, None where there are too few people.
     `groups`: people, those who played together as one."""
     by_agent = {of.agent: of for of in played}

@@ -46,7 +46,7 @@ def unit_test_parts(results: Mapping[str, Sequence[UnitTestResult]]) -> list[Par
     ]
 
 
-def unit_test_figures(results: Sequence[UnitTestResult]) -> dict[str, Any]:
+def unit_test_dict(results: Sequence[UnitTestResult]) -> dict[str, Any]:
     """One agent's results, JSON-ready: rates with Wilson intervals, chance, links of failures."""
     return {
         "tests": {result.test.name: _figures(result) for result in results},

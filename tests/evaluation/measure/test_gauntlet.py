@@ -28,7 +28,7 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     gauntlet_partners,
 )
 from hanabi_rl.evaluation.reporting.gauntlet import (
-    gauntlet_figures,
+    gauntlet_dict,
     gauntlet_parts,
     partner_parts,
     plot_gauntlet,
@@ -81,7 +81,7 @@ def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(
 
 
 def test_text_and_figures_say_the_same(result: GauntletResult) -> None:
-    figures = json.loads(json.dumps(gauntlet_figures(result)))
+    figures = json.loads(json.dumps(gauntlet_dict(result)))
     lines = text_of(partner_parts, result).splitlines()[1:]
     assert lines[3].startswith("a*") and lines[4].startswith("b ")
     for line, found in zip(lines[3:6], figures["partners"], strict=True):
@@ -107,7 +107,7 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     ]
     told = dataclasses.replace(result, partner_results=known)
     of_best = [a.scores.mean() / 20, None, c.scores.mean() / 16]
-    figures = json.loads(json.dumps(gauntlet_figures(told)))
+    figures = json.loads(json.dumps(gauntlet_dict(told)))
     assert [each["fraction_of_best_response"] for each in figures["partners"]] == pytest.approx(
         of_best
     )

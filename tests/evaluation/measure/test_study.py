@@ -17,7 +17,7 @@ from hanabi_rl.evaluation.measure.study_statistics import (
     rating_curves,
 )
 from hanabi_rl.evaluation.measure.study_summary import report_of
-from hanabi_rl.evaluation.reporting.study import report_figures, report_parts
+from hanabi_rl.evaluation.reporting.study import report_dict, report_parts
 
 SCORES = {"a": [20, 18, 15, 0, 22, 17, 19], "b": [14, 15, 13, 12, 16, 11, 15]}
 RATINGS = {"a": [6, 5, 6, 3, 7, 6, 6], "b": [4, 4, 5, 4, 3, 5, 2]}
@@ -75,7 +75,7 @@ def test_too_few_people_give_no_figure_and_words_that_say_so():
     assert f"too few people: {MIN_GROUPS - 1}" in text
     assert text.count(f"too few people: at least {MIN_GROUPS}") == 4
     assert "too few people: at least 12" in text
-    figures = report_figures(report)
+    figures = report_dict(report)
     assert figures["agents"][0]["score"] is None and figures["agents"][0]["score_people"] == 5
     enough = report_of(people(MIN_GROUPS), ["a", "b"])
     assert all(of.score.interval is not None for of in enough.agents)
@@ -228,7 +228,7 @@ def test_where_there_is_no_bend_no_top_is_told():
     report = report_of(blocks, ["a", "b"])
     assert report.curves.line.significant and not report.curves.parabola.significant
     assert "parabola does not differ significantly from a line" in text_of(report_parts, report)
-    assert report_figures(report)["rating_on_score"]["vertex"] is None
+    assert report_dict(report)["rating_on_score"]["vertex"] is None
 
 
 def test_agents_are_ranked_against_other_figures_of_them():

@@ -27,7 +27,7 @@ from hanabi_rl.evaluation.measure.study_statistics import (
     rating_curves,
 )
 from hanabi_rl.evaluation.measure.study_summary import report_of
-from hanabi_rl.evaluation.reporting.study import report_figures, report_parts
+from hanabi_rl.evaluation.reporting.study import report_dict, report_parts
 
 AGENTS = ["person", "bot"]
 GAMES = [  # two people and their score: pairs, of whom one played twice, and a triangle
@@ -223,7 +223,7 @@ def test_too_few_groups_give_no_figure_and_words_that_say_so():
     text = text_of(report_parts, report)
     assert "too few people: 11 in 5 groups" in text
     assert f"too few groups: at least {MIN_GROUPS}" in text
-    figures = report_figures(report)["agents"][0]
+    figures = report_dict(report)["agents"][0]
     assert (figures["people"], figures["groups"], figures["games"]) == (11, 5, 8)
     assert (figures["score"], figures["score_people"], figures["score_groups"]) == (None, 11, 5)
     unit = "People who played together, directly or through others, are one unit."
