@@ -59,11 +59,7 @@ def br_prox_parts(
         play_partners,
         read_partners,
     )
-    from hanabi_rl.evaluation.reporting.br_prox import (
-        br_prox_dict,
-        comparison_parts,
-        plot_br_prox,
-    )
+    from hanabi_rl.evaluation.reporting.br_prox import br_prox_dict, comparison_parts, plot_br_prox
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.storage.progress import Progress
 

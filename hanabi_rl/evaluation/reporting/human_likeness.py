@@ -13,7 +13,7 @@ from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 from hanabi_rl.evaluation.papers import ah2ac2
 from hanabi_rl.evaluation.reporting.plots import COLORS, MARKERS, in_legend, saved_figure
-from hanabi_rl.evaluation.reporting.tables import Column, Part, format_value, table
+from hanabi_rl.evaluation.reporting.tables import Column, Part, format_value, table, text_rows
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.words import count
 
@@ -106,7 +106,9 @@ def likeness_dict(found: HumanLikeness) -> dict[str, Any]:
         "within": {label: list(found.count_within(label)) for label in found.agents},
         "predictions": {
             label: prediction.as_dict()
-            | interval_dict("nats_per_timestep", prediction.cross_entropy_per_timestep().interval)
+            | interval_dict(
+                "cross_entropy_per_timestep", prediction.cross_entropy_per_timestep().interval
+            )
             for label, prediction in found.predictions.items()
         },
         "with_clone": {
@@ -123,15 +125,15 @@ def _intervals(habits: Mapping[str, Ratio]) -> dict[str, dict[str, Any]]:
 def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) -> list[Part]:
     """AH2AC2's Tables 2, 3 and 10 of these agents and of the paper's proxies for the same game.
     clone: label of the agent to which differences are taken."""
-    standard = rules.num_players if rules.is_standard else 0
-    proxies = {f"{name} (paper)": row for name, row in ah2ac2.PROXIES.get(standard, {}).items()}
+    players = rules.num_players if rules.is_standard else 0
+    proxies = {f"{name} (paper)": row for name, row in ah2ac2.PROXIES.get(players, {}).items()}
     games = max(len(habits["score"].numerator) for habits in found.agents.values())
-    scores: list[tuple[Any, ...]] = []
+    scores = [["", "mean", ""]]
     for label, habits in found.agents.items():
         score = habits["score"].interval
-        scores.append((f"  {label}", score.mean, f"± {score.std_error:.2f}"))
-    scores += [(f"  {name}", row.selfplay, "") for name, row in proxies.items()]
-    predictions: list[tuple[Any, ...]] = []
+        scores.append([f"  {label}", f"{score.mean:.2f}", f"± {score.std_error:.2f}"])
+    scores += [[f"  {name}", f"{row.selfplay:.2f}", ""] for name, row in proxies.items()]
+    predictions = [["", "accuracy", "", "loss per timestep", ""]]
     means = {
         label: (of.accuracy().mean, of.cross_entropy_per_timestep().mean)
         for label, of in found.predictions.items()
@@ -140,47 +142,29 @@ def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) ->
         change = more = None
         if clone and label != clone:
             change, more = accuracy - means[clone][0], loss - means[clone][1]
-        predictions.append((f"  {label}", accuracy, change, loss, more))
-    predictions += [
-        (
-            f"  {name}",
-            row.accuracy,
-            row.accuracy_difference,
-            row.loss_per_timestep,
-            row.loss_difference,
-        )
-        for name, row in proxies.items()
-    ]
-    names = "information_per_play", "communicativeness"
-    behaviour: list[tuple[Any, ...]] = [
-        (f"  {name}", *(format_value(_mean(habits[key]), ".3f") for key in names))
-        for name, habits in {"people of the file": found.people, **found.agents}.items()
-    ]
-    for name, published in ah2ac2.BEHAVIOUR.get(standard, {}).items():
-        behaviour.append(
-            (f"  {name} (paper)", *(f"{getattr(published, key):.2f}" for key in names))
-        )
+        predictions.append(_prediction_row(label, accuracy, change, loss, more))
+    predictions += [_prediction_row(name, *row[1:]) for name, row in proxies.items()]
+    keys = "information_per_play", "communicativeness"
+    behaviour = [["", "per play", "per turn"]]
+    for name, habits in {"people of the file": found.people, **found.agents}.items():
+        behaviour.append([f"  {name}", *(format_value(_mean(habits[k]), ".3f") for k in keys)])
+    for name, published in ah2ac2.BEHAVIOUR.get(players, {}).items():
+        behaviour.append([f"  {name} (paper)", *(f"{value:.2f}" for value in published)])
     return [
         f"\nTable 2: self-play, mean and standard error of {count(games, 'game')}",
-        table(scores, (Column("", 0), Column("mean", 1, ".2f"), Column("", 2, left=True))),
+        text_rows(scores, left=False),
         f"\nTable 3: prediction{' (difference to the clone)' if clone else ''}",
-        table(
-            predictions,
-            (
-                Column("", 0),
-                Column("accuracy", 1, ".2f"),
-                Column("", lambda row: _difference(row[2]), left=True),
-                Column("loss per timestep", 3, ".2f"),
-                Column("", lambda row: _difference(row[4]), left=True),
-            ),
-        ),
+        text_rows(predictions, left=False),
         "\nTable 10: information per play, communicativeness",
-        table(behaviour, (Column("", 0), Column("per play", 1), Column("per turn", 2))),
+        text_rows(behaviour, left=False),
     ]
 
 
-def _difference(value: float | None) -> str:
-    return "" if value is None else f"({value:+.2f})"
+def _prediction_row(
+    name: str, accuracy: float, change: float | None, loss: float, more: float | None
+) -> list[str]:
+    differences = ["" if value is None else f"({value:+.2f})" for value in (change, more)]
+    return [f"  {name}", f"{accuracy:.2f}", differences[0], f"{loss:.2f}", differences[1]]
 
 
 def plot_likeness(found: HumanLikeness, path: Path, title: str) -> None:
