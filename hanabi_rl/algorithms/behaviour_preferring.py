@@ -113,9 +113,7 @@ def make_pair(config: BehaviourPreferringConfig) -> LearnerPair:
     def alone(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         learns = one_seat(key, timesteps).is_learner
         assert learns is not None, "a line-up says who holds which seat"
-        return EpisodeSetup(
-            is_learner=jnp.roll(learns, 1)
-        )  # of two the second: the biased draws its own
+        return EpisodeSetup(is_learner=jnp.roll(learns, 1))  # of two the second
 
     def others(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         learns = alone(key, timesteps).is_learner

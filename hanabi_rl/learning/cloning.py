@@ -89,9 +89,7 @@ class Microbatch(NamedTuple):
     legal: jax.Array  # bool [..., A]
     action: jax.Array  # int32 [...], what was done
     mask: jax.Array  # bool [...], whether it is cloned
-    row_index: (
-        jax.Array
-    )  # int32 [n], the examples' places in the whole minibatch, on whichever device
+    row_index: jax.Array  # int32 [n], places in the whole minibatch, on whichever device
 
 
 class Dataset(Protocol):
