@@ -32,8 +32,8 @@ def scores_of(name: str, players: int, games: int, seed: int) -> common.Record:
         "ci95": [round(bound, 3) for bound in played.mean.bounds],
         "points": round(played.points.mean, 3),
         "points_ci95": [round(bound, 3) for bound in played.points.bounds],
-        "zero": round(played.zero_share, 4),
-        "perfect": round(played.perfect_share, 4),
+        "zero_rate": round(played.zero_rate, 4),
+        "perfect_rate": round(played.perfect_rate, 4),
     }
 
 
@@ -49,7 +49,7 @@ def measure(games: int = 5000, seed: int = 0, write: str = "no", only: str = "")
             published = SELFPLAY.get(name, {}).get(players, "")
             print(
                 f"| bot:{name} | {players} | {cell['mean']:.2f} | {cell['points']:.2f} "
-                f"[{low:.2f}, {high:.2f}] | {cell['zero']:.1%} | {cell['perfect']:.1%} | "
+                f"[{low:.2f}, {high:.2f}] | {cell['zero_rate']:.1%} | {cell['perfect_rate']:.1%} | "
                 f"{published} |",
                 file=sys.stderr,
             )

@@ -2,8 +2,8 @@
 
     python benchmarks/features.py --json
 
-For 2 and 3 players and each level: core microseconds of `look` on 128 games from their state, and
-of actor and critic on its features; the core seconds that `look` takes to compile; and how many
+For 2 and 3 players and each feature set: core microseconds of `look` on 128 games from their state,
+and of actor and critic on its features; the core seconds that `look` takes to compile; and how many
 features there are.
 """
 
@@ -18,7 +18,7 @@ if __name__ == "__main__":
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.hint_memory import LEVELS
+from hanabi_rl.agents.structured.hint_memory import FEATURE_SETS
 from hanabi_rl.games.hanabi.dynamics import deal, legal_for_current_player
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.structured_view import StructuredView
@@ -28,16 +28,16 @@ from hanabi_rl.play.decks import evaluation_decks
 GAMES = 128
 
 
-def sides_of(players: int, level: FeatureSet) -> tuple[dict[str, Any], common.Record]:
+def sides_of(players: int, feature_set: FeatureSet) -> tuple[dict[str, Any], common.Record]:
     """The two sides to time, and what is known before."""
-    rules, name = Rules(num_players=players), f"{players}p_{level}"
+    rules, name = Rules(num_players=players), f"{players}p_{feature_set}"
     state = deal(rules, jnp.asarray(evaluation_decks(rules, GAMES, 0)))
-    view, reset = StructuredView(level), jnp.zeros(GAMES, bool)
+    view, reset = StructuredView(feature_set), jnp.zeros(GAMES, bool)
     memory = view.new_memory(rules, GAMES)
     look = jax.jit(lambda memory, state: view.look_at(rules, memory, state, reset, None))
     looked, compile_s = common.compiled(look, memory, state)
     features, legal = looked(memory, state)[1], legal_for_current_player(rules, state)
-    module = StructuredActorCritic(StructuredConfig(level))
+    module = StructuredActorCritic(StructuredConfig(feature_set))
     params = module.init(jax.random.key(0), (), features, legal, reset)
     network = jax.jit(lambda params, features: module.apply(params, (), features, legal, reset))
     applied, _ = common.compiled(network, params, features)
@@ -62,8 +62,8 @@ def measure(repeats: int = 30) -> common.Record:
     sides: dict[str, Any] = {}
     record: common.Record = {}
     for players in (2, 3):
-        for level in LEVELS:
-            more, known = sides_of(players, level)
+        for feature_set in FEATURE_SETS:
+            more, known = sides_of(players, feature_set)
             sides |= more
             record |= known
     for side in sides.values():

@@ -1,7 +1,7 @@
 """The floor of one HDR-IPPO update: its matrix products alone, at its shapes, on one pinned core.
 
     python benchmarks/floor.py --json
-    python benchmarks/floor.py --network structured --level facts --json    # structured_update.py
+    python benchmarks/floor.py --network structured --features facts --json  # structured_update.py
 
 The update of `update.py` (64 x 128 steps, embedding 1024, LSTM 512, decoder 256, critic 512, 4
 epochs x 4 minibatches) multiplies matrices when it collects (forward, the policy's and the clone's,
@@ -146,14 +146,14 @@ def measure(
     steps: int = 0,
     repeats: int = 5,
     network: str = "lstm",
-    level: str = "facts",
+    features: str = "facts",
 ) -> common.Record:
     """Times every product of an update in both precisions; returns the JSON record. 0 environments
     or steps: 64 and 128, for a structured network as many as its preset says."""
     if network != "lstm":
         import structured_update
 
-        return structured_update.measure(players, level, envs, steps, repeats, updates=False)
+        return structured_update.measure(players, features, envs, steps, repeats, updates=False)
     envs, steps = envs or 64, steps or 128
     record: common.Record = {}
     sides: dict[str, Callable[[], float]] = {}

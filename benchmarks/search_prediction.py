@@ -37,7 +37,7 @@ from hanabi_rl.games.hanabi.replay import replay
 
 LAMBDAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 DOUBTS = (0.0, 1.0)
-KEPT = ("policy", "tried", "gain", "error", "effective")  # of every decision
+RECORDED = ("policy", "tried", "gain", "error", "effective")  # of every decision
 
 
 @jax.jit
@@ -45,7 +45,7 @@ def look_around(
     agent: SearchPolicy, carry: SearchCarry, obs: jax.Array, first: jax.Array
 ) -> SearchCarry:
     """The carries [P] of all seats of one game after one more timestep."""
-    return update_carry(agent.rules, agent.shown, carry, obs, jnp.full(len(obs), first))
+    return update_carry(agent.rules, agent.joint_spec, carry, obs, jnp.full(len(obs), first))
 
 
 @jax.jit
@@ -73,9 +73,9 @@ def search_game(agent: SearchPolicy, games: Games, index: int) -> dict[str, np.n
     for turn, carry, seat in turns_of(agent, games, index):
         if games.human_seats is None or games.human_seats[index, seat]:
             thought = think(agent, carry, seat)._asdict()
-            found.append({name: np.asarray(thought[name])[0] for name in KEPT})
+            found.append({name: np.asarray(thought[name])[0] for name in RECORDED})
             actions.append(games.actions[index, turn])
-    columns = {name: np.stack([each[name] for each in found]) for name in KEPT}
+    columns = {name: np.stack([each[name] for each in found]) for name in RECORDED}
     return columns | {"actions": np.array(actions)}
 
 
@@ -115,7 +115,7 @@ def measure(
     rows = [row_of("policy alone", alone, alone)]
     for doubt in DOUBTS:
         for lam in LAMBDAS:
-            settings = dataclasses.replace(found.settings, lam=lam, doubt=doubt)
+            settings = dataclasses.replace(found.settings, lam=lam, gain_std_errors=doubt)
             rows.append(
                 row_of(f"lambda {lam:g}, doubt {doubt:g}", judge(of_games, settings), alone)
             )

@@ -74,16 +74,16 @@ def measure(
 
 def parts(policy: SearchPolicy, carry: SearchCarry, seat: int) -> dict[str, Callable[[], float]]:
     """What a round is made of, each as a side that returns its milliseconds."""
-    rules, shown, rows = policy.rules, policy.shown, policy.settings.rollouts
+    rules, shown, rows = policy.rules, policy.joint_spec, policy.settings.num_rollouts
     now = jax.tree.map(lambda leaf: jnp.stack([leaf[seat]] * rows), carry.now)
     fresh = jnp.zeros(rows, bool)
 
     def read(state: Any, before: Any) -> Any:
         sight = from_state(rules, state)
         memory = before
-        if shown.level != "facts" or shown.profile:
-            memory = update_memory(rules, shown.level, before, sight)
-        return features_of(rules, shown.level, memory, sight), legal_for_current_player(
+        if shown.features != "facts" or shown.profile:
+            memory = update_memory(rules, shown.features, before, sight)
+        return features_of(rules, shown.features, memory, sight), legal_for_current_player(
             rules, state
         )
 

@@ -30,7 +30,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.hostile import hostile
+from support.invalid_messages import hostile
 
 from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.store import Store

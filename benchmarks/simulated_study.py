@@ -181,7 +181,7 @@ def truths(scenario: Scenario) -> dict[str, Any]:
     return {
         "score": score.mean(axis=0),
         "rating": rating.mean(axis=0),
-        "zero_share": (drawn.scores == 0).mean(axis=(0, 2)),
+        "zero_rate": (drawn.scores == 0).mean(axis=(0, 2)),
         "place": drawn.places.mean(axis=0),
         "preference": [
             (drawn.places[:, i] < drawn.places[:, j]).mean() for i, j in ((0, 1), (0, 2), (1, 2))
@@ -205,7 +205,7 @@ def covers(report: StudyReport, truth: Mapping[str, Any]) -> dict[str, list[bool
             inside(getattr(of, name).interval, truth[name][number])
             for number, of in enumerate(report.agents)
         ]
-        for name in ("score", "zero_share", "rating", "place")
+        for name in ("score", "zero_rate", "rating", "place")
     }
     for kind in ("score", "rating", "preference"):
         of_kind = [each for each in report.comparisons if each.kind == kind]

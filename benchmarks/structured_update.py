@@ -21,7 +21,7 @@ from floor import Work, side
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from hanabi_rl.agents.structured.features import sizes, true_hand_features
-from hanabi_rl.agents.structured.hint_memory import LEVELS
+from hanabi_rl.agents.structured.hint_memory import FEATURE_SETS
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.games.hanabi.dynamics import deal
 from hanabi_rl.games.hanabi.rules import Rules
@@ -35,16 +35,16 @@ from hanabi_rl.play.decks import evaluation_decks
 
 
 def quick(
-    players: int, level: FeatureSet, envs: int, steps: int, precision: Precision = "auto"
+    players: int, feature_set: FeatureSet, envs: int, steps: int, precision: Precision = "auto"
 ) -> IPPOConfig:
-    """The quick preset for so many players, shown `level`; 0 environments or steps: as many as it
-    says."""
+    """The quick preset for so many players, with `feature_set`; 0 environments or steps: as many as
+    it says."""
     config: IPPOConfig = preset_config("ippo", "quick")
     assert isinstance(config.network, StructuredConfig), config.network
     return dataclasses.replace(
         config,
         game=Rules(num_players=players),
-        network=dataclasses.replace(config.network, level=level),
+        network=dataclasses.replace(config.network, features=feature_set),
         num_envs=envs or config.num_envs,
         num_steps=steps or config.num_steps,
         precision=precision,
@@ -69,7 +69,7 @@ def work(config: IPPOConfig) -> list[Work]:
     module = StructuredActorCritic(network, config.precision)
     games = deal(rules, jnp.asarray(evaluation_decks(rules, 1, 0)))
     told = true_hand_features(rules, games).size
-    shown = sizes(rules, network.level)
+    shown = sizes(rules, network.features)
 
     def inputs(rows: int) -> tuple[Any, ...]:
         view = jax.tree.map(lambda x: jnp.zeros((1, rows, *x.shape[1:]), jnp.float16), shown)
@@ -123,22 +123,24 @@ def product(equation: Any, times: float) -> Work:
 
 
 def measure(
-    players: int, level: str, envs: int, steps: int, repeats: int, updates: bool = True
+    players: int, feature_set: str, envs: int, steps: int, repeats: int, updates: bool = True
 ) -> common.Record:
     """Times the update in both precisions and its floor in turn, or the floor alone; returns the
     JSON record.
 
     Raises:
-        ValueError: no such level.
+        ValueError: no such feature set.
     """
-    if level not in LEVELS:
-        raise ValueError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}")
+    if feature_set not in FEATURE_SETS:
+        raise ValueError(
+            f"features: expected one of {', '.join(FEATURE_SETS)}, got {feature_set!r}"
+        )
     record: common.Record = {"precision": jnp.dtype(matmul_dtype("auto")).name}
     sides: dict[str, Callable[[], float]] = {}
     for name, precision in {"ours": "auto", "float32": "float32"}.items():
         if name == "ours" and matmul_dtype("auto") == jnp.float32:
             continue  # it would be the same
-        config = quick(players, level, envs, steps, precision)  # type: ignore[arg-type]
+        config = quick(players, feature_set, envs, steps, precision)  # type: ignore[arg-type]
         moves = config.num_envs * config.num_steps
         todo = work(config)
         flop = sum(part.times * part.flop for part in todo)

@@ -2,7 +2,7 @@
 core.
 
     python benchmarks/update.py --json
-    python benchmarks/update.py --network structured --level facts --json    # structured_update.py
+    python benchmarks/update.py --network structured --features facts --json  # structured_update.py
 
 Both sides collect 64 x 128 steps and learn from them for 4 epochs of 4 minibatches, with the
 paper's network (embedding 1024, LSTM 512, decoder 256, critic 512), from random parameters. `plain`
@@ -106,7 +106,7 @@ def measure(
     compiles: int = 0,
     sides: str = "plain,ours,float32",
     network: str = "lstm",
-    level: str = "facts",
+    features: str = "facts",
 ) -> common.Record:
     """Times the sides; returns the JSON record. 0 environments or steps: 64 and 128, for a
     structured network as many as its preset says.
@@ -117,7 +117,7 @@ def measure(
     if network != "lstm":
         import structured_update
 
-        return structured_update.measure(players, level, envs, steps, repeats)
+        return structured_update.measure(players, features, envs, steps, repeats)
     envs, steps = envs or 64, steps or 128
     # what only the first compilation of a process pays
     jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))

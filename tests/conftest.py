@@ -47,14 +47,14 @@ def drop_old_programs(folder: Path) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Rooms to workers, or files (`support/by_room.py`)."""
-    from support.by_room import RoomScheduling
+    """Folders to workers, or files (`support/by_package.py`)."""
+    from support.by_package import PackageScheduling
 
-    return RoomScheduling(config, log) if config.option.dist == "loadfile" else None
+    return PackageScheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is in no room comes first: tutorials take longest, and at the end one worker would wait
+    """Tests in no folder come first: tutorials take longest, and at the end one worker would wait
     for the other."""
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
 
@@ -69,25 +69,25 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rooms", action="store_true", help="print tests and seconds by room")
+    parser.addoption("--by-package", action="store_true", help="print tests and seconds by package")
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Seconds of setting up, running and tearing down, the sum over workers, by room."""
-    if not config.getoption("rooms"):
+    """Seconds of setting up, running and tearing down, the sum over workers, by folder."""
+    if not config.getoption("by_package"):
         return
     tests, seconds = collections.Counter[str](), collections.Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                room = Path(report.nodeid.split("::")[0]).parts[1]
-                tests[room] += report.when == "setup"
-                seconds[room] += report.duration
-    terminalreporter.section("rooms")
-    for room, spent in seconds.most_common():
-        terminalreporter.line(f"{room:16s} {tests[room]:6d} tests {spent:8.1f} s")
+                folder = Path(report.nodeid.split("::")[0]).parts[1]
+                tests[folder] += report.when == "setup"
+                seconds[folder] += report.duration
+    terminalreporter.section("by package")
+    for folder, spent in seconds.most_common():
+        terminalreporter.line(f"{folder:16s} {tests[folder]:6d} tests {spent:8.1f} s")
     terminalreporter.line(f"{'all':16s} {tests.total():6d} tests {seconds.total():8.1f} s")
 
 

@@ -3,6 +3,7 @@ the site's."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -10,7 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.ipynb")]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/*.md"),
+    ROOT / "docs" / "results" / "README.md",
+    *ROOT.glob("docs/tutorials/*.ipynb"),
+]
 
 
 def text_of(page: Path) -> str:
@@ -21,7 +27,17 @@ def text_of(page: Path) -> str:
     return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_of_the_repository(page: Path) -> None:
     for place in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text_of(page)):
         assert (page.parent / place).exists(), place
+
+
+def test_result_tables_are_listed_and_rectangular() -> None:
+    folder = ROOT / "docs" / "results"
+    listed = re.findall(r"(?m)^- \[(.+\.csv)\]\(\1\): ", (folder / "README.md").read_text())
+    assert sorted(listed) == sorted(path.name for path in folder.glob("*.csv"))
+    for name in listed:
+        header, *rows = csv.reader((folder / name).read_text().splitlines())
+        assert len(set(header)) == len(header) and rows, name
+        assert all(len(row) == len(header) for row in rows), name

@@ -9,7 +9,7 @@ from typing import Any
 def in_words(card: Mapping[str, Any], field: str) -> str:
     """Return a field of a card, which the card has, as text for people."""
     value = card[field]
-    if field == "met":
+    if field == "training_partners":
         return ", ".join(dict.fromkeys(value)) or (
             "none" if card.get("algorithm") == "bc" else "itself"
         )
@@ -30,7 +30,7 @@ def in_words(card: Mapping[str, Any], field: str) -> str:
 def _selfplay(score: Mapping[str, Any]) -> str:
     low, high = score["ci95"]
     return (
-        f"{score['mean']} [{low}, {high}], {score['zero_share']:.1%} zero, "
+        f"{score['mean']} [{low}, {high}], {score['zero_rate']:.1%} zero, "
         f"{score['games']:,} greedy games"
     )
 
@@ -40,8 +40,8 @@ def _prediction(figures: Mapping[str, Any]) -> str:
     parts = []
     if "accuracy" in figures:
         parts.append(f"{_figure(figures, 'accuracy')} of the moves")
-    if "nats" in figures:
-        parts.append(f"{_figure(figures, 'nats')} nats per decision")
+    if "cross_entropy" in figures:
+        parts.append(f"{_figure(figures, 'cross_entropy')} nats per decision")
     return f"{', '.join(parts) or 'measured'} (on {figures['file']})"
 
 

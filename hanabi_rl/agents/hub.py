@@ -282,9 +282,9 @@ def _section(repository: str, card: Mapping[str, Any]) -> str:
     rows = {
         "game": _game(card),
         "algorithm": f"{card['algorithm']}, {card['steps']} {card['unit']}",
-        "is shown": card["tier"],
+        "is shown": card["features"],
         "learned from": in_words(card, "data"),
-        "met in training": in_words(card, "met"),
+        "training partners": in_words(card, "training_partners"),
         "self-play": in_words(card, "selfplay"),
         "predicts people": in_words(card, "prediction"),
         "command": in_words(card, "command"),

@@ -21,10 +21,17 @@ from typing import Any, NamedTuple, get_args, get_origin
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots.registry import BOTS, bot_parameters, bot_scores, make_bot
+from hanabi_rl.agents.bots.registry import (
+    BOTS,
+    RENAMED_PARAMETERS,
+    bot_parameters,
+    bot_scores,
+    make_bot,
+)
 from hanabi_rl.agents.hub import load_from_hub
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.policy_file import (
+    RENAMED_AGENTS,
     SUFFIX,
     bundled_files,
     load_bundled,
@@ -34,26 +41,29 @@ from hanabi_rl.agents.policy_file import (
 )
 from hanabi_rl.agents.policy_folder import read_folder, why_no_policy
 from hanabi_rl.agents.published import load_published
+from hanabi_rl.agents.search.config import RENAMED_SETTINGS, option_types, search_config
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.jax_settings import with_our_settings
 from hanabi_rl.storage.trees import leaf_paths
 
 BOT = "bot"
-SHIPPED = "agent"
+BUNDLED = "agent"
 HUB = "hf"
 LOADERS: dict[str, Callable[[str], Policy]] = {
-    SHIPPED: load_bundled,
+    BUNDLED: load_bundled,
     "ah2ac2": load_published,
     "obl": load_published,
     HUB: load_from_hub,
 }
 """What stands before the colon of an agent that plays one game -> its loader, given the name up to
 the options."""
+RENAMED_OPTIONS = {"knows": "partner_games", "partner": "partner_model", **RENAMED_SETTINGS}
+"""Options that are refused with their name now."""
 
 
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
-_MOST_SEEDS = 10_000
+_MAX_SEEDS = 10_000
 
 
 class WrapperOption(NamedTuple):
@@ -68,7 +78,7 @@ class WrapperOption(NamedTuple):
     """What may follow it in a name and sets a part of it -> its type."""
 
 
-def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
+def _permute_colors(policy: Policy, colors: tuple[int, ...]) -> Policy:
     if sorted(colors) != list(range(policy.rules.num_colors)):
         raise ValueError(
             f"expected the colours 0 to {policy.rules.num_colors - 1} in another order, got "
@@ -79,15 +89,15 @@ def _renamed(policy: Policy, colors: tuple[int, ...]) -> Policy:
     return ColorPermuted(policy, jnp.array(colors, jnp.int32))
 
 
-def _noisy(policy: Policy, noise: float) -> Policy:
+def _add_noise(policy: Policy, noise: float) -> Policy:
     if not 0.0 <= noise < 1.0:  # at 1 no move is the most likely
-        raise ValueError(f"expected a share from 0 to below 1, got {noise}")
+        raise ValueError(f"expected a probability from 0 to below 1, got {noise}")
     from hanabi_rl.agents.noisy import EpsilonNoise
 
     return EpsilonNoise(policy, epsilon=noise)
 
 
-def _gullible(policy: Policy, plays: int) -> Policy:
+def _make_gullible(policy: Policy, plays: int) -> Policy:
     from hanabi_rl.agents.gullible import ALWAYS, IF_PLAYABLE, Gullible
 
     if plays not in (IF_PLAYABLE, ALWAYS):
@@ -95,18 +105,18 @@ def _gullible(policy: Policy, plays: int) -> Policy:
     return Gullible(policy, plays=plays)
 
 
-def _safe(policy: Policy, chances: tuple[float, ...]) -> Policy:
-    if len(chances) != 2 or not all(0.0 <= chance <= 1.0 for chance in chances):
+def _filter_plays(policy: Policy, min_probs: tuple[float, ...]) -> Policy:
+    if len(min_probs) != 2 or not all(0.0 <= prob <= 1.0 for prob in min_probs):
         raise ValueError(
-            "expected two chances from 0 to 1, on the last life and before, got "
-            f"{','.join(map(str, chances))}"
+            "expected two probabilities from 0 to 1, on the last life and before, got "
+            f"{','.join(map(str, min_probs))}"
         )
     from hanabi_rl.agents.safety_filter import SafetyFilter
 
-    return SafetyFilter(policy, min_prob_last_life=chances[0], min_prob=chances[1])
+    return SafetyFilter(policy, min_prob_last_life=min_probs[0], min_prob=min_probs[1])
 
 
-def _tempered(policy: Policy, temperature: float) -> Policy:
+def _set_temperature(policy: Policy, temperature: float) -> Policy:
     # beyond these a legal move's logit is no float32, or below that of an illegal one
     if not 1e-6 <= temperature <= 1e6:
         raise ValueError(f"expected a number from 0.000001 to 1,000,000, got {temperature}")
@@ -115,22 +125,21 @@ def _tempered(policy: Policy, temperature: float) -> Policy:
     return Tempered(policy, temperature=temperature)
 
 
-def _searched(policy: Policy, preset: str, partner: str | None = None, **given: Any) -> Policy:
-    from hanabi_rl.agents.search.config import settings_of
+def _with_search(
+    policy: Policy, preset: str, partner_model: str | None = None, **settings: Any
+) -> Policy:
     from hanabi_rl.agents.search.search_policy import with_search
 
-    settings = settings_of(preset, given)
-    models = [] if partner is None else partner.split("+")
-    return with_search(policy, [load_policy(model, policy.rules) for model in models], settings)
+    names = [] if partner_model is None else partner_model.split("+")
+    models = [load_policy(name, policy.rules) for name in names]
+    return with_search(policy, models, search_config(preset, settings))
 
 
 def _search_settings() -> dict[str, Any]:
-    from hanabi_rl.agents.search.config import option_types
-
-    return {**option_types(), "partner": str}
+    return {**option_types(), "partner_model": str}
 
 
-def _knowing(policy: Policy, setting: tuple[str, ...]) -> Policy:
+def _preload_profile(policy: Policy, setting: tuple[str, ...]) -> Policy:
     path, *seat = setting
     if len(seat) > 1 or not all(text.isdecimal() for text in seat):
         raise ValueError(
@@ -144,43 +153,44 @@ def _knowing(policy: Policy, setting: tuple[str, ...]) -> Policy:
 
 WRAPPER_OPTIONS: dict[str, WrapperOption] = {
     "colors": WrapperOption(
-        tuple[int, ...], _renamed, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
+        tuple[int, ...], _permute_colors, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
     ),
     "gullible": WrapperOption(
         int,
-        _gullible,
+        _make_gullible,
         "gullible=2: it plays its oldest hinted card, whatever it is, and else does what it does; "
         "gullible=1: the oldest that can be playable",
     ),
-    "knows": WrapperOption(
-        tuple[str, ...],
-        _knowing,
-        "knows=games.safetensors: it knows its partner from these games, those of the human seats "
-        "or, where none is marked, of every seat; knows=games.safetensors,1 of seat 1",
-    ),
     "noise": WrapperOption(
         float,
-        _noisy,
+        _add_noise,
         "noise=0.1: where it draws its moves, any legal one on a tenth of its turns; greedy play "
         "stays what it is",
     ),
+    "partner_games": WrapperOption(
+        tuple[str, ...],
+        _preload_profile,
+        "partner_games=games.safetensors: its profile of the partner is preloaded from these "
+        "games, of the human seats or, where none is marked, of every seat; "
+        "partner_games=games.safetensors,1 of seat 1",
+    ),
     "safe": WrapperOption(
         tuple[float, ...],
-        _safe,
-        "safe=0.6,0.1: it plays no card whose chance, by counting, is below 0.6 on the last life, "
-        "below 0.1 before",
+        _filter_plays,
+        "safe=0.6,0.1: it plays no card that is playable, by counting, with probability below 0.6 "
+        "on the last life, below 0.1 before",
     ),
     "search": WrapperOption(
         str,
-        _searched,
-        "search=fast: it thinks before each move, with the others taken to play as it does itself; "
-        "search=strong: longer; partner=agent:A+agent:B after it: they are taken to play as one of "
-        "these, whichever fits; lambda=0.3, rollouts=64, ...: see docs/search.md",
+        _with_search,
+        "search=fast: it searches before each move, with the others modelled as itself; "
+        "search=strong: longer; partner_model=agent:A+agent:B after it: they are modelled as "
+        "whichever of these fits their moves; lambda=0.3, num_rollouts=64, ...: see docs/search.md",
         _search_settings,
     ),
     "temperature": WrapperOption(
         float,
-        _tempered,
+        _set_temperature,
         "temperature=1.5: its logits are divided by 1.5; greedy play stays what it is (below 1 "
         "bots that play by chance are surer there too)",
     ),
@@ -211,18 +221,29 @@ def parse_name(name: str) -> AgentName:
         ValueError: where what follows the question mark is not key=value, or has a key twice.
     """
     plain, question, text = name.partition("?")
-    settings: dict[str, str] = {}
+    options: dict[str, str] = {}
     for pair in text.split("&") if question else ():
         key, equals, value = pair.partition("=")
         if not (key and equals and value):
             raise ValueError(f"{name}: expected ?key=value&..., got {pair!r}")
-        if key in settings:
+        if key in options:
             raise ValueError(f"{name}: expected {key} once, got it twice")
-        settings[key] = value
-    source, colon, place = plain.partition(":")
-    if colon and source in (BOT, *LOADERS):
-        return AgentName(source, place, settings)
-    return AgentName("", plain, settings)
+        options[key] = value
+    scheme, colon, path = plain.partition(":")
+    if not colon or scheme not in (BOT, *LOADERS):
+        scheme, path = "", plain
+    if scheme == BOT:
+        options = {RENAMED_PARAMETERS.get(key, key): value for key, value in options.items()}
+    return AgentName(scheme, path, options)
+
+
+def current_name(name: str) -> str:
+    """`name`, as an older run or model card has it, by the name that a bundled agent has now."""
+    agent, question, options = name.partition("?")
+    prefix, _, short = agent.partition(":")
+    if prefix == BUNDLED and short in RENAMED_AGENTS:
+        agent = f"{BUNDLED}:{RENAMED_AGENTS[short]}"
+    return agent + question + options
 
 
 def strip_options(name: str) -> str:
@@ -251,8 +272,8 @@ def expand_seed_ranges(names: Sequence[str]) -> list[str]:
         before, low, high, after = found.groups()
         if int(low) > int(high):
             raise ValueError(f"{name}: expected seeds from the least to the greatest")
-        if int(high) - int(low) >= _MOST_SEEDS:
-            raise ValueError(f"{name}: expected at most {_MOST_SEEDS:,} seeds")
+        if int(high) - int(low) >= _MAX_SEEDS:
+            raise ValueError(f"{name}: expected at most {_MAX_SEEDS:,} seeds")
         spread += [f"{before}{seed}{after}" for seed in range(int(low), int(high) + 1)]
     return spread
 
@@ -301,9 +322,9 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
                 f"{text}: expected an agent for {rules.difference_from(policy.rules)}, got one for "
                 f"{policy.rules.difference_from(rules)}"
             )
-    for key, (value, given) in options.items():
+    for key, (value, settings) in options.items():
         try:
-            policy = WRAPPER_OPTIONS[key].wrap(policy, value, **given)
+            policy = WRAPPER_OPTIONS[key].wrap(policy, value, **settings)
         except ValueError as error:
             raise ValueError(f"{text}: {key}: {error}") from error
     return policy
@@ -315,18 +336,22 @@ def _options(
     """The options of a name in order, each with its value and the settings that follow it; the
     settings of a bot, which are `known`, are none."""
     found: dict[str, tuple[Any, dict[str, Any]]] = {}
-    of: Mapping[str, Any] = {}
+    settings: Mapping[str, Any] = {}
     for key, value in name.options.items():
         where = f"{text}: {key}"
         if key in known:
             continue
         if key in WRAPPER_OPTIONS:
             found[key] = read_value(value, WRAPPER_OPTIONS[key].type, where=where), {}
-            of = WRAPPER_OPTIONS[key].settings()
-        elif key in of:
-            found[next(reversed(found))][1][key] = read_value(value, of[key], where=where)
+            settings = WRAPPER_OPTIONS[key].settings()
+        elif key in settings:
+            found[next(reversed(found))][1][key] = read_value(value, settings[key], where=where)
+        elif key in RENAMED_OPTIONS:
+            raise ValueError(f"{text}: {key} was renamed to {RENAMED_OPTIONS[key]}")
         else:
-            raise ValueError(f"{text}: expected one of {_settings({**known, **of})}, got {key!r}")
+            raise ValueError(
+                f"{text}: expected one of {_option_names({**known, **settings})}, got {key!r}"
+            )
     return found
 
 
@@ -353,7 +378,7 @@ def _check_finite(policy: Policy, text: str) -> None:
             raise ValueError(f"{text}: expected finite parameters, got others in {name}")
 
 
-def _settings(parameters: Mapping[str, Any]) -> str:
+def _option_names(parameters: Mapping[str, Any]) -> str:
     return ", ".join([*parameters, *WRAPPER_OPTIONS])
 
 
@@ -413,7 +438,7 @@ def is_bundled_for(name: str, rules: Rules) -> bool:
     parsed = parse_name(name)
     if parsed.scheme == BOT:
         return True
-    path = bundled_files().get(parsed.path) if parsed.scheme == SHIPPED else None
+    path = bundled_files().get(parsed.path) if parsed.scheme == BUNDLED else None
     return path is not None and read_rules(path) == rules
 
 
@@ -435,7 +460,7 @@ def agent_catalog() -> dict[str, Any]:
         for name, bot in BOTS.items()
     ]
     agents += [
-        {"name": f"{SHIPPED}:{name}", **read_card(path)} for name, path in bundled_files().items()
+        {"name": f"{BUNDLED}:{name}", **read_card(path)} for name, path in bundled_files().items()
     ]
     agents += [
         {"name": "ah2ac2:FILE", "about": "published weights, a .safetensors file"},

@@ -31,6 +31,6 @@ def mix_with_uniform(logits: jax.Array, legal: jax.Array, epsilon: float | jax.A
     """Logits float32 [..., A] of `(1 - epsilon) softmax(logits) + epsilon / |legal|`, illegal
     actions at -1e10; at an epsilon of 0 also those that `logits` rule out."""
     at_random = legal / jnp.sum(legal, axis=-1, keepdims=True)
-    chances = (1.0 - epsilon) * jax.nn.softmax(logits, axis=-1) + epsilon * at_random
+    probs = (1.0 - epsilon) * jax.nn.softmax(logits, axis=-1) + epsilon * at_random
     possible = legal & ((logits > ILLEGAL_LOGIT / 2) | (jnp.asarray(epsilon) > 0))
-    return jnp.where(possible, jnp.log(jnp.maximum(chances, 1e-30)), ILLEGAL_LOGIT)
+    return jnp.where(possible, jnp.log(jnp.maximum(probs, 1e-30)), ILLEGAL_LOGIT)

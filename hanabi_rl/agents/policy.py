@@ -22,6 +22,7 @@ from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
 
 PyTree = Any
 
@@ -113,12 +114,12 @@ def act(
 
 def next_game(policy: Policy, carry: PyTree, continues: jax.Array) -> PyTree:
     """The carry before the first timestep of another game with the same partners, each at the same
-    distance around the table: what the policy keeps of them if it has a `next_game(carry, met)` of
-    its own, else a fresh one. That timestep is stepped without `reset`.
+    distance around the table: what the policy keeps of them if it has a method
+    `next_game(carry, continues)`, else a fresh one. That timestep is stepped without `reset`.
 
     Args:
         carry: after the game before, every leaf `[B, ...]`.
-        met: bool `[B]`, the rows that begin another game; the others' carries stay.
+        continues: bool `[B]`, the rows that begin another game; the others' carries stay.
     """
     keep = getattr(policy, "next_game", None)
     if keep is not None:
@@ -177,8 +178,13 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     def identity(self) -> str:
         """See `Policy.identity`; where the policy came from (`info`) and its precision are no part
-        of it."""
-        return agent_hash(policy_spec(self), self.params)
+        of it. The spec is hashed as files of format 2 spell it: renaming a field changes no hash.
+        """
+        spec = policy_spec(self)
+        if (features := spec["network"].pop("features", None)) is not None:
+            first_names = {new: old for old, new in RENAMED_VALUES["features"].items()}
+            spec["network"]["level"] = first_names.get(features, features)
+        return agent_hash(spec, self.params)
 
     def at_temperature(self, temperature: float) -> NetworkPolicy:
         """The same policy with its logits divided by `temperature`: the weights and biases of its
@@ -199,21 +205,21 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         return initial_carry(self.network, batch)
 
     @with_our_settings
-    def next_game(self, carry: PyTree, met: jax.Array) -> PyTree:
+    def next_game(self, carry: PyTree, continues: jax.Array) -> PyTree:
         """See `next_game`: of a structured network its profile stays."""
         if isinstance(self.network, StructuredConfig):
             after = _structured().next_game(self.rules, self.network, carry)
         else:
-            after = self.init_carry(met.shape[0])
-        return select_games(met, after, carry)
+            after = self.init_carry(continues.shape[0])
+        return select_games(continues, after, carry)
 
     @property
     def feature_spec(self) -> str | None:
         """Which inputs `step_features` reads (see `learning/observation_views.py`): a structured
-        network's level, and whether it reads the profile; None for others."""
+        network's `features`, and whether it reads the profile; None for others."""
         if not isinstance(self.network, StructuredConfig):
             return None
-        return f"{self.network.level}+profile" if self.network.profile else self.network.level
+        return f"{self.network.features}+profile" if self.network.profile else self.network.features
 
     def init_features_carry(self, batch: int) -> PyTree:
         """Nothing: the view remembers."""
@@ -264,8 +270,8 @@ def _structured() -> Any:
 
 
 def policy_spec(policy: NetworkPolicy) -> dict[str, Any]:
-    """What a trained policy plays and with which network: its identity but for the parameters, and
-    what its file says beside where it came from."""
+    """What a trained policy plays and with which network: what its file says of it apart from its
+    origin, and, apart from the parameters, its identity."""
     network = {"kind": policy.network.kind, **dataclasses.asdict(policy.network)}
     if not network.get("profile", True):
         del network["profile"]  # policies without one stay who they were

@@ -27,12 +27,22 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import to_json
+from hanabi_rl.storage.renamed_fields import RENAMED_VALUES, with_new_names
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
 
 SUFFIX = ".safetensors"
 BUNDLED_DIR = Path(__file__).parent / "bundled"
 """Agents that come with the package: `agent:NAME` is the file NAME in this folder."""
-FORMAT_VERSION = 2  # of a description; 1 had one `step`, in three units
+RENAMED_AGENTS = {
+    "anyone-2p": "adhoc-2p",
+    "anyone-3p": "adhoc-3p",
+    "human-3p-robust": "human-3p-population",
+    "prior-3p": "pretrained-3p",
+}
+"""Names of bundled agents in older runs and model cards -> names now."""
+FORMAT_VERSION = 3
+"""Of the header. Format 1 had one `step`, in three units; up to format 2 the `features` of a
+structured network were its `level`, and some keys of the card had other names."""
 
 
 HALF_BITS = 11
@@ -127,7 +137,10 @@ def read_card(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: as `read_file`.
     """
-    return _parse(_read(path, tensors=False)[1], "card", path)
+    header = _read(path, tensors=False)[1]
+    card = _parse(header, "card", path)
+    is_old = _parse(header, "policy", path).get("format_version") in (1, 2)
+    return _card_from_format_2(card) if is_old else card
 
 
 def read_rules(path: Path) -> Rules:
@@ -167,6 +180,8 @@ def bundled_path(name: str) -> Path:
     """Where the agent `agent:NAME` is; raises ValueError as `load_bundled`."""
     short = name.removeprefix("agent:")
     files = bundled_files()
+    if short in RENAMED_AGENTS:
+        raise ValueError(f"agent:{short} was renamed to agent:{RENAMED_AGENTS[short]}")
     if short not in files:
         raise ValueError(f"{name}: expected agent: and one of {', '.join(files)}")
     return files[short]
@@ -224,6 +239,8 @@ def parse_metadata(
         raise ValueError(f"{where}: expected an object, got {type(description).__name__}")
     if description.get("format_version") == 1:
         description = _from_format_1(description)
+    if description.get("format_version") == 2:
+        description = _from_format_2(description)
     expect("format_version", FORMAT_VERSION, description.get("format_version"))
     try:
         expect("observation_version", OBSERVATION_VERSION, description["observation_version"])
@@ -248,14 +265,44 @@ def parse_metadata(
 
 
 def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A description of format 1 as one of today: its `step` was minibatches of BC, else environment
-    steps."""
+    """A description of format 1 as one of format 2: its `step` was minibatches of BC, else
+    environment steps."""
     changed = dict(description)
     steps = changed.pop("step", None)
     if steps is not None:
         unit: Unit = "minibatches" if changed.get("algorithm") == "bc" else "environment steps"
         changed |= {"steps": steps, "unit": unit}
-    return changed | {"format_version": FORMAT_VERSION}
+    return changed | {"format_version": 2}
+
+
+def _from_format_2(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description of format 2 as one of format 3: `network.level` is `network.features`."""
+    changed = {**description, "format_version": FORMAT_VERSION}
+    if isinstance(network := changed.get("network"), dict):
+        changed["network"] = with_new_names(network)
+    return changed
+
+
+_CARD_KEYS = {
+    "met": "training_partners",
+    "tier": "features",
+    "zero_share": "zero_rate",
+    "perfect_share": "perfect_rate",
+    "nats": "cross_entropy",
+    "nats_ci95": "cross_entropy_ci95",
+}
+"""Keys of a card of format 2, at any depth -> names now."""
+
+
+def _card_from_format_2(card: Mapping[str, Any]) -> dict[str, Any]:
+    """A card of format 1 or 2 as one of format 3."""
+    changed: dict[str, Any] = {
+        _CARD_KEYS.get(key, key): _card_from_format_2(value) if isinstance(value, dict) else value
+        for key, value in card.items()
+    }
+    if isinstance(features := changed.get("features"), str):
+        changed["features"] = RENAMED_VALUES["features"].get(features, features)
+    return changed
 
 
 @functools.lru_cache(maxsize=64)

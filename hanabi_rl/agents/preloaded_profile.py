@@ -68,12 +68,12 @@ def preload_profile(policy: Policy, path: str, seat: int | None = None) -> Prelo
         ValueError: another kind of agent, games of another game, or no such seat.
         GameDataError, FileNotFoundError: as `load_some_games`.
     """
-    told = has_profile(policy)
-    if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not told:
+    reads_profile = has_profile(policy)
+    if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not reads_profile:
         raise ValueError(
-            "expected an agent that reads a profile of its partners (agent:anyone-2p, what "
+            "expected an agent that reads a profile of its partners (agent:adhoc-2p, what "
             f"--network.profile trains), got a {type(policy).__name__}"
-            f"{'' if told else ', which has no profile'}"
+            f"{'' if reads_profile else ', which has no profile'}"
         )
     games = load_some_games(path)
     games.check_rules(policy.rules, f"{path}: ")

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hanabi_rl.agents.hub import hub_card
-from hanabi_rl.agents.loading import HUB, SHIPPED, expand_seed_ranges, parse_name
+from hanabi_rl.agents.loading import (
+    BUNDLED,
+    HUB,
+    current_name,
+    expand_seed_ranges,
+    parse_name,
+)
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_file import SUFFIX, bundled_path, read_card
 from hanabi_rl.agents.policy_folder import CLONE_FOLDER, FILE, run_config
@@ -62,12 +68,12 @@ def training_partners(name: str) -> tuple[str, ...]:
     """Whom an agent met in training: its partners, the agent that it began as (`--init-from`, the
     clone of HDR-IPPO, the level below of OBL), and whom that one met; of BR-BC its clone, and as
     whom that began. Each once."""
-    met, itself = list[str](), True
+    partner_names, itself = list[str](), True
     for origin in _lineage(name).values():
-        met += origin.partners if itself else ()
-        met += [origin.init_from] if origin.init_from is not None else []
+        partner_names += origin.partners if itself else ()
+        partner_names += [origin.init_from] if origin.init_from is not None else []
         itself &= not origin.is_br_bc
-    return tuple(dict.fromkeys(met))
+    return tuple(dict.fromkeys(partner_names))
 
 
 def describe_data_overlap(name: str, file: Path) -> str | None:
@@ -75,7 +81,7 @@ def describe_data_overlap(name: str, file: Path) -> str | None:
     nothing is, as of a bot. Files are told by their names."""
     deny, lineage = True, _lineage(name)
     origins = [*lineage.values()]
-    said: list[str] = []
+    phrases: list[str] = []
     for age, (agent, origin) in reversed([*enumerate(lineage.items())]):
         phrase = words = origin.describe(file, deny)
         if age > 0:
@@ -87,10 +93,10 @@ def describe_data_overlap(name: str, file: Path) -> str | None:
                 began = f"{'began' if age == 1 else 'that one began'} as"
             phrase = f"{began} {agent}{which}"
         if file.name in _names(origin.train_files):  # that settles it, whoever went before
-            said = []
-        said += [phrase] if phrase else []
+            phrases = []
+        phrases += [phrase] if phrase else []
         deny = deny and not origin.may_have_trained_on(file)
-    return "; ".join(reversed(said)) or None
+    return "; ".join(reversed(phrases)) or None
 
 
 def _names(files: tuple[str, ...]) -> set[str]:
@@ -122,7 +128,7 @@ def _origin(name: str) -> _Origin:
     if card := read_model_card(name):
         command, data = card.get("command", ""), card.get("data", NOT_RECORDED)
         return _Origin(
-            partners=tuple(card.get("met", ())),
+            partners=tuple(map(current_name, card.get("training_partners", ()))),
             train_files=tuple(_files_after("data", command)),
             val_files=tuple(_files_after("val", command)),
             data=None if data == NOT_RECORDED else data,
@@ -133,10 +139,11 @@ def _origin(name: str) -> _Origin:
     # the settings to train a clone are not read where one was given
     clone = {} if config.get("bc_policy") else config.get("bc") or config
     starts = (config.get(key) for key in ("init_from", "previous_level", "bc_policy"))
+    init_from = next(filter(None, starts), clone.get("init_from"))
     return _Origin(
-        init_from=next(filter(None, starts), clone.get("init_from")),
+        init_from=init_from and current_name(init_from),
         is_br_bc=algorithm == "br_bc",
-        partners=tuple(expand_seed_ranges(config.get("partners", ()))),
+        partners=tuple(map(current_name, expand_seed_ranges(config.get("partners", ())))),
         train_files=tuple(map(str, clone.get("data", ()))),
         val_files=tuple(map(str, clone.get("val", ()))),
     )
@@ -168,7 +175,7 @@ def read_model_card(name: str) -> dict[str, Any]:
         ValueError: there is no such agent, or its file is damaged.
     """
     parsed = parse_name(name)
-    if parsed.scheme == SHIPPED:
+    if parsed.scheme == BUNDLED:
         return read_card(bundled_path(parsed.without_options))
     if parsed.scheme == HUB:
         return hub_card(parsed.without_options)
@@ -187,9 +194,9 @@ def run_metadata(name: str, policy: NetworkPolicy) -> dict[str, Any]:
     return {
         "players": policy.rules.num_players,
         "algorithm": policy.info.algorithm,
-        "tier": getattr(policy.network, "level", policy.network.kind),
+        "features": getattr(policy.network, "features", policy.network.kind),
         "data": ", ".join(dict.fromkeys(files)) or NOT_RECORDED,
-        "met": list(training_partners(name)),
+        "training_partners": list(training_partners(name)),
         "steps": policy.info.steps,
         "unit": policy.info.unit,
     }

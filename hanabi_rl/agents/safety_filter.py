@@ -42,10 +42,10 @@ class SafetyFilter(Wrapper):
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`; where every legal move is too risky, nothing is filtered."""
-        chance, lives = jax.vmap(lambda seen: playable_probs(self.rules, seen))(obs)
-        least = jnp.where(lives == 1, self.min_prob_last_life, self.min_prob)[:, None]
+        prob, lives = jax.vmap(lambda seen: playable_probs(self.rules, seen))(obs)
+        threshold = jnp.where(lives == 1, self.min_prob_last_life, self.min_prob)[:, None]
         hand = self.rules.hand_size
-        risky = jnp.zeros(legal.shape, bool).at[:, hand : 2 * hand].set(chance < least)
+        risky = jnp.zeros(legal.shape, bool).at[:, hand : 2 * hand].set(prob < threshold)
         any_safe = jnp.any(legal & ~risky, axis=-1, keepdims=True)
 
         def filtered(logits: jax.Array) -> jax.Array:

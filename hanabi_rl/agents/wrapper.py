@@ -37,9 +37,9 @@ class Wrapper(flax.struct.PyTreeNode):
         """See `Policy.init_carry`."""
         return self.policy.init_carry(batch)
 
-    def next_game(self, carry: PyTree, met: jax.Array) -> PyTree:
+    def next_game(self, carry: PyTree, continues: jax.Array) -> PyTree:
         """See `agents/policy.py`."""
-        return next_game(self.policy, carry, met)
+        return next_game(self.policy, carry, continues)
 
     def step_with_logits_fn(
         self,
@@ -98,24 +98,24 @@ class LogitsWrapper(Wrapper):
         return carry, self.transform_logits(logits, legal)
 
 
-def couple_samples(drawn: jax.Array, whole: jax.Array, wanted: jax.Array) -> jax.Array:
+def couple_samples(sampled: jax.Array, source: jax.Array, target: jax.Array) -> jax.Array:
     """What was drawn from one distribution as an answer of another: a move that is less likely
     there gives way, as often as it has to, to those that are more likely, and all others stay (a
     maximal coupling). Where the other one is flatter the move drawn stays the most likely.
 
     Args:
-        drawn: logits float32 [..., A] of an answer, in the mean over all keys that of `whole`.
-        whole: logits of the distribution that it was drawn from.
-        wanted: logits of the other one, -1e10 where the action is not to be taken.
+        sampled: logits float32 [..., A] of an answer, in the mean over all keys that of `source`.
+        source: logits of the distribution that it was drawn from.
+        target: logits of the other one, -1e10 where the action is not to be taken.
 
     Returns:
-        Logits float32 [..., A], in the mean over all keys the distribution of `wanted`.
+        Logits float32 [..., A], in the mean over all keys the distribution of `target`.
     """
-    answer, before, after = (jax.nn.softmax(x, axis=-1) for x in (drawn, whole, wanted))
+    answer, before, after = (jax.nn.softmax(x, axis=-1) for x in (sampled, source, target))
     stays = answer * jnp.minimum(1.0, after / jnp.maximum(before, 1e-30))
     # a little of the other one, so that where the two are one nothing is divided by what rounding
     # has left of their difference
     more = jnp.maximum(after - before, 0.0) + 1e-6 * after
     more /= jnp.sum(more, axis=-1, keepdims=True)
     chances = stays + (1.0 - jnp.sum(stays, axis=-1, keepdims=True)) * more
-    return jnp.where(wanted > ILLEGAL_LOGIT, jnp.log(jnp.maximum(chances, 1e-30)), ILLEGAL_LOGIT)
+    return jnp.where(target > ILLEGAL_LOGIT, jnp.log(jnp.maximum(chances, 1e-30)), ILLEGAL_LOGIT)

@@ -1,1 +1,1 @@
-"""One file an algorithm: its config, what differs, what it reports; and the loop that runs them."""
+"""Algorithms, one file per algorithm, and the training loop."""

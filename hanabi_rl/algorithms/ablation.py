@@ -1,5 +1,5 @@
-"""The report of a sweep over the KL weight: tables, the trade-off of score and accuracy, curves,
-and a cross-play matrix (as AH2AC2's Tables 12 and 13, Figures 6 to 8)."""
+"""Report of a sweep over the KL weight: tables, score against accuracy, curves and a cross-play
+matrix (AH2AC2's Tables 12 and 13, Figures 6 to 8)."""
 
 from pathlib import Path
 
@@ -25,8 +25,8 @@ from hanabi_rl.storage.progress import Progress
 
 
 def report_ablation(sweep: Sweep) -> str | None:
-    """Writes tables, curves and matrix of a sweep over the KL weight alone; returns the tables and
-    the matrix as text, None for any other sweep."""
+    """Write tables, curves and matrix of a sweep over the KL weight alone, and return the text;
+    None for other sweeps."""
     if any(set(values) != {"kl_weight"} for values in sweep.values):
         return None
     return f"{_tables(sweep)}\n\n{_matrix(sweep)}"
@@ -56,7 +56,7 @@ def _tables(sweep: Sweep) -> str:
 
 
 def _matrix(sweep: Sweep) -> str:
-    """The clone and the first seed of every weight with each other (Figure 6)."""
+    """Cross-play matrix of the clone and the first seed of each weight (Figure 6)."""
     runs = [config for config in sweep.configs if config.seed == sweep.configs[0].seed]
     labels = ["BC", *(f"{config.kl_weight:g}" for config in runs)]
     clone: Policy = load_policy(Path(runs[0].run_dir) / CLONE_FOLDER)

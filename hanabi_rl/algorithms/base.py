@@ -1,4 +1,4 @@
-"""What an algorithm is to the scripts, the command and the sweeps."""
+"""Base class of algorithms, as scripts, commands and sweeps use them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,47 +10,49 @@ from hanabi_rl.storage.jax_settings import hold_methods
 
 
 class SharedRun(NamedTuple):
-    """A run that all runs of a sweep build upon."""
+    """A run that all runs of a sweep build on."""
 
     algorithm: str
     config: RunConfig
     overrides: Mapping[str, Any]
-    """What changes in the config of the sweep's runs once it is there."""
+    """Changes to the config of the sweep's runs after it."""
 
 
 class Sweep(NamedTuple):
-    """A finished sweep; the three sequences are of its runs."""
+    """A finished sweep; the three sequences have one entry per run."""
 
     folder: Path
     base: Any
-    """The config that the runs share."""
+    """Config that the runs share."""
     values: list[dict[str, Any]]
-    """Each run's place in the grid."""
+    """Grid point of each run."""
     configs: list[Any]
     summaries: list[dict[str, Any]]
     matrix_games: int
-    """Decks behind a cell of a cross-play matrix."""
+    """Decks per cell of a cross-play matrix."""
     paper: bool
-    """True to show the published figures with the sweep's own."""
+    """Show published figures next to the sweep's own."""
 
 
 class Algorithm:
-    """What trains under one name, that of its module and of its folder of presets. Each is a
-    subclass, and the module's `ALGORITHM` is one of it."""
+    """Base class of algorithms; each module's `ALGORITHM` is an instance of a subclass.
+
+    The name is that of the module and of its folder of presets.
+    """
 
     config: type[RunConfig]
     summary_columns: ClassVar[Mapping[str, str]]
-    """Summary key -> column of a table over runs."""
+    """Summary key -> column head of a table over runs."""
     validation_key: str = "val_loss_per_timestep"
-    """The summary's cross-entropy on validation games, by which seeds are compared, where it has
-    any."""
+    """Summary key of the cross-entropy on validation games by which seeds are compared, if present.
+    """
     default_grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
-    """Field -> what a sweep without --grid runs over; other values by the flag --<field>s."""
+    """Field -> values of a sweep without --grid; other values by the flag --<field>s."""
     sweep_overrides: ClassVar[Mapping[str, Any]] = {}
-    """Fields that are set in every run of a sweep."""
+    """Fields set in every run of a sweep."""
     unsweepable_fields: tuple[str, ...] = ()
-    """Fields, with all that is in them, which say what the runs of a sweep share or follow from it:
-    no axes of a grid."""
+    """Fields, nested ones included, that the runs of a sweep share or derive: not allowed in a
+    grid."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         hold_methods(cls, "run", prng=True)
@@ -58,40 +60,41 @@ class Algorithm:
 
     @property
     def name(self) -> str:
-        """Under which it is asked for."""
+        """Name on the command line."""
         return type(self).__module__.rpartition(".")[2]
 
     def run(self, config: Any) -> dict[str, Any]:
-        """A config's run; returns what `summary.json` holds. A finished run is reported again, not
-        repeated."""
+        """Run a config and return the contents of `summary.json`; a finished run is only reported
+        again."""
         raise NotImplementedError
 
     def infer_rules(self, config: Any) -> Rules:
-        """The game that a config's run plays, where data or a clone decide it."""
+        """Game of a config's run, which data or a clone may determine."""
         return config.game
 
     def input_hashes(self, config: Any) -> dict[str, str]:
-        """The SHA-256 of what a config has by name alone, as `runs.folder.check_given` takes it."""
+        """SHA-256 of the inputs that a config refers to by name, for
+        `run_dir.check_input_hashes`."""
         del config
         return {}
 
     def seeds_share_validation(self, config: Any) -> bool:
-        """Whether runs of a config with several seeds are validated on the same games."""
+        """True if runs of a config with several seeds are validated on the same games."""
         del config
         return True
 
     def pooled_report(self, config: Any, summaries: list[dict[str, Any]]) -> str:
-        """What is printed of the runs of several seeds together, where `seeds_share_validation`;
-        empty for nothing."""
+        """Text printed for the runs of several seeds together if `seeds_share_validation`; may be
+        empty."""
         del config, summaries
         return ""
 
     def shared_run(self, config: Any, folder: Path) -> SharedRun | None:
-        """What is run first for all runs of a sweep in `folder`."""
+        """Run to train once for all runs of a sweep in `folder`, or None."""
         del config, folder
         return None
 
     def on_sweep_end(self, sweep: Sweep) -> str | None:
-        """Writes into the sweep's folder what is made of its runs; returns what is printed."""
+        """Write the sweep's own report into its folder and return the text to print, or None."""
         del sweep
         return None

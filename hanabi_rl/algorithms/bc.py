@@ -1,5 +1,5 @@
-"""The behavioural-cloning run: games in, three policies out (best self-play, best validation
-accuracy, least validation cross-entropy)."""
+"""Behavioural cloning run: from games to three policies (best self-play, best validation accuracy,
+lowest validation cross-entropy)."""
 
 import sys
 from pathlib import Path
@@ -35,7 +35,7 @@ from hanabi_rl.storage.words import count
 
 VALIDATION_FRACTION = 0.1
 MIN_TRAIN_GAMES = 5
-"""Of fewer, no whole game is a tenth to validate on."""
+"""Minimum number of games from which a tenth can be held out."""
 KEPT_POLICIES = {
     BEST_POLICY: "best self-play",
     MOST_ACCURATE: "best accuracy",
@@ -44,17 +44,16 @@ KEPT_POLICIES = {
 
 
 def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Games, Games]:
-    """The games to clone and those to validate on.
+    """Return the games to clone and the games to validate on.
 
-    Without data, the games are those of `demos`, generated once and cached. Without validation
-    files, a tenth of the games, split by deck, is held out.
+    Without data, games of `demos` are generated once and cached. Without validation files, a tenth
+    of the games is held out, split by deck.
 
     Raises:
-        GameDataError: a file's games are not what they should be, or one to validate on is there
-            twice.
-        ValueError: files of different games, or without a human seat though they name them, games
-            both to clone and to validate on, fewer than `MIN_TRAIN_GAMES` or of too few decks and
-            none to validate on, no such bot, or one whose rules the network is shown.
+        GameDataError: a file has invalid games, or a validation game occurs twice.
+        ValueError: files of different games or without a human seat, training games among the
+            validation games, fewer than `MIN_TRAIN_GAMES` games or too few decks without validation
+            files, an unknown bot, or a bot whose own rules are among the features.
     """
     if config.data:
         games = concatenate_games([load_some_games(path) for path in config.data])
@@ -95,43 +94,40 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
 
 
 def _cloned_seats(games: Games) -> np.ndarray:
-    """bool[N, P]: the seats whose moves are cloned, or predicted."""
+    """bool[N, P]: seats whose moves are cloned or predicted."""
     every = np.ones((len(games), games.rules.num_players), bool)
     return every if games.human_seats is None else games.human_seats
 
 
 def pool_games(config: BCTrainConfig, rules: Rules) -> Games:
-    """The games of `demos`, one player after another, from the cache where it has them.
+    """Games of `demos`, one player after another, from the cache if available.
 
-    Raises ValueError as `training_games`.
+    Raises ValueError as `training_games` does.
     """
     parts = []
     for player in expand_seed_ranges(config.demos):
-        check_features_for_bot(getattr(config.network, "level", None), player)
+        check_features_for_bot(getattr(config.network, "features", None), player)
         parts.append(demo_games(rules, player, config.demo_games, seed=0))
     return concatenate_games(parts)
 
 
 def announce_pool(config: BCTrainConfig) -> None:
-    """Prints on stderr which games are cloned if none are given."""
+    """Print on stderr which games are cloned if no data is given."""
     if config.data:
         return
     players = expand_seed_ranges(config.demos)
     each = f"{count(config.demo_games, 'game')} of {'each of ' if len(players) > 1 else ''}"
-    print(
-        f"No games are given: cloning {each}{', '.join(players)}, the same ones for every seed.",
-        file=sys.stderr,
-    )
+    print(f"No data: cloning {each}{', '.join(players)}, the same for every seed.", file=sys.stderr)
 
 
 def game_input_hashes(
     config: BCTrainConfig, rules: Rules, games: tuple[Games, Games] | None = None
 ) -> dict[str, str]:
-    """The SHA-256 of what a config has by name alone, by flag and name (`runs.folder.check_given`):
-    of whom it begins as, and of the files of games, or the players whose games are generated.
+    """SHA-256 of a config's inputs by flag and name (`run_dir.check_input_hashes`): the initial
+    agent, and the game files or the players of generated games.
 
     Args:
-        games: as `training_games` returns them; None where no file is to be read.
+        games: result of `training_games`; None if no file is to be read.
     """
     players = () if config.data else expand_seed_ranges(config.demos)
     found = {
@@ -151,30 +147,30 @@ def game_input_hashes(
     return found
 
 
-def clones_own_features(level: str | None, bot: str) -> bool:
-    """Whether a clone of `bot` would be shown the bot's own rules: the reading is what
-    `bot:convention` itself infers, so that nothing were left to learn."""
-    return level == "reading" and "convention" in bot
+def clones_own_features(feature_set: str | None, bot: str) -> bool:
+    """True if a clone of `bot` would see the bot's own rules: the conventions features are what
+    `bot:convention` infers, so nothing would be left to learn."""
+    return feature_set == "conventions" and "convention" in bot
 
 
-def check_features_for_bot(level: str | None, bot: str) -> None:
-    """Raises ValueError where `clones_own_features`."""
-    if clones_own_features(level, bot):
+def check_features_for_bot(feature_set: str | None, bot: str) -> None:
+    """Raise ValueError if `clones_own_features`."""
+    if clones_own_features(feature_set, bot):
         raise ValueError(
-            "network.level: expected facts or learnt for a clone of bot:convention, whose own "
-            "rules `reading` shows, got reading"
+            "network.features: expected facts or hint-history for a clone of bot:convention, whose "
+            "own rules `conventions` shows, got conventions"
         )
 
 
 def run_bc(config: BCConfig) -> dict[str, Any]:
-    """Clones, measures and reports; returns what `summary.json` holds. A finished run is reported
-    again, not repeated."""
+    """Clone, evaluate and report; return the contents of `summary.json`. A finished run is only
+    reported."""
     announce_pool(config)
     train, validation = training_games(config, config.game, config.seed)
     config = with_game(config, train.rules, "the recorded games")
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:
-        given = game_input_hashes(config, train.rules, (train, validation))
-        parallel.on_main_host(lambda: write_input_hashes(run_dir, given))
+        hashes = game_input_hashes(config, train.rules, (train, validation))
+        parallel.on_main_host(lambda: write_input_hashes(run_dir, hashes))
         train_bc(config, run_dir, train, validation)
         summary = parallel.on_main_host(lambda: report(config, run_dir, validation))
     print(f"\nResults: {run_dir}")
@@ -182,7 +178,7 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
 
 
 def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]:
-    """Measures the kept policies, prints the table, and writes `summary.json`."""
+    """Evaluate the saved policies, print the table and write `summary.json`."""
     summary: dict[str, Any] = {
         "num_players": validation.rules.num_players,
         "preset": config.preset,
@@ -192,9 +188,10 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
     measured: dict[str, tuple[SelfPlayResult, Prediction]] = {}
     for folder, name in KEPT_POLICIES.items():
         if folder == LEAST_LOSS and not (run_dir / folder).exists():
-            continue  # runs have not always kept it
+            continue  # older runs may lack it
         policy = load_policy(run_dir / folder)
-        if (identity := policy.identity()) not in measured:  # they are often one epoch's
+        # several criteria often select the same epoch
+        if (identity := policy.identity()) not in measured:
             measured[identity] = (
                 evaluate_selfplay(policy, config.report_games, config.seed),
                 predict(policy, validation),
@@ -227,8 +224,8 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
 
 
 def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
-    """The mean over seeds of the best-accuracy policies' figures on the games of `val`, intervals
-    bootstrapped over games."""
+    """Prediction of the best-accuracy policies on the games of `val`, mean over seeds, with
+    intervals bootstrapped over games."""
     games = load_distinct_games(config.val)
     reads = [predict(load_policy(run_dir / MOST_ACCURATE), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
@@ -241,7 +238,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
 
 
 class BehaviouralCloning(Algorithm):
-    """See the module's docstring."""
+    """Behavioural cloning; see the module's docstring."""
 
     config = BCConfig
     summary_columns: ClassVar = {
@@ -258,16 +255,16 @@ class BehaviouralCloning(Algorithm):
         return run_bc(config)
 
     def infer_rules(self, config: BCConfig) -> Rules:
-        """The game of the data, where there is any."""
+        """Game of the data, if any."""
         return load_games(config.data[0]).rules if config.data else config.game
 
     def input_hashes(self, config: BCConfig) -> dict[str, str]:
-        """See `game_input_hashes`; no games are generated for it."""
+        """See `game_input_hashes`; no games are generated."""
         games = training_games(config, config.game, config.seed) if config.data else None
         return game_input_hashes(config, config.game, games)
 
     def seeds_share_validation(self, config: BCConfig) -> bool:
-        """Those of `val`; what is held out from the training games differs between seeds."""
+        """True with `val`: held-out training games differ between seeds."""
         return bool(config.val)
 
     def pooled_report(self, config: BCConfig, summaries: list[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""The training of a clone: epochs, validation, self-play, what is kept, checkpoints."""
+"""Training of a clone: epochs, validation, self-play, saved policies, checkpoints."""
 
 import dataclasses
 import math
@@ -34,7 +34,7 @@ class BCConfig(BCTrainConfig, RunConfig):
 
 
 def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
-    """The training loop. A finished run is left as it is."""
+    """Training loop; a finished run is left unchanged."""
     start = config.init_from
     first = None if start is None else load_initial_params(start, config.network, train.rules)
     examples = examples_of(train, config)
@@ -68,7 +68,8 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
 
 
 def examples_of(games: Games, config: BCConfig) -> Dataset:
-    """What the config's network is cloned from: decisions if it is structured, else whole games."""
+    """Examples for the config's network: decisions for structured networks, otherwise whole
+    games."""
     if isinstance(config.network, StructuredConfig):
         from hanabi_rl.learning.cloning_decisions import decision_dataset
 
@@ -78,13 +79,13 @@ def examples_of(games: Games, config: BCConfig) -> Dataset:
 
 
 def color_key(seed: int) -> jax.Array:
-    """Of the colour permutations. The learner splits the seed's key in two, which are `fold_in` of
-    0 and 1: this is neither."""
+    """Key of the colour permutations, distinct from the learner's two keys (`fold_in` of 0 and
+    1)."""
     return jax.random.fold_in(jax.random.key(seed), 2)
 
 
 class _Trainer:
-    """The state of a run between minibatches."""
+    """State of a run between minibatches."""
 
     best_selfplay: tuple[float, float] | None = None  # mean score, then validation accuracy
     best_accuracy: float | None = None
@@ -114,14 +115,15 @@ class _Trainer:
         self.state, self.examples = parallel.replicate((state, examples))
 
     def epoch(self, progress: Progress) -> None:
-        """Trains to the end of the current epoch, measures, keeps the best policies and saves."""
+        """Train to the end of the current epoch, evaluate, save the best policies and a
+        checkpoint."""
         measured = {f"train_{name}": value for name, value in self.learn(progress).items()}
         measured |= parallel.on_main_host(self.measure)
         self.session.log(int(self.state.step), {"epoch": self.loader.epoch, **measured})
         self.save(measured)
 
     def learn(self, progress: Progress) -> dict[str, float]:
-        """Trains to the end of the current epoch; its mean `loss` and `accuracy`."""
+        """Train to the end of the current epoch; return its mean `loss` and `accuracy`."""
         sums = self.sums
         for batch in self.loader.rest_of_epoch():
             done = int(self.state.step) + 1
@@ -133,14 +135,14 @@ class _Trainer:
             for name in ("loss", "accuracy"):
                 sums[name] += decisions * float(metrics[name])
             progress.update(done, loss=sums["loss"] / sums["decisions"])
-            if self.session.stop_requested() and self.loader.batch > 0:  # mid-epoch: save and leave
+            if self.session.stop_requested() and self.loader.batch > 0:  # mid-epoch: save and stop
                 self.save({})
         self.sums = dict(_NO_SUMS)
         return {name: sums[name] / sums["decisions"] for name in ("loss", "accuracy")}
 
     def measure(self) -> dict[str, float]:
-        """Validation after an epoch, self-play on every `selfplay_every`-th and the last; keeps the
-        best policies."""
+        """Validate after an epoch, with self-play in every `selfplay_every`-th and the last; save
+        the best policies."""
         policy, epoch = parallel.fetch(self.learner.policy(self.state)), self.loader.epoch
         prediction = predict(policy, self.validation)
         accuracy, loss = prediction.accuracy().mean, prediction.cross_entropy().mean
@@ -163,20 +165,20 @@ class _Trainer:
                 policy, self.config.selfplay_games, self.config.seed, purpose="selection"
             ).summary
             measured |= {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
-            ranked = summary.mean.mean, accuracy  # ties, all-zero included, go to accuracy
+            ranked = summary.mean.mean, accuracy  # accuracy breaks ties, such as all scores 0
             if self.best_selfplay is None or ranked > self.best_selfplay:
                 self.best_selfplay = ranked
                 self.keep(policy, BEST_POLICY, summary.mean.mean)
         return measured
 
     def keep(self, policy: NetworkPolicy, name: str, score: float) -> None:
-        """Writes a policy folder of the run."""
+        """Write a policy folder of the run."""
         self.session.save_policy(
             name, policy, algorithm="bc", steps=int(self.state.step), score=score
         )
 
     def save(self, metrics: dict[str, float]) -> None:
-        """Writes a checkpoint; raises `Stopped` where a signal asked for the end."""
+        """Write a checkpoint; raise `RunStopped` after a signal."""
         position = {
             "batches": self.loader.state_dict(),
             "sums": self.sums,

@@ -1,11 +1,11 @@
-"""Behaviour-preferring partners and their responses: many pairs, each with preferences of its own
-(ZSC-Eval, Wang et al., arXiv 2310.05208, Algorithm 1 lines 1 to 3).
+"""Behaviour-preferring partners and their responses: pairs with different biased rewards (ZSC-Eval,
+Wang et al., arXiv 2310.05208, Algorithm 1 lines 1 to 3).
 
-One seat of every game receives the true reward, the others `u r + w . phi` (`learning/pairs.py`);
-of two players that is one of each, of more the biased learner's copies hold all seats but one, as
-partners do wherever they are met. All pairs share one compilation. A pair is kept as it ended, and
-as it was where it scored nearest to half of that: its mid-skill checkpoint. `candidates.json` is
-what `hanabi-rl partners` reads.
+One seat of every game receives the true reward, the others `u r + w . phi` (`learning/pairs.py`).
+With more than two players, copies of the biased learner hold all seats but one, as partners do in
+evaluation. All pairs share one compilation. Two moments of a pair are saved: its end, and its
+mid-skill checkpoint, whose score is nearest to half the final score. `candidates.json` lists them
+for `hanabi-rl partners`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from hanabi_rl.storage.validation import INT32_MAX, PositiveInt, Range
 
 NAME = "behaviour_preferring"
 CANDIDATES = "candidates.json"
-_RECORD = "pair.json"  # written last: the pair is finished
+_RECORD = "pair.json"  # written last: marks a finished pair
 _NOT_OF_PAIRS = {
     "start_states",
     "save_evaluated",
@@ -68,17 +68,17 @@ _NOT_OF_PAIRS = {
 
 @dataclasses.dataclass(frozen=True)
 class BehaviourPreferringConfig(IPPOConfig):
-    """Train partners that prefer some behaviours, each with its response (ZSC-Eval)."""
+    """Train behaviour-preferring partners, each with its response (ZSC-Eval)."""
 
     num_pairs: PositiveInt = 16
-    """Candidates to train; each of the two learners of a pair plays `total_steps` in environments
-    of its own."""
+    """Number of pairs to train; each of a pair's two learners plays `total_steps` in its own
+    environments."""
     num_checkpoints: PositiveInt = 50
-    """Of a pair, evenly spread, among which the mid-skill one is chosen by greedy play."""
+    """Evenly spaced checkpoints per pair, from which greedy play selects the mid-skill one."""
     max_events: Annotated[int, Range(0, INT32_MAX)] = 2
-    """At most so many events are worth something in one pair."""
+    """Maximum number of events with non-zero weight in one pair."""
     score_weights: Weights = (0.5, 1.0)
-    """What the game's own reward is multiplied with: one of these a pair."""
+    """Candidate weights of the game's own reward; one is sampled per pair."""
     event_weights: EventWeights = dataclasses.field(default_factory=EventWeights)
 
     def __post_init__(self) -> None:
@@ -98,26 +98,26 @@ class BehaviourPreferringConfig(IPPOConfig):
 
 
 class Snapshot(NamedTuple):
-    """A pair at some moment of its training."""
+    """A pair at one checkpoint."""
 
     update: int
-    score: float  # greedy, mean over both seatings
+    score: float  # greedy, mean over seatings
     policies: PerLearner  # `NetworkPolicy`
 
 
 def make_pair(config: BehaviourPreferringConfig) -> LearnerPair:
-    """In every game one random seat is the response's and all others are the biased learner's: as
-    partners are measured, and as best responses to them are trained."""
+    """Pair of learners: one random seat is the response's, all others are the biased learner's."""
     one_seat = sample_lineup(config.game.num_players, lambda timesteps: jnp.float32(1.0))
 
     def alone(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         learns = one_seat(key, timesteps).is_learner
-        assert learns is not None, "a line-up says who holds which seat"
-        return EpisodeSetup(is_learner=jnp.roll(learns, 1))  # of two the second
+        assert learns is not None, "lineups assign every seat"
+        # the biased learner samples its own seats
+        return EpisodeSetup(is_learner=jnp.roll(learns, 1))
 
     def others(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         learns = alone(key, timesteps).is_learner
-        assert learns is not None, "a line-up says who holds which seat"
+        assert learns is not None, "lineups assign every seat"
         return EpisodeSetup(is_learner=~learns)
 
     one = 1.0 / config.game.num_players
@@ -128,11 +128,11 @@ def make_pair(config: BehaviourPreferringConfig) -> LearnerPair:
 
 
 def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
-    """Trains every pair that is not finished; returns what `summary.json` holds.
+    """Train every unfinished pair; return the contents of `summary.json`.
 
     Raises:
-        Stopped: a signal came; finished pairs are kept, the one in progress begins again.
-        ValueError: more pairs than there are rewards, or as a run's folder does.
+        RunStopped: after a signal; finished pairs are saved, the current one starts over.
+        ValueError: more pairs than biased rewards exist, or the run's folder is invalid.
     """
     wanted = sample_biased_rewards(
         config.event_weights, config.max_events, config.score_weights, config.num_pairs, config.seed
@@ -154,8 +154,8 @@ def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
 
 
 def _check_length(config: BehaviourPreferringConfig, run_dir: Path) -> None:
-    """Raises ValueError for pairs longer or shorter than the run began with: no pair goes on, and
-    all are candidates alike."""
+    """Raise ValueError if the length of pairs changed: a pair is never continued, and all pairs are
+    equal."""
     began = saved_config(BehaviourPreferringConfig, run_dir, algorithm=NAME)
     if config.num_updates != began.num_updates:
         raise ValueError(
@@ -171,7 +171,7 @@ class _Trainer:
         self.config, self.run_dir = config, run_dir
         self.pair = make_pair(config)
         self.init, self.update = jax.jit(self.pair.init), self.pair.compile_update()
-        self.steps = config.num_envs * config.num_steps * config.num_updates  # of each learner
+        self.steps = config.num_envs * config.num_steps * config.num_updates  # per learner
         self.tracker = Tracker(
             run_dir,
             resume_step=done * config.num_updates if config.resume else None,
@@ -188,7 +188,7 @@ class _Trainer:
     def train(
         self, number: int, wanted: tuple[Weights, float], stop: GracefulStop
     ) -> list[Snapshot]:
-        """A whole pair, by its checkpoints."""
+        """Train one pair and return its checkpoints."""
         config, total = self.config, self.config.num_updates
         key = jax.random.fold_in(jax.random.key(config.seed), number)
         learners, actors = zip(*self.init(key), strict=True)
@@ -205,13 +205,13 @@ class _Trainer:
         snapshots: list[Snapshot] = []
         check = functools.partial(self._check, number)
         state, numbers = (learners, actors), range(1, total + 1)
-        for update, (learnt, _), metrics in run_updates(
+        for update, (learner, _), metrics in run_updates(
             self.update, state, preference, numbers, check
         ):
-            if stop.requested and update < total:  # else it is whole, and kept
+            if stop.requested and update < total:  # a complete pair is saved
                 raise RunStopped(self.run_dir, stop.exit_code)
             if update in marks:
-                snapshots.append(self._measured(update, learnt))
+                snapshots.append(self._measured(update, learner))
                 self._log(number, snapshots[-1], metrics)
         return snapshots
 
@@ -243,7 +243,8 @@ class _Trainer:
 
 
 def _mean_score(policies: PerLearner, config: BehaviourPreferringConfig) -> float:
-    """Of the response with the biased partner, in every seating, on the selection decks."""
+    """Mean score of the response with the biased partner over all seatings, on the selection
+    decks."""
     played = evaluate_pair(
         policies.response, policies.biased, config.eval_games, config.seed, purpose="selection"
     )
@@ -251,8 +252,8 @@ def _mean_score(policies: PerLearner, config: BehaviourPreferringConfig) -> floa
 
 
 def mid_skill(snapshots: list[Snapshot]) -> Snapshot:
-    """The one before the last whose score is nearest to half of the last one's (the earliest of
-    equals; the last where it is the only one)."""
+    """Checkpoint before the last whose score is nearest to half the last score (the earliest on
+    ties; the last if it is the only one)."""
     *earlier, last = snapshots
     return min(earlier, key=lambda found: abs(found.score - last.score / 2), default=last)
 
@@ -263,7 +264,7 @@ def _keep_pair(
     wanted: tuple[Weights, float],
     snapshots: list[Snapshot],
 ) -> None:
-    """Writes `biased`, `response`, `mid/biased`, `mid/response` and then the record."""
+    """Write `biased`, `response`, `mid/biased`, `mid/response` and then the record."""
     per_update = config.num_envs * config.num_steps
     last, mid = snapshots[-1], mid_skill(snapshots)
     for place, found in ((folder, last), (folder / "mid", mid)):
@@ -287,7 +288,7 @@ def _keep_pair(
 
 
 def describe(event_weights: Weights, score_weight: float) -> str:
-    """`0.5 r - 1 play_blind`, the reward in words."""
+    """The reward as text, such as `0.5 r - 1 play_blind`."""
     terms = [f"{score_weight:g} r"]
     for event, weight in zip(EVENTS, event_weights, strict=True):
         if weight:
@@ -298,7 +299,7 @@ def describe(event_weights: Weights, score_weight: float) -> str:
 def _finish(
     config: BehaviourPreferringConfig, run_dir: Path, folders: list[Path]
 ) -> dict[str, Any]:
-    """Writes the candidates, prints them and returns the figures."""
+    """Write and print the candidates; return the summary."""
     records = [read_json(folder / _RECORD) for folder in folders]
     candidates = []
     for folder, record in zip(folders, records, strict=True):
@@ -322,7 +323,7 @@ def _finish(
     return {
         "num_players": config.game.num_players,
         "pairs": config.num_pairs,
-        "able": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
+        "num_viable_pairs": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
         * len(biased_reward_space(config.event_weights, config.max_events)),
@@ -332,10 +333,13 @@ def _finish(
 
 
 class BehaviourPreferring(Algorithm):
-    """See the module's docstring."""
+    """Behaviour-preferring pairs; see the module's docstring."""
 
     config = BehaviourPreferringConfig
-    summary_columns: ClassVar = {"pair_score_mean": "mean of pairs", "able": "able pairs"}
+    summary_columns: ClassVar = {
+        "pair_score_mean": "mean pair score",
+        "num_viable_pairs": "viable pairs",
+    }
 
     def run(self, config: BehaviourPreferringConfig) -> dict[str, Any]:
         """See `run_pairs`."""

@@ -1,10 +1,9 @@
-"""Best responses: PPO learns, from nothing or from an agent, to play with given partners, which
-never change.
+"""Best responses: PPO with fixed given partners, from random parameters or from an agent.
 
-With one partner it is that partner's approximate best response, the denominator of BR-Prox
-(ZSC-Eval, Wang et al. 2024, section 3.1). With checkpoints of several self-play runs, each kept at
-its beginning, half-way and end, it is the second stage of Fictitious Co-Play (FCP, Strouse et al.
-2021); with clones of several data sets, a best response to a population of human models.
+With one partner the result approximates its best response, the denominator of BR-Prox (ZSC-Eval,
+Wang et al. 2024, section 3.1). With checkpoints of several self-play runs from their beginning,
+middle and end it is the second stage of Fictitious Co-Play (FCP, Strouse et al. 2021). With clones
+of several data sets it is a best response to a population of human models.
 """
 
 import dataclasses
@@ -40,32 +39,33 @@ from hanabi_rl.storage.validation import NonNegative, UnitInterval
 
 @dataclasses.dataclass(frozen=True)
 class BestResponseConfig(PartnerConfig, IPPOConfig):
-    """Train a best response to given partners, from nothing or from an agent."""
+    """Train a best response to given partners."""
 
     init_from: str | None = None
-    """An agent whose play the response begins as: with the same network, or a structured one of
-    the same widths that is shown less. None: from nothing."""
+    """Agent whose parameters training starts from: the same network, or a structured network of
+    equal widths with fewer features. None: random initial parameters."""
     partner_prob: UnitInterval = 1.0
-    """The chance that a partner holds a seat beside the learner's, all through training."""
+    """Probability that a partner holds a seat that the learner does not have to hold, during all
+    training."""
     rematch_prob: UnitInterval = 0.0
-    """The chance that a game is followed by another one with the same partners, the seats rotated:
-    what a network with a profile knows of them stays."""
+    """Probability that a game is followed by a rematch: same partners, rotated seats, and a network
+    with a profile keeps its statistics of them."""
     priority_exponent: NonNegative = 0.0
-    """Of several partners: 0 meets all of them alike; above, those with whom it scores less more
-    often, by their rank to this power (MEP's rule; 0.5 to 1.5 in ZSC-Eval)."""
+    """Exponent of rank-prioritised partner sampling (MEP; 0.5 to 1.5 in ZSC-Eval): above 0,
+    partners with low scores are sampled more often. 0: uniform."""
     unseen_return: Unseen = "lowest"
-    """With --priority-exponent: the return of a partner with which no game has ended, the lowest
-    or the mean of the others' returns (mean: ZSC-Eval's code)."""
+    """With --priority-exponent: return assumed for a partner without finished games, the lowest or
+    the mean of the others (mean: ZSC-Eval's code)."""
 
 
 def infer_rules_from_partners(config: BestResponseConfig) -> Rules:
-    """The game of the first partner that was trained; bots alone play the configured one.
+    """Game of the first trained partner, or the configured game if all partners are bots.
 
     Raises:
-        ValueError: no partner is given, or it cannot be read.
+        ValueError: no partner is given, or it cannot be loaded.
     """
     if not config.partners:
-        raise ValueError("--partners: expected whom to play with, got nobody")
+        raise ValueError("--partners: expected at least one agent, got none")
 
     def rules() -> Rules:
         trained = [name for name in config.partners if parse_name(name).scheme != BOT]
@@ -75,7 +75,7 @@ def infer_rules_from_partners(config: BestResponseConfig) -> Rules:
 
 
 class BestResponse(PPOAlgorithm):
-    """The partners take their share of the seats; the best policy with them is kept."""
+    """PPO with fixed partners in some seats; saves the policy with the best score with them."""
 
     config = BestResponseConfig
     title = "Best response"
@@ -132,26 +132,26 @@ class BestResponse(PPOAlgorithm):
     def report(
         self, config: BestResponseConfig, policy: NetworkPolicy, clone: None
     ) -> dict[str, Any]:
-        """Measures the policy beside each partner."""
+        """Evaluate the policy with each partner."""
         games, seed = config.report_games, config.seed
         played = evaluate_selfplay(policy, games, seed)
         names = list(dict.fromkeys(expand_seed_ranges(config.partners)))
         partners = [load_policy(name, config.game) for name in names]
         scores, points = evaluate_with_partners(policy, partners, games, seed)
-        beside = {
+        with_partners = {
             name: summarise(scores[i], points[i], policy.rules.max_score)
             for i, name in enumerate(names)
         }
-        rows = [(f"with {name}", summary) for name, summary in beside.items()]
+        rows = [(f"with {name}", summary) for name, summary in with_partners.items()]
         rows.append(("self-play", played.summary))
         print("\n".join(["", score_table(rows), *link_lines(played)]))
-        means = [summary.mean.mean for summary in beside.values()]
+        means = [summary.mean.mean for summary in with_partners.values()]
         return {
             **score_dict({"selfplay": played.summary}),
             PARTNER_SCORE_KEY: sum(means) / len(means),
             "with_partners": {
                 name: {"mean": summary.mean.mean, "ci95": summary.mean.bounds}
-                for name, summary in beside.items()
+                for name, summary in with_partners.items()
             },
             "links": played.links(),
         }

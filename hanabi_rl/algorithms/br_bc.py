@@ -1,6 +1,6 @@
-"""BR-BC (Carroll et al. 2019; AH2AC2 section 5): a best response to the clone, learnt beside it.
+"""BR-BC (Carroll et al. 2019; AH2AC2 section 5): a best response to the clone, trained with it.
 
-Training begins in self-play, and the clone takes more and more of the other seats. Its seats
+Training starts in self-play, and the clone takes a growing part of the other seats. Its seats
 sample; only the learner's seats are trained on.
 """
 
@@ -40,16 +40,15 @@ _WITH_BC = "crossplay_with_bc_mean"
 
 @dataclasses.dataclass(frozen=True)
 class BRBCConfig(CloneConfig, PartnerConfig, IPPOConfig):
-    """Train a best response to a clone of recorded games, beside it (BR-BC)."""
+    """Train a best response to a clone of recorded games, with the clone as partner (BR-BC)."""
 
     anneal_start: NonNegativeSteps = 1_000_000_000
     """Environment timesteps of pure self-play."""
     anneal_end: NonNegativeSteps = 6_000_000_000
-    """Environment timesteps after which no game is self-play: the clone has every other seat, or
-    what `lineup` says."""
+    """Environment timesteps after which no game is self-play: the clone holds every other seat, or
+    as `lineup` specifies."""
     report_policy: Literal["best", "final"] = "final"
-    """Which policy is reported: the best with the clone (`policy/`), or the last
-    (`policy-latest/`)."""
+    """Policy to report: the best with the clone (`policy/`) or the last (`policy-latest/`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,16 +60,15 @@ class BRBCConfig(CloneConfig, PartnerConfig, IPPOConfig):
 
 
 def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:
-    """The factor a, float32 []: 0 up to `start` environment timesteps, then linear to 1 at
-    `end`."""
+    """Factor a, float32 []: 0 up to `start` environment timesteps, then linear to 1 at `end`."""
     return jnp.clip((timesteps - start) / max(end - start, 1), 0.0, 1.0)
 
 
 def mixed_lineups(
     players: int, start: int, end: int, lineup: Lineup = "independent"
 ) -> SampleEpisode:
-    """The clone takes seats beside the learner's as `lineup` says, with the chance a of
-    `annealing`: with two players one random seat."""
+    """Sampler of seats: the clone takes other seats as `lineup` specifies, with probability a of
+    `annealing`; with two players, one random seat."""
     return sample_lineup(players, lambda timesteps: annealing(timesteps, start, end), lineup)
 
 
@@ -94,13 +92,13 @@ class BRBC(PPOAlgorithm):
 
     def run(self, config: BRBCConfig) -> dict[str, Any]:
         """See `PPOAlgorithm`."""
-        if config.partners:  # what is wrong with them is said before a clone is trained
+        if config.partners:  # validate before training the clone
             load_partners(config.partners, clone_rules(config))
         return super().run(config)
 
     def training(self, config: BRBCConfig, clone: NetworkPolicy) -> TrainingSetup:
-        """The clone, or one of several with `partners` beside it, takes more and more seats; the
-        best policy with them is kept."""
+        """The clone, or one of it and `partners`, takes a growing part of the seats; the policy
+        with the best score with them is saved."""
         everyone = [clone, *load_partners(config.partners, config.game)]
 
         def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
@@ -125,7 +123,7 @@ class BRBC(PPOAlgorithm):
     def report(
         self, config: BRBCConfig, policy: NetworkPolicy, clone: NetworkPolicy
     ) -> dict[str, Any]:
-        """Measures the clone and the best response to it."""
+        """Evaluate the clone and the best response to it."""
         games, seed = config.report_games, config.seed
         played = evaluate_selfplay(policy, games, seed)
         scores = {

@@ -26,19 +26,19 @@ POLICY_BY_CRITERION = {"accuracy": MOST_ACCURATE, "selfplay": BEST_POLICY, "loss
 
 @dataclasses.dataclass(frozen=True)
 class CloneConfig(RunConfig):
-    """What an algorithm has that needs a cloned policy."""
+    """Settings of algorithms that need a cloned policy."""
 
     bc_policy: str | None = None
-    """A BC run, policy folder or ah2ac2:FILE. None: train one first."""
+    """BC run, policy folder or ah2ac2:FILE to use as clone. None: train a clone first."""
     bc_select: Literal["accuracy", "selfplay", "loss"] = "accuracy"
-    """Which of the BC run's policies: best validation accuracy, best self-play or least validation
-    cross-entropy."""
+    """Policy of the BC run to use: best validation accuracy, best self-play or lowest validation
+    cross-entropy (loss)."""
     bc: BCTrainConfig = dataclasses.field(default_factory=BCTrainConfig)
 
 
 def clone_rules(config: CloneConfig) -> Rules:
-    """The game: that of the clone already in the run, else the given clone's, else that of the
-    given games, else the configured one."""
+    """Game of the clone in the run, else of the given clone, else of the given games, else of the
+    config."""
     kept = Path(config.run_dir or "") / CLONE_FOLDER
 
     def rules() -> Rules:
@@ -54,19 +54,22 @@ def clone_rules(config: CloneConfig) -> Rules:
 
 
 def clone_title(config: CloneConfig) -> str:
-    """What the stage that provides the clone is called."""
+    """Title of the stage that provides the clone."""
     return "Behavioural cloning" if config.bc_policy is None else f"Clone: {config.bc_policy}"
 
 
 def load_or_train_clone(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
-    """The clone: the one already in the run, else the one given, else one trained now in
-    `run_dir`/bc. Raises `RunStopped` of `run_dir`."""
+    """The clone: the one in the run, else the given one, else one trained now in `run_dir`/bc.
+
+    Raises:
+        RunStopped: after a signal, for `run_dir`.
+    """
     kept = run_dir / CLONE_FOLDER
     source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"
     if config.bc_policy is None and not parallel.on_main_host(kept.exists):
         try:
             run("bc", bc_config(config, source))
-        except RunStopped as stopped:  # it goes on as a part of this run
+        except RunStopped as stopped:  # resumed as part of this run
             raise RunStopped(run_dir, stopped.exit_code) from None
 
     def keep() -> NetworkPolicy:
@@ -94,25 +97,25 @@ def load_or_train_clone(config: CloneConfig, run_dir: Path) -> NetworkPolicy:
 
 
 def is_clone(folder: Path) -> bool:
-    """Whether a folder holds a run of bc."""
+    """True for the folder of a BC run."""
     path = folder / "config.json"
     return path.exists() and read_json(path).get("algorithm") == "bc"
 
 
 def same_validation(config: CloneConfig) -> bool:
-    """Whether runs of several seeds are validated on the same games: not where each trains a clone
-    of its own that holds some out."""
+    """True if runs of several seeds share their validation games; False if each holds out its
+    own."""
     return bool(config.bc.val) or config.bc_policy is not None
 
 
 def validation_games(config: CloneConfig, run_dir: Path) -> Games | None:
-    """The games that tell how a policy predicts: those of `bc.val`, else those that the clone (one
-    of a run's policies, too) was validated on. None where neither is known, or, said on stderr,
-    where the clone's are no more to be had: it may have learnt from what a file of games that is
-    another one by now would hold out.
+    """Games for measuring prediction: `bc.val`, or those on which the clone was validated.
+
+    Returns None if both are unknown, or, with a note on stderr, if the clone's data changed: a new
+    split could contain its training games.
 
     Raises:
-        ValueError: those of `bc.val` cannot be read, are of another game, or one is there twice.
+        ValueError: `bc.val` cannot be read, is of another game, or contains a game twice.
     """
     # a run imports no other algorithm
     from hanabi_rl.algorithms.bc import game_input_hashes, training_games
@@ -127,7 +130,7 @@ def validation_games(config: CloneConfig, run_dir: Path) -> Games | None:
     if run_of is None:
         return None
     clone = saved_config(BCConfig, run_of, algorithm="bc")
-    clone = dataclasses.replace(clone, init_from=None)  # who may be gone: it is not asked
+    clone = dataclasses.replace(clone, init_from=None)  # may be deleted; not needed
     try:
         train, validation = training_games(clone, clone.game, clone.seed)
         check_input_hashes(run_of, game_input_hashes(clone, clone.game, (train, validation)))
@@ -138,7 +141,7 @@ def validation_games(config: CloneConfig, run_dir: Path) -> Games | None:
 
 
 def bc_config(config: CloneConfig, run_dir: Path) -> RunConfig:
-    """The config of the clone that a run without --bc-policy trains in `run_dir`."""
+    """Config of the clone that a run without --bc-policy trains in `run_dir`."""
     training = {f.name: getattr(config.bc, f.name) for f in dataclasses.fields(BCTrainConfig)}
     shared = {
         name: getattr(config, name)
@@ -150,7 +153,7 @@ def bc_config(config: CloneConfig, run_dir: Path) -> RunConfig:
 
 
 def shared_clone(config: CloneConfig, folder: Path) -> SharedRun | None:
-    """One clone for all runs of a sweep, where none is given."""
+    """One clone for all runs of a sweep, if none is given."""
     if config.bc_policy is not None:
         return None
     clone = dataclasses.replace(bc_config(config, folder / "bc"), resume=False)

@@ -1,8 +1,8 @@
-"""E3T: from nothing, with a slow copy of itself that acts at random half of the time (Yan et al.
-2023). One run, no population.
+"""E3T: self-play with a noisy moving average of itself as partner (Yan et al. 2023); one run, no
+population.
 
-As in ZSC-Eval (Wang et al. 2024) there is no model of the partner. ZSC-Eval's script runs an
-epsilon of 0.25; the default here is the paper's 0.5.
+As in ZSC-Eval (Wang et al. 2024) the partner-modelling network is omitted. The default epsilon is
+the paper's 0.5; ZSC-Eval's script uses 0.25.
 """
 
 import dataclasses
@@ -18,13 +18,12 @@ from hanabi_rl.storage.validation import UnitInterval
 
 @dataclasses.dataclass(frozen=True)
 class E3TConfig(IPPOConfig):
-    """Train beside a slow copy of oneself that often acts at random (E3T)."""
+    """Train with a noisy moving average of the learner as partner (E3T)."""
 
     epsilon: UnitInterval = 0.5
-    """Probability that a move of the partner is a random one: 0.5 in the paper, 0.25 in ZSC-Eval's
-    script."""
+    """Probability of a random partner move: 0.5 in the paper, 0.25 in ZSC-Eval's script."""
     ema_rate: UnitInterval = 0.1
-    """a: each update the partner's copy becomes (1 - a) copy + a learner."""
+    """Step a of the partner's copy per update: copy <- (1 - a) copy + a learner."""
 
 
 class E3T(SelfPlayAlgorithm):

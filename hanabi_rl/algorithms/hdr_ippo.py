@@ -1,4 +1,4 @@
-"""HDR-IPPO (AH2AC2 section 4.2): IPPO from a cloned policy, regularised towards it."""
+"""HDR-IPPO (AH2AC2 section 4.2): IPPO from a cloned policy, with a KL penalty towards it."""
 
 import dataclasses
 import functools
@@ -34,26 +34,27 @@ class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
     """Train a human-like partner: IPPO from a clone of recorded games, regularised towards it."""
 
     kl_weight: UnitInterval = 0.25
-    """The loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2)."""
+    """KL weight: the loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2).
+    """
     partner_prob: UnitInterval = 0.3
-    """With `partners`: the chance that one of them holds a seat beside the learner's. Without any,
-    every seat is the learner's, as in the paper."""
+    """Probability that one of `partners` holds a seat that the learner does not have to hold.
+    Without partners the learner holds every seat, as in the paper."""
 
     calibrate_temperature: bool = False
-    """Keep each policy at the temperature at which it is nearest to the clone: its greedy play
-    stays what it is, and it predicts people better."""
+    """Divide each saved policy's logits by the temperature at which it is nearest to the clone.
+    Greedy play is unchanged; prediction of humans improves."""
     report_games: Annotated[int, Range(MIN_GAMES, 10_000_000)] = 5000
-    """Greedy games, on decks never used for selection, behind each reported score."""
+    """Greedy games per reported score, on decks not used for selection."""
 
 
 def hdr_objective(kl_weight: float) -> Objective:
-    """(1 - kl_weight) * L_IPPO + kl_weight * KL(BC || policy), AH2AC2 eq. 2: value and entropy
+    """(1 - kl_weight) * L_IPPO + kl_weight * KL(BC || policy), AH2AC2 eq. 2; value and entropy
     terms are scaled too."""
 
     def objective(
         ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch
     ) -> tuple[jax.Array, losses.Metrics]:
-        assert batch.reference_logits is not None, "the learner was given no reference policy"
+        assert batch.reference_logits is not None, "HDR-IPPO needs a reference policy"
         kl = losses.kl_to_reference(batch.reference_logits, logits)
         mean_kl = jnp.sum(batch.actor_weight * kl)
         return (1.0 - kl_weight) * ippo_loss + kl_weight * mean_kl, {"kl_to_bc": mean_kl}
@@ -62,7 +63,7 @@ def hdr_objective(kl_weight: float) -> Objective:
 
 
 def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
-    """The learner: the cloned policy's network with a critic."""
+    """PPO learner: the cloned policy's network with a critic."""
     return PPO(config=config, network=bc.network, objective=hdr_objective(config.kl_weight))
 
 
@@ -71,7 +72,7 @@ def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: PPORunConfi
 
 
 def add_partners(plan: TrainingSetup, config: HDRIPPOConfig) -> TrainingSetup:
-    """The same with the given partners in some of the seats."""
+    """Add the given partners in some of the seats."""
     partners = load_partners(config.partners, config.game)
     lineups = sample_lineup(
         config.game.num_players,
@@ -89,7 +90,7 @@ def add_partners(plan: TrainingSetup, config: HDRIPPOConfig) -> TrainingSetup:
 
 
 class HDRIPPO(PPOAlgorithm):
-    """Regularised self-play from the clone, with given partners in some of the seats."""
+    """Self-play from the clone with a KL penalty towards it, and optional partners."""
 
     config = HDRIPPOConfig
     title = "HDR-IPPO"
@@ -110,7 +111,7 @@ class HDRIPPO(PPOAlgorithm):
 
     def run(self, config: HDRIPPOConfig) -> dict[str, Any]:
         """See `PPOAlgorithm`."""
-        if config.partners:  # what is wrong with them is said before a clone is trained
+        if config.partners:  # validate before training the clone
             load_partners(config.partners, clone_rules(config))
         return super().run(config)
 
@@ -130,13 +131,13 @@ class HDRIPPO(PPOAlgorithm):
     def report(
         self, config: HDRIPPOConfig, policy: NetworkPolicy, clone: NetworkPolicy
     ) -> dict[str, Any]:
-        """Measures both policies and how far they are apart."""
+        """Evaluate both policies and the KL divergence between them."""
         result = compare_with_clone(clone, policy, config.report_games, config.seed)
         print(f"\n{report_table(result)}")
         return clone_comparison_dict(result) | {"kl_weight": config.kl_weight}
 
     def on_sweep_end(self, sweep: Sweep) -> str | None:
-        """See `report_ablation`; a single run does not import it."""
+        """See `report_ablation`; imported only here."""
         from hanabi_rl.algorithms.ablation import report_ablation
 
         return report_ablation(sweep)

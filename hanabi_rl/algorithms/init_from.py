@@ -1,4 +1,4 @@
-"""`--init-from`: the agent whose parameters a training begins with."""
+"""`--init-from`: initial parameters from an agent."""
 
 import dataclasses
 
@@ -12,12 +12,12 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 
 
 def load_initial_params(name: str, network: AnyNetworkConfig, rules: Rules) -> PyTree:
-    """The parameters with which the network that is to be trained plays as the agent `name` does.
-    A structured one may be shown more than the agent's; dropout and critic, which belong to
-    training, may differ.
+    """Parameters for the network in training that reproduce the play of the agent `name`.
+
+    The network may read more structured features than the agent; dropout and critic may differ.
 
     Raises:
-        ValueError: there is no such agent, it plays another game, or its network is another one.
+        ValueError: the agent does not exist, plays another game, or has another network.
     """
 
     def load() -> PyTree:
@@ -42,5 +42,5 @@ def _params_for(network: AnyNetworkConfig, policy: Policy) -> PyTree:
 
 
 def _shape(network: AnyNetworkConfig) -> AnyNetworkConfig:
-    """What of a network its parameters and its play depend on."""
+    """Parts of a network config that determine parameters and play."""
     return dataclasses.replace(network, dropout=0.0, critic=())

@@ -24,7 +24,8 @@ class IPPOConfig(PPORunConfig):
 
 
 class SelfPlayAlgorithm(PPOAlgorithm):
-    """What learns from nothing, and is reported by self-play with the colours as they are."""
+    """Base of algorithms trained from scratch and reported by self-play without colour
+    permutation."""
 
     summary_columns: ClassVar = {"selfplay_mean": "self-play"}
 
@@ -37,7 +38,7 @@ class SelfPlayAlgorithm(PPOAlgorithm):
 
 
 class IPPO(SelfPlayAlgorithm):
-    """The core as it is."""
+    """Self-play PPO without additions."""
 
     config = IPPOConfig
     title = "IPPO"

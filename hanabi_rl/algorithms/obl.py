@@ -1,9 +1,9 @@
 """OBL: off-belief learning (Hu et al. 2021), level by level.
 
-Level 1 reads nothing into why a move was made: the best play by the facts, in which independent
-runs agree. A level above begins as the one below (`previous_level`), reads the past as that one's
-moves and plays the future as itself, so that what it comes to rely on is what the level below
-does, and not a convention of its own.
+Level 1 draws no inference from the reasons for a move: it is the best grounded play, on which
+independent runs agree. A higher level starts from the previous one, interprets the past as its
+moves and plays the future itself, so it relies on the previous level's behaviour and not on new
+conventions.
 """
 
 import dataclasses
@@ -36,17 +36,17 @@ BELIEF = "belief.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class OBLConfig(IPPOConfig):
-    """Train agents that assume no conventions, level by level (off-belief learning)."""
+    """Train agents without conventions, level by level (off-belief learning)."""
 
     previous_level: str | None = None
-    """The level below: an OBL run, or any agent of a structured network with the same widths, as
-    whose moves the past is read. None: level 1."""
+    """Previous level: an OBL run or any structured agent of equal widths, whose moves the past is
+    interpreted as. None: level 1."""
     belief: BeliefTraining = dataclasses.field(default_factory=BeliefTraining)
     num_hands: PositiveInt = 1
-    """Hands drawn anew for a decision; what they bring is averaged."""
+    """Sampled hands per decision, averaged."""
     max_rounds: PositiveInt = 1
-    """Rounds played in a fictitious game at most before the critic says what the rest is worth;
-    their returns are weighed by `gae_lambda`. 1 is the paper's."""
+    """Maximum rounds in a fictitious game before the critic's estimate, weighted by `gae_lambda`. 1
+    in the paper."""
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
     gamma: UnitInterval = 0.999
@@ -63,18 +63,20 @@ class OBLConfig(IPPOConfig):
                 self.g1_weight or self.g2_weight or self.g3_weight
             ),
         }
-        for name, given in refused.items():
-            if given:
+        for name, value in refused.items():
+            if value:
                 raise ValueError(
                     f"{name}: expected none in off-belief learning, whose returns are of "
-                    f"fictitious games; got {given}"
+                    f"fictitious games; got {value}"
                 )
 
 
 def check_obl_level(config: OBLConfig) -> None:
-    """Raises ValueError for what only a level above another can be told, where none is below: a
-    preset such as `above` would train level 1 without a word. Not when a config is made: a preset
-    is read before `--previous-level` is."""
+    """Raise ValueError for settings of higher levels if `previous_level` is missing.
+
+    Called when training starts, not when a config is made: a preset is read before
+    --previous-level.
+    """
     if config.previous_level is None and config.belief != BeliefTraining():
         preset = "" if config.preset is None else f"the preset {config.preset} or "
         raise ValueError(
@@ -86,16 +88,16 @@ def check_obl_level(config: OBLConfig) -> None:
 
 
 def load_previous_level(config: OBLConfig) -> NetworkPolicy:
-    """The policy that `previous_level` names.
+    """Policy named by `previous_level`.
 
     Raises:
-        ValueError: it cannot be read, or is none that the config's network can begin as.
+        ValueError: it cannot be loaded, or the config's network cannot start from it.
     """
     assert config.previous_level is not None
     policy = load_policy(config.previous_level)
     wanted, got = config.network, getattr(policy, "network", type(policy).__name__)
     if isinstance(got, StructuredConfig):
-        same = ("level", "dropout", "critic")  # what need not be alike, or not quite
+        same = ("features", "dropout", "critic")  # fields that may differ
         got = dataclasses.replace(got, **{name: getattr(wanted, name) for name in same})
     if got != wanted or getattr(wanted, "profile", False):
         raise ValueError(
@@ -108,15 +110,15 @@ def load_previous_level(config: OBLConfig) -> NetworkPolicy:
 
 
 class OBL(SelfPlayAlgorithm):
-    """Every seat is the learner's; the returns are fictitious."""
+    """Self-play with fictitious returns."""
 
     config = OBLConfig
     title = "OBL"
 
     def run(self, config: OBLConfig) -> dict[str, Any]:
-        """See `PPOAlgorithm`; the game is that of the level below.
+        """See `PPOAlgorithm`; the game is that of the previous level.
 
-        Raises ValueError as `check_obl_level` and `load_previous_level`, too.
+        Raises ValueError also as `check_obl_level` and `load_previous_level` do.
         """
         check_obl_level(config)
         if config.previous_level is not None:
@@ -141,7 +143,7 @@ class OBL(SelfPlayAlgorithm):
         training: TrainingSetup,
         starts: StartStates | None = None,
     ) -> float:
-        """See `PPOAlgorithm`; above level 1 the belief comes first, which the run keeps."""
+        """See `PPOAlgorithm`; above level 1 the belief is learned first and saved in the run."""
         if config.previous_level is not None:
             assert isinstance(training.ppo, OffBeliefPPO), "made above"
             below = parallel.on_main_host(lambda: previous_level_state(config, run_dir / BELIEF))
@@ -151,15 +153,15 @@ class OBL(SelfPlayAlgorithm):
 
 
 def previous_level_state(config: OBLConfig, path: Path) -> PreviousLevel:
-    """The level below, with the belief of the file, or one learnt now and written there."""
+    """The previous level with its belief, from the file or learned now and saved there."""
     policy = load_previous_level(config)
     assert isinstance(config.network, StructuredConfig), "check_network"
     assert isinstance(policy.network, StructuredConfig), "level_below"
-    level = config.network.level
+    features = config.network.features
     if not path.exists():
-        belief = learn_belief(config.belief, policy, level, config.seed, config.precision)
+        belief = learn_belief(config.belief, policy, features, config.seed, config.precision)
         write_tree(path, jax.tree.map(np.asarray, belief))
-    shown = dataclasses.replace(policy.network, level=level)
+    shown = dataclasses.replace(policy.network, features=features)
     actor = widen_params(config.game, policy.network, policy.params, shown)
     return PreviousLevel(actor=actor, belief=read_tree(path))
 
@@ -167,17 +169,20 @@ def previous_level_state(config: OBLConfig, path: Path) -> PreviousLevel:
 def learn_belief(
     config: BeliefTraining,
     policy: NetworkPolicy,
-    level: FeatureSet,
+    feature_set: FeatureSet,
     seed: int,
     precision: Precision = "float32",
 ) -> Any:
-    """The parameters of the belief of holders who are shown `level`, under the moves of a
-    structured policy; with a progress bar.
+    """Learn the belief of players that see `feature_set`, under the moves of a structured policy.
+
+    Returns its parameters.
 
     Raises:
-        NotFiniteError: the loss was not a number.
+        NotFiniteError: the loss is not finite.
     """
-    learner = BeliefLearner(config, policy.rules, level, self_play_collector(policy, precision))
+    learner = BeliefLearner(
+        config, policy.rules, feature_set, self_play_collector(policy, precision)
+    )
     init_key, key = jax.random.split(jax.random.key(seed))
     belief = jax.jit(learner.init)(init_key)
     update = jax.jit(learner.update, donate_argnums=1)

@@ -1,8 +1,7 @@
-"""Other-Play (Hu et al. 2020): every agent learns with partners for whom the colours have other
-names.
+"""Other-Play (Hu et al. 2020): each seat plays under its own random colour permutation.
 
-Arbitrary conventions about particular colours then carry no information, and independent runs agree
-on the rest.
+Conventions about particular colours then carry no information, and independent runs agree on the
+others.
 """
 
 import dataclasses
@@ -21,11 +20,11 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 
 @dataclasses.dataclass(frozen=True)
 class OtherPlayConfig(IPPOConfig):
-    """Train with partners for whom the colours have other names (Other-Play)."""
+    """Train under random colour permutations per seat (Other-Play)."""
 
 
 def renamed_colors(rules: Rules) -> SampleEpisode:
-    """Each seat sees the game through a uniform permutation of the colours of its own."""
+    """Each seat sees a uniform colour permutation of its own."""
 
     def draw(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         del timesteps
@@ -39,14 +38,14 @@ def renamed_colors(rules: Rules) -> SampleEpisode:
 
 
 class OtherPlay(SelfPlayAlgorithm):
-    """Reported with the colours as they are."""
+    """IPPO with colour permutations; reported without them."""
 
     config = OtherPlayConfig
     title = "Other-Play"
 
     def training(self, config: OtherPlayConfig, clone: None) -> TrainingSetup:
-        """Every game is drawn with the colours renamed; but for a structured network, for which
-        renaming changes nothing: with it Other-Play is IPPO."""
+        """Every game samples colour permutations, except for structured networks: they are
+        equivariant, so Other-Play is IPPO."""
         structured = isinstance(config.network, StructuredConfig)
         draw = self_play if structured else renamed_colors(config.game)
         ppo = PPO(config, config.network, sample_episode=draw)

@@ -1,12 +1,15 @@
-"""A run of the PPO core: the clone that some need, updates, evaluation, logging, checkpoints, the
-policies that are kept, and the report. What differs between algorithms is a `TrainingSetup` and a
-report: a subclass of `PPOAlgorithm`."""
+"""Training loop of PPO algorithms: clone, updates, evaluation, logging, checkpoints, saved
+policies, report.
+
+A subclass of `PPOAlgorithm` adds a `TrainingSetup` and a report.
+"""
 
 import dataclasses
 import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -53,40 +56,39 @@ from hanabi_rl.storage.words import count
 
 @dataclasses.dataclass(frozen=True)
 class PPORunConfig(PPOConfig, RunConfig):
-    """What a run of the PPO core has."""
+    """Settings of every PPO run."""
 
     eval_every: PositiveInt = 100
     """Updates between greedy self-play evaluations."""
     eval_games: BoundedCount = 512
-    """Decks of each; beside several partners they are shared out among these."""
+    """Decks per evaluation; shared among the partners if there are several."""
     save_every: PositiveInt = 100
     """Updates between checkpoints."""
     log_every: PositiveInt = 1
-    """Updates between metric lines."""
+    """Updates between lines of metrics.jsonl."""
     save_evaluated: bool = False
-    """Keep every policy that is evaluated, in `policies/<environment steps>`, also the one before
-    the first update: the partners of other skill that FCP trains with."""
+    """Save every evaluated policy, the initial one included, in `policies/<environment steps>`; FCP
+    trains with such checkpoints."""
     report_policy: Literal["best", "final"] = "best"
-    """Which policy is reported: the best of the evaluations (`policy/`), or the last
-    (`policy-latest/`)."""
+    """Policy to report: the best of the evaluations (`policy/`) or the last (`policy-latest/`)."""
     start_states: tuple[str, ...] = ()
-    """Files of games: some of the training games begin in their positions (diverse starts), with
-    the cards left in their order. What is reported never does."""
+    """Game files in whose positions some training games start (diverse starts), with the recorded
+    card order. Evaluation games never do."""
     start_state_prob: UnitInterval = 0.5
-    """With `start_states`: the chance that a game begins in one of them."""
+    """Probability that a game starts in one of `start_states`."""
 
 
 def load_start_states(config: PPORunConfig) -> StartStates | None:
-    """The positions that `start_states` name, or None.
+    """Positions named by `start_states`, or None.
 
     Raises:
-        ValueError: a file is no file of games, or of another game.
+        ValueError: a file has no games, or those of another game.
     """
     if not config.start_states:
         return None
     games = [load_some_games(name) for name in config.start_states]
-    for name, given in zip(config.start_states, games, strict=True):
-        given.check_rules(config.game, f"--start-states {name}: ")
+    for name, of_file in zip(config.start_states, games, strict=True):
+        of_file.check_rules(config.game, f"--start-states {name}: ")
     whole = concatenate_games(games)
     return start_states_from_games(
         config.game, whole.decks, whole.actions, config.start_state_prob, seed=config.seed
@@ -94,7 +96,7 @@ def load_start_states(config: PPORunConfig) -> StartStates | None:
 
 
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
-    """Greedy self-play on the selection decks."""
+    """Greedy self-play score on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
     return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
 
@@ -102,15 +104,15 @@ def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, f
 def run_updates(
     update: Callable[..., Any],
     state: tuple[Any, Any],
-    given: Any,
+    context: Any,
     numbers: Iterable[int],
     check: Callable[[int, Any], None],
 ) -> Iterator[tuple[int, tuple[Any, Any], Any]]:
-    """The loop over updates of a state (learner, actors): (number, state, metrics on the host)
-    after each of `numbers`. `check` raises where an update's metrics say that it was not applied,
-    before anything of it is kept. An update takes the arrays of the state before it."""
+    """Loop over updates of a state (learner, actors): yield (number, state, metrics on the host).
+    `check` raises before anything is saved if an update was not applied. An update consumes the
+    arrays of the state before it."""
     for number in numbers:
-        learner, actors, metrics = update(*state, given)
+        learner, actors, metrics = update(*state, context)
         state, metrics = (learner, actors), parallel.fetch(metrics)
         check(number, metrics)
         yield number, state, metrics
@@ -118,41 +120,41 @@ def run_updates(
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSetup:
-    """What an algorithm trains for one config, and what is measured and shown of it."""
+    """Training setup of an algorithm for one config, and its evaluation."""
 
     ppo: PPO
     stage: str
-    """What the stage of training is called."""
+    """Title of the training stage."""
     reference: NetworkPolicy | None = None
-    """What the learner begins as and is regularised towards."""
+    """KL reference, whose parameters the learner starts from."""
     initial_params: PyTree = None
-    """Without a reference: the parameters that the learner begins with; None: fresh ones."""
+    """Initial parameters without a reference; None: random."""
     partners: Policy | PartnerPopulation | None = None
-    """Who holds the seats that the learner does not."""
+    """Policies of the seats that the learner does not hold."""
     evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
-    """Measures a policy during training."""
+    """Evaluates a policy during training."""
     selection_metric: str = "selfplay_mean"
-    """The metric of `evaluate` whose best policy is kept in `policy/`."""
+    """Metric of `evaluate` that selects the policy saved in `policy/`."""
     progress_metric: str | None = None
-    """A metric on the progress bar beside the score."""
+    """Metric on the progress bar in addition to the score."""
     temperature: Callable[[NetworkPolicy, PPORunConfig], float] | None = None
-    """What the logits of a policy are divided by before it is kept; None: nothing."""
+    """Temperature by which a policy's logits are divided before saving; None: unchanged."""
 
 
 class PPOAlgorithm(Algorithm):
-    """An algorithm of the PPO core: a subclass says what is trained, and what is reported of it."""
+    """Base class of PPO algorithms: subclasses define the training setup and the report."""
 
     title: str
-    """What it is called in text."""
+    """Name in printed text."""
     sweep_overrides: ClassVar = {"report_policy": "final"}
 
     def training(self, config: Any, clone: Any) -> TrainingSetup:
-        """What is trained. clone: a `NetworkPolicy` where the config is `CloneConfig`, else
+        """Training setup. clone: a `NetworkPolicy` if the config is a `CloneConfig`, otherwise
         None."""
         raise NotImplementedError
 
     def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
-        """Measures the reported policy; prints and returns the figures."""
+        """Evaluate the reported policy; print and return the results."""
         raise NotImplementedError
 
     def input_hashes(self, config: Any) -> dict[str, str]:
@@ -160,19 +162,18 @@ class PPOAlgorithm(Algorithm):
         return named_input_hashes(config, load_start_states(config))
 
     def run(self, config: Any) -> dict[str, Any]:
-        """A whole run: the clone (given, or trained first) where the config has one, training, and
-        the report."""
+        """Run the clone stage (if the config has one), training and the report."""
         stages = 3 if isinstance(config, CloneConfig) else 2
         if isinstance(config, CloneConfig):
             config = with_game(config, clone_rules(config), "the clone")
-        # what is wrong with them is said before a clone is trained
+        # validate before training the clone
         starts = load_start_states(config)
         with open_run_dir(self.name, config, config.game.num_players) as run_dir:
             clone = validation = None
             if isinstance(config, CloneConfig):
                 announce_stage(1, stages, clone_title(config))
-                clone, given = load_or_train_clone(config, run_dir), config
-                validation = parallel.on_main_host(lambda: validation_games(given, run_dir))
+                clone = load_or_train_clone(config, run_dir)
+                validation = parallel.on_main_host(partial(validation_games, config, run_dir))
             training = self.training(config, clone)
             announce_stage(stages - 1, stages, training.stage)
             wall_s = self.train(config, run_dir, training, starts)
@@ -187,21 +188,21 @@ class PPOAlgorithm(Algorithm):
     def train(
         self, config: Any, run_dir: Path, training: TrainingSetup, starts: StartStates | None = None
     ) -> float:
-        """Trains from the run's last checkpoint to its end. Returns the seconds it took, earlier
-        sessions of a resumed run included."""
+        """Train from the run's last checkpoint to its end; return the seconds, earlier sessions
+        included."""
         check_device_split(config, training.partners)
         parallel.on_main_host(
             lambda: write_input_hashes(run_dir, named_input_hashes(config, starts))
         )
         reference = training.reference
         ppo = restore_schedules(self.name, training.ppo, config, run_dir)
-        given = TrainContext(
+        context = TrainContext(
             reference=with_precision(reference, config.precision),
             partners=with_precision(training.partners, config.precision),
             start_states=starts,
         )
         first = training.initial_params if reference is None else reference.params
-        learner, actors = jax.jit(ppo.init)(jax.random.key(config.seed), given, first)
+        learner, actors = jax.jit(ppo.init)(jax.random.key(config.seed), context, first)
         actor = learner.params["actor"]
         policy = NetworkPolicy(params=actor, rules=ppo.env.rules, network=ppo.network)
         steps = config.num_envs * config.num_steps
@@ -226,7 +227,7 @@ class PPOAlgorithm(Algorithm):
                 finished = count(done // steps, "update")
                 print(f"{run_dir} has {finished}: only measuring it again", file=sys.stderr)
             with Progress(self.title, total=total, unit="steps", initial=done) as progress:
-                trainer.run(ppo.compile_update(), parallel.replicate(given), progress)
+                trainer.run(ppo.compile_update(), parallel.replicate(context), progress)
             wall_s = session.wall_s
 
         parallel.on_main_host(lambda: plot_curve(run_dir, policy.rules, reference is not None))
@@ -240,7 +241,7 @@ class PPOAlgorithm(Algorithm):
         validation: Games | None,
         wall_s: float,
     ) -> dict[str, Any]:
-        """Reports the finished run, and writes and returns its summary."""
+        """Report the finished run; write and return its summary."""
         policy = reported_policy(config, run_dir)
         figures = self.report(config, policy, clone)
         if clone is not None and validation is not None:
@@ -253,8 +254,8 @@ class PPOAlgorithm(Algorithm):
 
 
 def check_device_split(config: PPOConfig, partners: Policy | PartnerPopulation | None) -> None:
-    """Raises ValueError where environments cannot be dealt out to the devices, and on each of them
-    to the partners."""
+    """Raise ValueError if the environments do not divide among devices, or a device's among
+    partners."""
     devices = parallel.num_devices()
     check_divides(
         "--num-shuffle-blocks: num_shuffle_blocks", config.num_shuffle_blocks, "devices", devices
@@ -265,8 +266,8 @@ def check_device_split(config: PPOConfig, partners: Policy | PartnerPopulation |
 
 
 def named_input_hashes(config: PPORunConfig, starts: StartStates | None = None) -> dict[str, str]:
-    """The SHA-256 of what a run's config has by name alone, by flag and name: partners, whom it
-    begins as, the level below (of off-belief learning), and the positions `start_states`."""
+    """SHA-256 of the agents and files that a config refers to by name: partners, initial agent,
+    previous level, start states."""
     agents = [("--partners", name) for name in expand_seed_ranges(getattr(config, "partners", ()))]
     for field in ("init_from", "previous_level"):
         if (name := getattr(config, field, None)) is not None:
@@ -278,7 +279,7 @@ def named_input_hashes(config: PPORunConfig, starts: StartStates | None = None) 
 
 
 def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:
-    """Draws the run's metrics, beside the clone's score where the learner began as the clone."""
+    """Plot the run's metrics, with the clone's score if the learner started from the clone."""
     lines = read_metrics(run_dir / "metrics.jsonl")
     first = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
     clone = first if begins_as_clone else None
@@ -286,9 +287,11 @@ def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:
 
 
 def restore_schedules(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: Path) -> PPO:
-    """The learner with the schedules (learning rate, training return) that the run was started
-    with: one that is resumed with other --total-steps keeps them. Says so on stderr where updates
-    come after the end of the rate's."""
+    """Restore the schedules of the original run (learning rate, shaping) when --total-steps
+    changed.
+
+    Prints a note on stderr if updates follow the end of the learning-rate schedule.
+    """
     started = parallel.on_main_host(
         lambda: saved_config(type(config), run_dir, algorithm=algorithm)
     )
@@ -305,7 +308,7 @@ def restore_schedules(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: P
 
 
 class _Trainer:
-    """The state of a run between updates, and what is done with it at their intervals."""
+    """State of a run between updates, and its periodic work."""
 
     def __init__(
         self,
@@ -325,15 +328,15 @@ class _Trainer:
             self.best = (session.restored.host_state or {})["best_score"]
         self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
 
-    def run(self, update: Callable[..., Any], given: TrainContext, progress: Progress) -> None:
-        """Updates to the end, with evaluation, logging and checkpoints at their intervals."""
+    def run(self, update: Callable[..., Any], context: TrainContext, progress: Progress) -> None:
+        """Update to the end, with evaluation, logging and checkpoints."""
         config, total = self.config, self.config.num_updates
         start = int(self.learner.update)
         if start == 0:
             self.session.log(0, {"env_steps": 0} | self.evaluate(0))
         self.last_log = (time.monotonic(), start)
         state, numbers = (self.learner, self.actors), range(start + 1, total + 1)
-        updates = run_updates(update, state, given, numbers, self.check)
+        updates = run_updates(update, state, context, numbers, self.check)
         for done, (learner, actors), metrics in updates:
             self.learner, self.actors = learner, actors
             last = done == total
@@ -346,7 +349,7 @@ class _Trainer:
     def log(
         self, done: int, metrics: dict[str, Any], measured: dict[str, float], progress: Progress
     ) -> None:
-        """Writes a line of metrics, and shows where training stands."""
+        """Write a line of metrics and update the progress bar."""
         per_update = self.config.num_envs * self.config.num_steps
         numbers = {name: float(value) for name, value in metrics.items()} | measured
         now, (then, before) = time.monotonic(), self.last_log
@@ -362,11 +365,11 @@ class _Trainer:
         self.session.check_finite(f"update {number}", metrics)
 
     def policy(self) -> NetworkPolicy:
-        """The policy as it stands."""
+        """Current policy."""
         return self.template.replace(params=parallel.fetch(self.learner.params["actor"]))
 
     def evaluate(self, done: int) -> dict[str, float]:
-        """Measures the policy and keeps the best (none from before the first update)."""
+        """Evaluate the policy and save the best (the initial one is not saved as best)."""
         measured = parallel.on_main_host(lambda: self.training.evaluate(self.policy(), self.config))
         score = measured[self.training.selection_metric]
         if self.config.save_evaluated:
@@ -378,7 +381,7 @@ class _Trainer:
         return measured
 
     def keep(self, name: str, done: int, score: float | None) -> None:
-        """Writes a policy folder of the run."""
+        """Write a policy folder of the run."""
         steps = done * self.config.num_envs * self.config.num_steps
         policy, temperature = self.policy(), self.training.temperature
         if temperature is not None:
@@ -388,8 +391,7 @@ class _Trainer:
         self.session.save_policy(name, policy, algorithm=self.algorithm, steps=steps, score=score)
 
     def save(self, done: int, metrics: dict[str, float]) -> None:
-        """Writes a checkpoint and `policy-latest`; raises `Stopped` where a signal asked for the
-        end."""
+        """Write a checkpoint and `policy-latest`; raise `RunStopped` after a signal."""
         state = (self.learner, parallel.unshard(self.actors))
         self.session.save(done, state, host_state={"best_score": self.best}, metrics=metrics)
         self.keep(LATEST_POLICY, done, metrics.get(self.training.selection_metric))
@@ -397,7 +399,7 @@ class _Trainer:
 
 
 def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:
-    """The policy of a finished run that `report_policy` names."""
+    """Policy of a finished run that `report_policy` selects."""
     policy = load_policy(
         run_dir / (BEST_POLICY if config.report_policy == "best" else LATEST_POLICY)
     )
@@ -406,14 +408,14 @@ def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:
 
 
 def steps_done(run_dir: Path) -> int:
-    """The environment steps of a finished run: more than it was resumed with, where it had them."""
+    """Environment steps of a finished run, which may exceed those it was resumed with."""
     policy = load_policy(run_dir / LATEST_POLICY)
     assert isinstance(policy, NetworkPolicy), "train_ppo saved it"
     return policy.info.steps
 
 
 def training_summary(config: PPORunConfig, wall_s: float, env_steps: int) -> dict[str, Any]:
-    """The keys of `summary.json` that the training loop knows."""
+    """Entries of `summary.json` from the training loop."""
     return {
         "num_players": config.game.num_players,
         "eval_games": config.report_games,

@@ -1,5 +1,4 @@
-"""Every algorithm by name; its module is imported when it is first asked for, so that a run imports
-no other algorithm."""
+"""Algorithms by name; a module is imported on first access, so a run imports no other algorithm."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from hanabi_rl.runs.config import RunConfig
 
 
 class _Algorithms(Mapping[str, Algorithm]):
-    """Their names are known before any of them is imported."""
+    """Mapping whose names are known before any algorithm is imported."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -39,11 +38,14 @@ ALGORITHMS = _Algorithms(
     "e3t",
     "obl",
 )
-"""Every algorithm, the `ALGORITHM` of the module of this folder that has its name; a new one is its
-module and a line here. Raises ValueError for a name that is none, naming those there are."""
+"""All algorithms by name: the `ALGORITHM` of the module of that name in this package. A new
+algorithm is its module and one line here. Raises ValueError for an unknown name."""
 
 
 def run(algorithm: str, config: RunConfig) -> dict[str, Any]:
-    """Trains and reports; returns what `summary.json` holds. A finished run is reported again, not
-    repeated. Raises ValueError for an unknown algorithm, and as the run does."""
+    """Train and report; return the contents of `summary.json`. A finished run is only reported
+    again.
+
+    Raises ValueError for an unknown algorithm, and as the run does.
+    """
     return ALGORITHMS[algorithm].run(config)

@@ -1,4 +1,4 @@
-"""The partners that a learner meets in training, and who holds which seat."""
+"""Training partners of a learner, and the assignment of seats."""
 
 import dataclasses
 import math
@@ -25,21 +25,22 @@ PARTNER_SCORE_KEY = "crossplay_with_partners_mean"
 
 @dataclasses.dataclass(frozen=True)
 class PartnerConfig(RunConfig):
-    """What an algorithm has whose learner can meet given partners."""
+    """Settings of algorithms whose learner can train with given partners."""
 
     partners: tuple[str, ...] = ()
-    """Trained policies of one game and network: clones of other seeds or of parts of the games,
-    HDR-IPPO of several weights. They draw their moves; `RUN?temperature=0.3` errs less. Each takes
-    its share of the environments, and `policy/` is the best on average with all of them. A best
-    response also takes bots, and all members of a family in one word: `bot:rules?seed=0..9`."""
+    """Trained policies of one game and network to train with: clones, HDR-IPPO of several weights.
+    They sample their moves (`RUN?temperature=0.3` sharpens them). Environments are divided among
+    them, and `policy/` is the policy with the best mean score. A best response also accepts bots
+    and families such as `bot:rules?seed=0..9`."""
     lineup: Lineup = "independent"
-    """Three players and more: whether a partner takes each other seat by itself, or none is taken
-    and else one, two or more with equal chances (AH2AC2's paper), or all of them (its code)."""
+    """Assignment of partners to seats with 3 or more players. independent: each other seat
+    separately; some-or-none: none, or uniformly one or more (AH2AC2's paper); all-or-none: none or
+    all (its code)."""
 
 
 def load_partner(name: str, rules: Rules) -> Policy:
-    """A partner of this game. The temperature of a network becomes part of its parameters, so that
-    policies of several temperatures are stacked as those of one."""
+    """Load a partner of this game; a network's temperature becomes part of its parameters, so
+    policies of several temperatures form one stack."""
     policy = load_policy(name, rules)
     if isinstance(policy, Tempered) and isinstance(policy.policy, NetworkPolicy):
         return policy.policy.at_temperature(policy.temperature)
@@ -47,8 +48,8 @@ def load_partner(name: str, rules: Rules) -> Policy:
 
 
 def load_population(names: Sequence[str], rules: Rules) -> list[Policy]:
-    """Partners of this game, of any kind. Where one errs (`?noise=0.1`) the others are written as
-    erring on no turn: those of one kind are then one program, however much each errs."""
+    """Load partners of any kind. If one has noise (`?noise=0.1`), the others get noise 0, so that
+    policies of one kind form one stack."""
     partners = [load_partner(name, rules) for name in names]
     if not any(isinstance(partner, EpsilonNoise) for partner in partners):
         return partners
@@ -56,11 +57,11 @@ def load_population(names: Sequence[str], rules: Rules) -> list[Policy]:
 
 
 def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
-    """The policies of this game that `--partners` names.
+    """Load the policies that `--partners` names.
 
     Raises:
-        ValueError: there is no such policy, it plays another game, or it is no network policy (a
-            bot, an agent with other options than a temperature).
+        ValueError: an agent does not exist, plays another game, or is not a network policy (a bot,
+            or an agent with options other than a temperature).
     """
     policies = []
     for name in names:
@@ -77,15 +78,16 @@ def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
 def sample_lineup(
     players: int, share: Callable[[jax.Array], jax.Array], lineup: Lineup = "independent"
 ) -> SampleEpisode:
-    """Who holds which seat: one random seat is always the learner's. With the chance
-    `share(environment timesteps)` each other one is a partner's by itself (`independent`: of three
-    players none at (1 - share)^2), or else with that chance in all 1 to P - 1 of them are, every
-    number alike (`some-or-none`: AH2AC2 A.3, where the amount of self-play falls linearly and
-    one partner or two are drawn), or all of them (`all-or-none`: as AH2AC2's code).
+    """Sampler of seats: one random seat is always the learner's; with probability
+    `share(environment timesteps)` others are partners'.
+
+    `independent`: each other seat separately (with 3 players none at (1 - share)^2).
+    `some-or-none`: 1 to P - 1 of them, uniformly (AH2AC2 A.3). `all-or-none`: all of them (AH2AC2's
+    code).
     """
 
     def taken(key: jax.Array, share: jax.Array) -> jax.Array:
-        """How many of the other seats are partners', drawn together."""
+        """Number of other seats that partners hold, sampled jointly."""
         some_key, number_key = jax.random.split(key)
         least = 1 if lineup == "some-or-none" else players - 1
         number = jax.random.randint(number_key, (), least, players)
@@ -98,19 +100,21 @@ def sample_lineup(
             always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
             draws = jax.random.uniform(partner_key, (players,))
             return EpisodeSetup(is_learner=always | (draws >= share_now))
-        order = jax.random.permutation(seat_key, players)  # the last of it is always the learner's
+        order = jax.random.permutation(seat_key, players)  # the last is always the learner's
         return EpisodeSetup(is_learner=order >= taken(partner_key, share_now))
 
     return draw
 
 
 def learner_decision_fraction(config: PPOConfig, partner_prob: float, lineup: Lineup) -> float:
-    """The share of decisions that are the learner's beside partners that `sample_lineup` seats with
-    the chance `met`, as many as most blocks of environments have: where games differ in it, a
-    standard deviation above the mean."""
+    """Fraction of decisions made by the learner with partners of probability `partner_prob`.
+
+    If games differ in it, one standard deviation above the mean, so that it covers most blocks of
+    environments.
+    """
     players, games = config.game.num_players, config.num_envs / config.num_shuffle_blocks
     count = range(1 if lineup == "some-or-none" else players - 1, players)
-    mean = partner_prob * sum(count) / len(count)  # of the seats that are partners'
+    mean = partner_prob * sum(count) / len(count)  # of the seats that partners hold
     variance = partner_prob * sum(n * n for n in count) / len(count) - mean**2
     if lineup == "independent":
         variance = (players - 1) * partner_prob * (1.0 - partner_prob)
@@ -118,28 +122,29 @@ def learner_decision_fraction(config: PPOConfig, partner_prob: float, lineup: Li
 
 
 def add_rematches(draw: SampleEpisode, chance: float) -> SampleEpisode:
-    """`draw`, but with the `chance` the line-up of the game before stays, its seats rotated."""
+    """Sampler that keeps the previous game's lineup, with rotated seats, with probability
+    `chance`."""
     if chance == 0.0:
         return draw
 
-    def drawn(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
-        # no fold_in beside the split that `draw` makes of its key: fold_in(key, 1) is split(key)[1]
+    def sample(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
+        # no fold_in next to the split in `draw`: fold_in(key, 1) equals split(key)[1]
         draw_key, again_key, shift_key = jax.random.split(key, 3)
         episode = draw(draw_key, timesteps)
-        assert episode.is_learner is not None, "a line-up says who holds which seat"
+        assert episode.is_learner is not None, "lineups assign every seat"
         return episode.replace(
             is_rematch=jax.random.bernoulli(again_key, chance),
             seat_shift=jax.random.randint(shift_key, (), 0, episode.is_learner.shape[0]),
         )
 
-    return drawn
+    return sample
 
 
 def score_with_partners(
     policy: NetworkPolicy, partners: Sequence[Policy], config: PPORunConfig
 ) -> list[float]:
-    """The mean score beside each partner, in every seating, on the selection decks: `eval_games` of
-    them, shared out among the partners, so that many do not take longer to measure than to meet."""
+    """Mean score with each partner over all seatings, on the selection decks: `eval_games` in
+    total, divided among the partners."""
     decks = max(1, config.eval_games // len(partners))
     scores, _ = evaluate_with_partners(policy, partners, decks, config.seed, purpose="selection")
     return [float(mean) for mean in scores.mean(axis=(1, 2))]
@@ -148,7 +153,7 @@ def score_with_partners(
 def partner_metrics(
     partners: Sequence[Policy],
 ) -> Callable[[NetworkPolicy, PPORunConfig], dict[str, float]]:
-    """Measures self-play and, as `PARTNER_SCORE_KEY`, the mean over all partners."""
+    """Evaluate self-play and the mean over all partners (`PARTNER_SCORE_KEY`)."""
 
     def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
         means = score_with_partners(policy, partners, config)

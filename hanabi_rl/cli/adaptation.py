@@ -26,7 +26,7 @@ def adaptation(
     they are worth, and the games in which most of them do.
 
     Args:
-        agent: one that remembers whom it plays with (agent:anyone-2p).
+        agent: one that remembers whom it plays with (agent:adhoc-2p).
         partners: whom it plays with, one after the other.
         players: 2 to 5; by default what the agent was trained for.
         games: with each partner at each seat; a multiple of --series.

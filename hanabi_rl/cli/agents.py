@@ -219,8 +219,8 @@ def _figures(agent: dict[str, Any]) -> str:
 
     bounds = bounds_text(agent["selfplay"]["ci95"])
     text = (
-        f"{agent['players']} players, {agent['algorithm']}, {agent['tier']}; data: {agent['data']};"
-        f" self-play {agent['selfplay']['mean']:.2f} {bounds}"
+        f"{agent['players']} players, {agent['algorithm']}, {agent['features']}; "
+        f"data: {agent['data']}; self-play {agent['selfplay']['mean']:.2f} {bounds}"
     )
     if agent["prediction"] is None:
         return text

@@ -39,7 +39,7 @@ from hanabi_rl.cli.study_report import report
 from hanabi_rl.cli.submit import submit
 from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
-from hanabi_rl.launch.flags import check_lists_once, hyphenated, list_flags
+from hanabi_rl.launch.flags import check_lists_once, list_flags, normalize_flags
 from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.storage.validation import validate_arguments
 
@@ -106,7 +106,7 @@ def main(args: Sequence[str] | None = None) -> None:
             if given[:1] == ["study"] and given[1:2] and given[1] not in (*STUDY_COMMANDS, *_HELP):
                 given.insert(1, "run")  # `hanabi-rl study FILE` runs it
             if (body := _command(given)) is not None:
-                check_lists_once(hyphenated(given), list_flags(body))
+                check_lists_once(normalize_flags(given), list_flags(body))
             _parsed(given)()
             return
     sys.exit(code)

@@ -33,11 +33,11 @@ def challenge(
 
     Args:
         partner: whose games: a bot, any agent, or A+B for tables where they take turns; one
-            that searches with partner=C+D comes last.
+            that searches with partner_model=C+D comes last.
         games: how many there are to learn from.
         players: 2 to 5.
         methods: some of bc, hdr_ippo, br_bc, ippo (default: all).
-        level: what the networks are shown: facts, learnt or reading.
+        level: what the networks are shown: facts, hint-history or conventions.
         total_steps: environment steps of each method that plays.
         kl_weight: of HDR-IPPO.
         held_out: games to predict.
@@ -45,7 +45,7 @@ def challenge(
         seed: of the games, the runs and the decks: another seed draws all of them anew.
         proxies: whom the methods play with instead of the partner (of A+B: both), any agents.
         agents: any others to play beside the methods, such as obl:FILE or a run of Other-Play.
-        prior: cloning begins with a clone of other bots and agents (the preset `prior` of
+        prior: cloning begins with a clone of other bots and agents (the preset `pretrain` of
             train/bc.py), none of the partner's family; trained once, beside the folder `out`.
         out: where the runs and challenge.json go; default
             runs/challenge-PARTNER-PLAYERSp-LEVEL-GAMES[-prior]-sSEED.

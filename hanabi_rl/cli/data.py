@@ -37,7 +37,7 @@ MOST_REASONS = 5  # shown, of games that are left out
 
 def info(
     sources: Sources,
-    skip_bad: Flag = False,
+    skip_invalid: Flag = False,
     seeds: Flag = False,
     max_seed: BoundedCount = MAX_NUMBER,
     json: Flag = False,
@@ -47,8 +47,8 @@ def info(
 
     Args:
         sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links.
-        skip_bad: leave out, and count, the games that are not what they should be (another variant,
-            no move, another number of players than most), instead of refusing the file.
+        skip_invalid: skip and count invalid games (another variant, no move, another number of
+            players than most) instead of refusing the file.
         seeds: list each game's seed on hanab.live and the site's seat that began (0: the first).
         max_seed: highest number of a seed that is compared (300000 takes seconds); seeds named in
             hanab.live's exports are compared in any case.
@@ -64,7 +64,7 @@ def info(
 
     if not sources:
         raise ValueError("PATH|LINK: expected at least one file or link, got none")
-    read = [(source, *_read(source, skip_bad)) for source in sources]
+    read = [(source, *_read(source, skip_invalid)) for source in sources]
     for source, games, skipped in read:
         if not len(games):
             raise ValueError(f"{source}: expected at least one game, got none")
@@ -93,19 +93,19 @@ def _find_seeds(games: Games, max_seed: int) -> list[SiteSeed | None]:
         return find_seeds(games, max_seed, progress.update)
 
 
-def _read(source: str | Path, skip_bad: bool) -> tuple[Games, Counter[str]]:
+def _read(source: str | Path, skip_invalid: bool) -> tuple[Games, Counter[str]]:
     """The games of a file or a link, and how those left out ended; stderr gets the reasons."""
     from hanabi_rl.data.files import load_games
     from hanabi_rl.data.games import GameDataError, raise_invalid
 
     bad: list[GameDataError] = []
-    on_bad = bad.append if skip_bad else raise_invalid
+    on_invalid = bad.append if skip_invalid else raise_invalid
     try:
-        games = load_games(source, on_bad=on_bad, on_change=_say)
+        games = load_games(source, on_invalid=on_invalid, on_change=_say)
     except GameDataError as error:
-        if error.game is None or skip_bad:
+        if error.game is None or skip_invalid:
             raise
-        raise ValueError(f"{error} (--skip-bad leaves such games out)") from error
+        raise ValueError(f"{error} (--skip-invalid leaves such games out)") from error
     for reason in bad[:MOST_REASONS]:
         _say(f"left out: {reason}")
     if len(bad) > MOST_REASONS:
@@ -122,15 +122,15 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
+def convert(source: Source, target: File, skip_invalid: Flag = False) -> None:
     """Write games in another format and read them back.
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
         target: the file to write; its suffix says the format.
-        skip_bad: leave out, and count, the games that are not what they should be.
+        skip_invalid: skip and count invalid games.
     """
-    games, _ = _read(source, skip_bad)
+    games, _ = _read(source, skip_invalid)
     _write(target, games, lambda written: count(len(written), "game"))
 
 
@@ -159,7 +159,7 @@ def split(
     sizes: tuple[BoundedCount, ...] = (),
     seed: Seed = 0,
     out: Path = Path(),
-    skip_bad: Flag = False,
+    skip_invalid: Flag = False,
 ) -> None:
     """Divide a file of games at random into <name>_train, _val and _test; games of one deck,
     whichever seat begins, stay in one part.
@@ -170,7 +170,7 @@ def split(
         sizes: or the parts' games.
         seed: of the random choice.
         out: the folder to write to.
-        skip_bad: leave out, and count, the games that are not what they should be.
+        skip_invalid: skip and count invalid games.
     """
     from hanabi_rl.data.files import save_games
     from hanabi_rl.data.split import split_games, split_games_by_size
@@ -179,7 +179,7 @@ def split(
     check_writable("--out", out)
     if bool(fractions) == bool(sizes):
         raise ValueError(f"expected either --fractions or --sizes, got {fractions} and {sizes}")
-    games, _ = _read(file, skip_bad)
+    games, _ = _read(file, skip_invalid)
     parts = (
         split_games(games, fractions, seed)
         if fractions
@@ -224,7 +224,8 @@ def demos(
         games: how many.
         seed: of the decks.
         bot: a bot (convention, simple, ...), any agent (agent:NAME, a folder), or A+B for tables
-            where they take turns around the seats; one that searches with partner=C+D comes last.
+            where they take turns around the seats; one that searches with partner_model=C+D comes
+            last.
         out: the file to write (.safetensors, .json or .jsonl); without it the games are only
             cached.
     """

@@ -142,7 +142,7 @@ def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:
     return {
         "mean": round(summary.mean.mean, 3),
         "ci95": to_json([round(bound, 3) for bound in summary.mean.bounds]),
-        "zero_share": round(summary.zero_share, 4),
+        "zero_rate": round(summary.zero_rate, 4),
         "games": games,
         "seed": seed,
     }

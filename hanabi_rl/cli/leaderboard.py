@@ -260,7 +260,7 @@ def _text(
             lines += ["", f"{row.label}: {row.chosen} of seeds with nats per timestep {losses}"]
     for label, entry in entries.items():
         lines += ["", f"{label}: mean of each line-up"]
-        for seats, mean in zip(entry.line_ups, entry.line_up_means(), strict=True):
+        for seats, mean in zip(entry.lineups, entry.lineup_means(), strict=True):
             lines.append(f"  {mean.mean:6.2f}  {', '.join(seat_names(seats, proxies))}")
     lines.append("95% intervals over games.")
     return "\n".join(lines)

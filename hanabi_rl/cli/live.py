@@ -79,7 +79,7 @@ def live(
     if remember and not any(has_profile(policy) for policy in policies.values()):
         raise ValueError(
             f"--remember: expected an agent that learns who its partners are (a network with a "
-            f"profile, as agent:anyone-2p has), got {agent}"
+            f"profile, as agent:adhoc-2p has), got {agent}"
         )
     settings = BotSettings(
         agent=agent,

@@ -67,10 +67,10 @@ def play(
         port: of the page on this machine; 0 takes any that is free.
         no_browser: only print the address.
         pause: seconds before a partner's move is shown in the browser.
-        strangers: forget what a partner who remembers (agent:anyone-2p) learnt of you in the games
+        strangers: forget what a partner who remembers (agent:adhoc-2p) learnt of you in the games
             that are kept in --out.
         process: in the place of agents a program that is asked for moves in lines of JSON
-            (docs/service.md), started once a seat.
+            (docs/play.md), started once a seat.
     """
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")

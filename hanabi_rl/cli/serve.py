@@ -25,7 +25,7 @@ def serve(
     state: Path = STATE,
     store: str | None = None,
     proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
-    proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-robust"),
+    proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-population"),
     prediction: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: Port = 8643,

@@ -62,7 +62,7 @@ def submit(
             --key-file, or HANABI_RL_KEY in the environment.
         key_file: a file of mode 600 that holds the key.
         process: in the place of agents a program that is asked for moves in lines of JSON
-            (docs/service.md), one a connection.
+            (docs/play.md), one a connection.
         predict: instead of playing, predict the moves of people in held-out games of these numbers
             of players.
         connections: games at a time; where the server allows fewer, so many.
@@ -172,7 +172,10 @@ def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str
         scores = np.array([game.score or 0 for game in rows if game.status == "DONE"])
         of_size: dict[str, Any] = {"games": len(rows), "done": len(scores)}
         if len(scores) > 1:
-            mean, median = mean_interval(scores, least=0, most=25), bootstrap_median(scores)
+            mean, median = (
+                mean_interval(scores, min_value=0, max_value=25),
+                bootstrap_median(scores),
+            )
             of_size |= {"mean": mean.mean, "mean_ci95": list(mean.bounds)}
             of_size |= {"median": median.mean, "zero": int((scores == 0).sum())}
             of_size["perfect"] = int((scores == 25).sum())

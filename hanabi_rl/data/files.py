@@ -35,23 +35,23 @@ def _warn(text: str) -> None:
 def load_games(
     path: str | Path,
     validate: bool = True,
-    on_bad: OnInvalid = raise_invalid,
+    on_invalid: OnInvalid = raise_invalid,
     on_change: Callable[[str], None] = _warn,
 ) -> Games:
     """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live), or a replay link, and
     validate by full replay.
 
     `validate=False` skips every check of the content but those the layout needs; `unfinished` is
-    computed all the same. `on_bad` is handed the error of every game that is not what it should be:
-    by default it raises, where it returns (`errors.append`) the game is left out. `on_change` is
-    handed a line of text where a move after a last life lost was dropped (`data.endings`). Raises
-    GameDataError; FileNotFoundError where there is no such file; ValueError for another link.
+    computed all the same. `on_invalid` receives the error of every invalid game: by default it
+    raises; if it returns (`errors.append`), the game is skipped. `on_change` receives a line of
+    text if a move after the last life was dropped (`data.endings`). Raises GameDataError;
+    FileNotFoundError for a missing file; ValueError for another link.
     """
     bad: list[GameDataError] = []
 
     def report(error: GameDataError) -> None:
         bad.append(error)
-        on_bad(error)
+        on_invalid(error)
 
     if is_link(str(path)):
         linked = decode_link(str(path))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import tyro
 
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.launch.flags import flag_value, flag_values, hyphenated
+from hanabi_rl.launch.flags import flag_value, flag_values, normalize_flags
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.runs.config import RESUMABLE_FIELDS, RunConfig, check_saved_config, saved_config
 from hanabi_rl.storage.dataclass_io import to_dict
@@ -23,7 +23,7 @@ from hanabi_rl.storage.renamed_fields import check_not_renamed
 
 C = TypeVar("C", bound=RunConfig)
 T = TypeVar("T")
-_NOT_OF_THE_COMMAND = {"preset", "seeds", *RESUMABLE_FIELDS} - {"total_steps"}
+_OMITTED_FIELDS = {"preset", "seeds", *RESUMABLE_FIELDS} - {"total_steps"}
 
 
 def parse_args(
@@ -44,7 +44,7 @@ def parse_args(
             --seed beside --seeds; a number that its flag cannot take; a flag of several values
             without any.
     """
-    args = hyphenated(args)
+    args = normalize_flags(args)
     check_not_renamed(args)
     if flag_values("--seeds", args) and (seed := flag_value("--seed", args)) is not None:
         raise ValueError(f"--seed, --seeds: expected one of the two, got both (--seed {seed})")
@@ -73,30 +73,32 @@ def command_of(algorithm: str, config: RunConfig, configs: Path) -> str:
     if preset is None:
         return ""
     try:
-        flags = _flags_between(
+        flags = _flag_differences(
             to_dict(load_preset(cls, algorithm, preset, configs)), to_dict(config)
         )
         made = parse_args(cls, algorithm, configs, preset, ["--preset", preset, *flags])
     except (ValueError, OSError, SystemExit):
         return ""
-    names = {field.name for field in dataclasses.fields(config)} & _NOT_OF_THE_COMMAND
+    names = {field.name for field in dataclasses.fields(config)} & _OMITTED_FIELDS
     if dataclasses.replace(made, **{name: getattr(config, name) for name in names}) != config:
         return ""
-    words = [_shown(word) for word in ("--preset", preset, *flags)]
+    words = [_portable_word(word) for word in ("--preset", preset, *flags)]
     return shlex.join(["hanabi-rl", "train", algorithm, *words])
 
 
-def _flags_between(before: Mapping[str, Any], after: Mapping[str, Any], at: str = "") -> list[str]:
+def _flag_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], at: str = ""
+) -> list[str]:
     """The flags that make `after` of `before`, two configs as nested dictionaries; a field of the
     game is a flag without the game's name."""
     flags: list[str] = []
     for name, value in after.items():
         flag = f"{at}{name.replace('_', '-')}"
-        if before.get(name) == value or name in _NOT_OF_THE_COMMAND:
+        if before.get(name) == value or name in _OMITTED_FIELDS:
             continue
         if isinstance(value, dict):
             inside = before[name] if isinstance(before.get(name), dict) else {}
-            flags += _flags_between(inside, value, "" if name == "game" else f"{flag}.")
+            flags += _flag_differences(inside, value, "" if name == "game" else f"{flag}.")
         elif isinstance(value, bool):
             prefix, _, last = flag.rpartition(".")
             flags.append(f"--{flag}" if value else f"--{prefix}{'.' if prefix else ''}no-{last}")
@@ -107,20 +109,20 @@ def _flags_between(before: Mapping[str, Any], after: Mapping[str, Any], at: str 
     return flags
 
 
-def _shown(word: str) -> str:
+def _portable_word(word: str) -> str:
     return Path(word).name if Path(word).is_absolute() else word
 
 
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
     config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
     cls = type(config)
-    given = parse_or_raise(
+    parsed = parse_or_raise(
         lambda: tyro.cli(cls, prog=prog, default=config, args=args, description=cls.__doc__)
     )
     for flag in args:
-        if flag.startswith("--") and not flag_values(flag, args) and _value(given, flag) == ():
+        if flag.startswith("--") and not flag_values(flag, args) and _value(parsed, flag) == ():
             raise ValueError(f"{flag}: expected one value or more, got none")
-    return given
+    return parsed
 
 
 def _value(config: Any, flag: str) -> Any:
@@ -137,20 +139,20 @@ def parse_or_raise(parse: Callable[[], T]) -> T:
         ValueError: what a config says of values that it refuses, around which tyro draws a box.
         SystemExit: after tyro's own errors, and --help.
     """
-    said = io.StringIO()
+    captured = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(captured):
             parsed = parse()
     except SystemExit as stop:
-        if (refused := _refusal(stop)) is not None:
-            raise refused from None
-        sys.stderr.write(said.getvalue())
+        if (config_error := _config_error(stop)) is not None:
+            raise config_error from None
+        sys.stderr.write(captured.getvalue())
         raise
-    sys.stderr.write(said.getvalue())
+    sys.stderr.write(captured.getvalue())
     return parsed
 
 
-def _refusal(stop: BaseException) -> ValueError | None:
+def _config_error(stop: BaseException) -> ValueError | None:
     """What a config raised when it was made, if that led to this end."""
     error: BaseException | None = stop
     while error is not None:
@@ -170,5 +172,5 @@ def _game_flags(args: Sequence[str], prog: str | None) -> dict[str, Any]:
     for field in dataclasses.fields(Rules):
         many = "+" if field.name == "num_cards_of_rank" else None
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, nargs=many)
-    given = vars(parser.parse_known_args(args)[0])
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    values = vars(parser.parse_known_args(args)[0])
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}

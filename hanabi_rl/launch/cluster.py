@@ -80,15 +80,15 @@ def _signals_save_first() -> Iterator[Callable[[], None]]:
     import submitit
 
     number = signal.Signals[f"SIG{submitit.JobEnvironment.USR_SIG}"]
-    of_submitit, came = signal.getsignal(number), []
+    submitit_handler, received = signal.getsignal(number), []
 
     def save_first(number: int, frame: Any) -> None:
-        came.append(number)
+        received.append(number)
         signal.raise_signal(signal.SIGTERM)
 
     def hand_over() -> None:
-        if came and callable(of_submitit):
-            of_submitit(number, None)  # queues the job again and ends the process
+        if received and callable(submitit_handler):
+            submitit_handler(number, None)  # queues the job again and ends the process
 
     before = {
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number)),
@@ -174,8 +174,8 @@ def _active_slurm_jobs() -> set[str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or error
-        raise ValueError(f"--launcher slurm: {' '.join(command)}: {said}") from error
+        reason = getattr(error, "stderr", None) or error
+        raise ValueError(f"--launcher slurm: {' '.join(command)}: {reason}") from error
     return set(done.stdout.split())
 
 
@@ -201,7 +201,7 @@ def _failure(handle: submitit.Job[Any]) -> str | None:
 def check_installed() -> None:
     """Imports submitit. Raises ValueError where it is not installed."""
     # Else its import closes every handler of logging that there is, and absl's their streams.
-    given = os.environ.get(_LOG_LEVEL)
+    previous = os.environ.get(_LOG_LEVEL)
     os.environ[_LOG_LEVEL] = "NOCONFIG"
     try:
         import submitit  # noqa: F401
@@ -211,5 +211,5 @@ def check_installed() -> None:
         ) from error
     finally:
         del os.environ[_LOG_LEVEL]
-        if given is not None:
-            os.environ[_LOG_LEVEL] = given
+        if previous is not None:
+            os.environ[_LOG_LEVEL] = previous

@@ -1,10 +1,9 @@
-"""The data-limited challenge at home: N games of a partner, and who plays best with that partner.
+"""Data-limited challenge: methods train on N games of a partner and are scored with that partner.
 
-AH2AC2 (section 4) gives 1,000 games of people whom nobody can play with at home. Here the people
-are any agent: its games are generated, each method trains on them, and plays with the very agent
-that made them, or with other proxies, as on AH2AC2's leaderboard
-(`evaluation/measure/leaderboard.py`). The partner takes part in no training; it only makes the
-games.
+AH2AC2 (section 4) provides 1,000 human games, whose players are not available for evaluation. Here
+any agent replaces the humans: its games are generated, each method trains on them and plays with
+that agent or with other proxies, as on AH2AC2's leaderboard (`evaluation/measure/leaderboard.py`).
+The partner is not used in training.
 """
 
 from __future__ import annotations
@@ -42,89 +41,90 @@ from hanabi_rl.storage.files import check_writable, read_json, write_json
 from hanabi_rl.storage.words import count
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
-"""`ippo` reads no game: what a method is worth without data."""
-FORMAT_VERSION = 2  # of the files of a challenge; raised when they, or the games, change
+"""`ippo` reads no games: the baseline without data."""
+FORMAT_VERSION = 3  # of the files of a challenge; raised when they, or the games, change
 
 
 @dataclasses.dataclass(frozen=True)
 class Challenge:
-    """One challenge: whose games, how many, and what each method may spend."""
+    """Partner, number of games and budget of each method."""
 
     partner: str = "convention"
-    """A bot, any agent, or A+B for mixed tables: whose games there are."""
+    """Player of the games: a bot, any agent, or A+B for mixed tables."""
     games: int = 1000
-    held_out: int = 200
-    """Games to predict, on decks of their own."""
+    heldout_games: int = 200
+    """Number of games to predict, on separate decks."""
     players: int = 2
     methods: tuple[str, ...] = METHODS
-    level: FeatureSet = "facts"
-    """What the networks are shown."""
+    features: FeatureSet = "facts"
+    """Feature set of the networks."""
     total_steps: int = 800_000
-    """Environment steps of each method that plays."""
+    """Environment steps of each method except `bc`."""
     kl_weight: float = 0.1
-    decks: int = 1000
-    """Games that each method plays with the proxies, one a deck, spread over the line-ups."""
+    eval_games: int = 1000
+    """Games of each method with the proxies, one per deck, spread over the lineups."""
     seed: int = 0
-    """Of the games to learn from, of those to predict, of the runs and of the decks: another seed
-    draws all of them anew."""
+    """Seed of the training games, held-out games, runs and decks."""
     proxies: tuple[str, ...] = ()
-    """Whom the methods play with; none: the partner, of A+B both."""
+    """Evaluation partners; default: the partner (for A+B, both)."""
     agents: tuple[str, ...] = ()
-    """Any agents that play beside the methods: rows without training."""
-    prior: bool = False
-    """Cloning begins with a clone of other players (`launch/pretrained_clone.py`), none of the
-    partner's family."""
+    """Other agents to evaluate, without training."""
+    pretrain: bool = False
+    """Initialize cloning from a clone of other families (`launch/pretrained_clone.py`)."""
 
     def __post_init__(self) -> None:
-        least = {"games": MIN_TRAIN_GAMES, "held_out": 1, "total_steps": 1, "decks": 1}
-        for name, number in least.items():
-            if (given := getattr(self, name)) < number:
+        minimum = {"games": MIN_TRAIN_GAMES, "heldout_games": 1, "total_steps": 1, "eval_games": 1}
+        for name, number in minimum.items():
+            if (value := getattr(self, name)) < number:
                 flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag}: expected at least {number}, got {given}")
+                raise ValueError(f"{flag}: expected at least {number}, got {value}")
         if not 0.0 <= self.kl_weight <= 1.0:
             raise ValueError(f"--kl-weight: expected a weight in [0, 1], got {self.kl_weight}")
-        if self.level not in get_args(FeatureSet):
+        if self.features not in get_args(FeatureSet):
             expected = ", ".join(get_args(FeatureSet))
-            raise ValueError(f"--level: expected one of {expected}, got {self.level!r}")
+            raise ValueError(f"--features: expected one of {expected}, got {self.features!r}")
         if unknown := [name for name in self.methods if name not in METHODS]:
             raise ValueError(f"--methods: expected some of {', '.join(METHODS)}, got {unknown[0]}")
-        check_features_for_bot(self.level, self.partner)
+        check_features_for_bot(self.features, self.partner)
 
 
 def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
-    """Trains what is missing in `folder` and plays; returns what `challenge.json` there holds: the
-    rows of the methods and agents asked for, and of those of earlier calls.
+    """Train the methods missing in `folder` and evaluate them; return the content of
+    `challenge.json`: rows of the requested methods and agents, and of earlier calls.
 
     Raises:
         ValueError: no such partner, or `folder` holds another challenge or cannot be written to.
-        Stopped: as a run does; the same call goes on.
+        RunStopped: as a run does; the same call continues.
     """
     check_writable("--out", folder)
     rules = Rules(num_players=challenge.players)
     proxies = proxies_of(challenge, rules)
-    given = {name: load_policy(name, rules) for name in challenge.agents}
-    _check_table(challenge, list(proxies.values()), given)
-    _claim(challenge, folder, proxies)
+    agents = {name: load_policy(name, rules) for name in challenge.agents}
+    _check_lineups(challenge, list(proxies.values()), agents)
+    _check_folder(challenge, folder, proxies)
     partner, seed = challenge.partner, challenge.seed
     train = demo_games(rules, partner, challenge.games, seed)
-    held_out = demo_games(rules, partner, challenge.held_out, seed, "held-out")
+    held_out = demo_games(rules, partner, challenge.heldout_games, seed, "held-out")
     save_games(folder / "games.safetensors", train)
-    prior = None
-    if challenge.prior:
-        print("\n== prior", file=sys.stderr)
-        prior = train_pretrained_clone(partner, rules, challenge.level, folder.parent)
+    pretrained = None
+    if challenge.pretrain:
+        print("\n== pretrained clone", file=sys.stderr)
+        pretrained = train_pretrained_clone(partner, rules, challenge.features, folder.parent)
     rows = _rows(folder, "methods") | {
-        name: _method(name, challenge, _config(name, challenge, folder, prior), held_out, proxies)
-        for name in _in_order(challenge)
+        name: _method(
+            name, challenge, _config(name, challenge, folder, pretrained), held_out, proxies
+        )
+        for name in _ordered_methods(challenge)
     }
     others = _rows(folder, "agents") | {
-        name: {"method": name, **_measured(policy, challenge, held_out, proxies)}
-        for name, policy in given.items()
+        name: {"method": name, **_evaluate(policy, challenge, held_out, proxies)}
+        for name, policy in agents.items()
     }
+    about = pretrained and dataclasses.asdict(pretrained) | {"about": str(pretrained)}
     record = dataclasses.asdict(challenge) | {
         "format_version": FORMAT_VERSION,
-        "prior": None if prior is None else dataclasses.asdict(prior) | {"about": str(prior)},
-        "partner_with_itself": _with_themselves(challenge, proxies, held_out),
+        "pretrain": about,
+        "partner_self_play": _proxy_self_play(challenge, proxies, held_out),
         "methods": [rows[name] for name in METHODS if name in rows],
         "agents": list(others.values()),
     }
@@ -133,46 +133,46 @@ def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
 
 
 def _rows(folder: Path, kind: str) -> dict[str, Any]:
-    """Method or agent -> its row, of earlier calls."""
+    """Rows of earlier calls, by method or agent."""
     path = folder / "challenge.json"
     return {row["method"]: row for row in read_json(path)[kind]} if path.exists() else {}
 
 
-def _in_order(challenge: Challenge) -> list[str]:
-    """The methods, the clone first: those that begin with it need it, named or not."""
+def _ordered_methods(challenge: Challenge) -> list[str]:
+    """Methods in training order; `bc` is added if others start from the clone."""
     needed = {*challenge.methods}
     if needed & {"hdr_ippo", "br_bc"}:
         needed.add("bc")
     return [name for name in METHODS if name in needed]
 
 
-def _claim(challenge: Challenge, folder: Path, proxies: Mapping[str, Policy]) -> None:
-    """Raises ValueError where `folder` holds another challenge, or there is no such partner."""
+def _check_folder(challenge: Challenge, folder: Path, proxies: Mapping[str, Policy]) -> None:
+    """Write the folder's `config.json`. Raises ValueError if it holds another challenge, or for an
+    unknown partner."""
     partners = demonstrators(Rules(num_players=challenge.players), challenge.partner)
-    path, mine = folder / "config.json", dataclasses.asdict(challenge)
-    del mine["methods"], mine["agents"]  # more of them may be added
-    mine |= {
+    path = folder / "config.json"
+    config = {"format_version": FORMAT_VERSION, **dataclasses.asdict(challenge)}
+    del config["methods"], config["agents"]  # more of them may be added
+    config |= {
         "proxies": list(challenge.proxies),
         "partner_hashes": [policy.identity() for policy in partners],  # a folder's may change
         "proxy_hashes": [policy.identity() for policy in proxies.values()],
-        "format_version": FORMAT_VERSION,
     }
     if path.exists():
-        # challenges have not always had these
-        theirs = {"prior": False, "proxy_hashes": mine["proxy_hashes"], **read_json(path)}
-        differs = [key for key, value in mine.items() if theirs.get(key) != value]
+        stored = read_json(path)
+        differs = [key for key, value in config.items() if stored.get(key) != value]
         if differs:
             raise ValueError(
                 f"{folder} holds a challenge with another {differs[0]}: expected "
-                f"{theirs.get(differs[0])}, got {mine[differs[0]]}; name another --out"
+                f"{stored.get(differs[0])}, got {config[differs[0]]}; name another --out"
             )
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, mine)
+    write_json(path, config)
 
 
 def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:
-    """Whom the methods play with, by name. Raises ValueError for what is no such agent, and where
-    two of them are one."""
+    """Return the evaluation partners by name. Raises ValueError for an unknown agent, or if two are
+    the same."""
     if challenge.proxies:
         found = [(name, load_policy(name, rules)) for name in challenge.proxies]
     else:
@@ -183,17 +183,17 @@ def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:
     return dict(found)
 
 
-def _check_table(
-    challenge: Challenge, proxies: Sequence[Policy], given: Mapping[str, Policy]
+def _check_lineups(
+    challenge: Challenge, proxies: Sequence[Policy], agents: Mapping[str, Policy]
 ) -> None:
-    """Raises ValueError for what could not be played when everything is trained."""
-    least = len(mixed_lineups(challenge.players, len(proxies)))
-    if challenge.decks < least:
+    """Raises ValueError for an evaluation that would fail after training."""
+    minimum = len(mixed_lineups(challenge.players, len(proxies)))
+    if challenge.eval_games < minimum:
         raise ValueError(
-            f"--decks: expected a game for each of the {least} line-ups at least, got "
-            f"{challenge.decks}"
+            f"--eval-games: expected at least one for each of the {minimum} lineups, got "
+            f"{challenge.eval_games}"
         )
-    for name, policy in given.items():
+    for name, policy in agents.items():
         check_candidate(policy, proxies, f"--agents {name}: ")
 
 
@@ -212,116 +212,114 @@ def _method(
         "run_dir": config.run_dir,
         "steps": summary.get("env_steps", 0),
         "wall_s": summary.get("wall_s"),
-        **_measured(load_policy(config.run_dir or ""), challenge, held_out, proxies),
+        **_evaluate(load_policy(config.run_dir or ""), challenge, held_out, proxies),
     }
 
 
-def _measured(
+def _evaluate(
     policy: Policy, challenge: Challenge, held_out: Games, proxies: dict[str, Policy]
 ) -> dict[str, Any]:
-    """What a row says of a policy."""
-    read = predict(policy, held_out)
-    selfplay = evaluate_selfplay(policy, challenge.decks, challenge.seed).summary
+    """Results of a policy, for its row."""
+    prediction = predict(policy, held_out)
+    selfplay = evaluate_selfplay(policy, challenge.eval_games, challenge.seed).summary
     entry = play_leaderboard(
-        policy, list(proxies.values()), challenge.decks, challenge.seed, prediction=read
+        policy, list(proxies.values()), challenge.eval_games, challenge.seed, prediction=prediction
     )
     return {
         "selfplay": {"mean": selfplay.mean.mean, "ci95": selfplay.mean.bounds},
-        "with_partner": entry.as_dict(list(proxies)),
-        **read.as_dict(),
+        "with_proxies": entry.as_dict(list(proxies)),
+        **prediction.as_dict(),
     }
 
 
-def _with_themselves(
+def _proxy_self_play(
     challenge: Challenge, proxies: dict[str, Policy], held_out: Games
 ) -> dict[str, Any]:
-    """The proxies' own row: the mean over each with itself."""
-    read = [predict(policy, held_out) for policy in proxies.values()]
+    """Row of the proxies: mean over their self-play."""
+    predictions = [predict(policy, held_out) for policy in proxies.values()]
     policies = list(proxies.values())
-    return play_proxy_self_play(policies, challenge.decks, challenge.seed, read).as_dict(
-        list(proxies)
-    )
+    return play_proxy_self_play(
+        policies, challenge.eval_games, challenge.seed, predictions
+    ).as_dict(list(proxies))
 
 
 def cloning_epochs(games: int) -> int:
-    """Games are read 48,000 times in all, each at least 6 and at most 60 times."""
+    """Epochs for about 48,000 game reads in total, 6 to 60."""
     return max(6, min(60, 48_000 // games))
 
 
 def _config(
-    name: str, challenge: Challenge, folder: Path, prior: PretrainedClone | None = None
+    name: str, challenge: Challenge, folder: Path, pretrained: PretrainedClone | None = None
 ) -> RunConfig:
-    """The method's quick preset with the challenge's games, network and budget; of cloning with the
-    prior."""
+    """The method's quick preset with the challenge's games, network and budget."""
     base = preset_config(name, "quick")
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "game": Rules(num_players=challenge.players),
         "seed": challenge.seed,
         "run_dir": str(folder / name),
-        "report_games": max(MIN_GAMES, challenge.decks),
+        "report_games": max(MIN_GAMES, challenge.eval_games),
     }
-    network = StructuredConfig(level=challenge.level)
+    network = StructuredConfig(features=challenge.features)
     cloning = {
         "data": (str(folder / "games.safetensors"),),
         "epochs": cloning_epochs(challenge.games),
         "network": network,
     }
     if name == "bc":
-        if prior is not None:
-            cloning["init_from"] = prior.run_dir
-        return dataclasses.replace(base, **given, **cloning)
-    given["total_steps"] = challenge.total_steps
+        if pretrained is not None:
+            cloning["init_from"] = pretrained.run_dir
+        return dataclasses.replace(base, **settings, **cloning)
+    settings["total_steps"] = challenge.total_steps
     if name == "ippo":
-        return dataclasses.replace(base, **given, network=network)
-    given["bc_policy"] = str(folder / "bc")
+        return dataclasses.replace(base, **settings, network=network)
+    settings["bc_policy"] = str(folder / "bc")
     if name == "hdr_ippo":
-        given["kl_weight"] = challenge.kl_weight
+        settings["kl_weight"] = challenge.kl_weight
     else:
-        given["network"] = network  # and the clone takes seats over the same shares of the budget
-        share = challenge.total_steps / base.total_steps
-        given |= {key: int(share * getattr(base, key)) for key in ("anneal_start", "anneal_end")}
-    return dataclasses.replace(base, **given)
+        settings["network"] = network  # anneal over the same fractions of the budget
+        scale = challenge.total_steps / base.total_steps
+        settings |= {key: int(scale * getattr(base, key)) for key in ("anneal_start", "anneal_end")}
+    return dataclasses.replace(base, **settings)
 
 
 def challenge_table(record: dict[str, Any]) -> str:
-    """The leaderboard (AH2AC2's Table 4: mean, median and cross-entropy per timestep), with
-    self-play, and how well each predicts the partner."""
-    own, proxies = record["partner_with_itself"], record["proxies"] or players_of(record["partner"])
+    """Leaderboard (AH2AC2's Table 4: mean, median and cross-entropy per timestep), with self-play
+    and prediction of the partner's games."""
+    own, proxies = record["partner_self_play"], record["proxies"] or players_of(record["partner"])
     rows = [*record["methods"], *record["agents"]]
     width = 2 + max(len(name) for name in ("the proxies", *(row["method"] for row in rows)))
     lines = [
         f"{count(record['games'], 'game')} of {record['partner']}, {record['players']} players, "
-        "networks "
-        f"shown {record['level']}, {count(record['total_steps'], 'step')}; "
-        f"{count(record['decks'], 'game')} with "
-        f"{', '.join(proxies)} over every line-up, seed {record['seed']}",
-        *_of_prior(record),
-        f"{'':<{width}}{'with the proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"
-        f"{'accuracy':>10}{'nats':>8}{'per timestep':>14}{'wall':>9}",
+        f"features {record['features']}, {count(record['total_steps'], 'step')}; "
+        f"{count(record['eval_games'], 'game')} with "
+        f"{', '.join(proxies)} over all lineups, seed {record['seed']}",
+        *_pretrained_lines(record),
+        f"{'':<{width}}{'score with proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"
+        f"{'accuracy':>10}{'cross-entropy':>15}{'per timestep':>14}{'wall':>9}",
     ]
-    ranked: Sequence[dict[str, Any]] = sorted(rows, key=lambda row: -row["with_partner"]["mean"])
+    ranked: Sequence[dict[str, Any]] = sorted(rows, key=lambda row: -row["with_proxies"]["mean"])
     for row in ranked:
         wall = row.get("wall_s")
         lines.append(
-            f"{row['method']:<{width}}{_beside(row['with_partner'])}{row['selfplay']['mean']:>11.2f}"
-            f"{row['accuracy']:>10.3f}{row['nats']:>8.3f}"
-            f"{row['with_partner']['cross_entropy_per_timestep']:>14.3f}"
+            f"{row['method']:<{width}}{_score_cells(row['with_proxies'])}{row['selfplay']['mean']:>11.2f}"
+            f"{row['accuracy']:>10.3f}{row['cross_entropy']:>15.3f}"
+            f"{row['with_proxies']['cross_entropy_per_timestep']:>14.3f}"
             f"{'' if wall is None else f'{wall:.0f} s':>9}"
         )
     name = "the proxy" if len(proxies) == 1 else "the proxies"
     lines.append(
-        f"{name:<{width}}{_beside(own)}{own['mean']:>11.2f}{'':>18}"
+        f"{name:<{width}}{_score_cells(own)}{own['mean']:>11.2f}{'':>25}"
         f"{own['cross_entropy_per_timestep']:>14.3f}"
     )
     return "\n".join(lines)
 
 
-def _of_prior(record: dict[str, Any]) -> list[str]:
-    """The line that says which prior there was; challenges have not always had one."""
-    prior = record.get("prior")
-    return [] if prior is None else [prior["about"]]
+def _pretrained_lines(record: dict[str, Any]) -> list[str]:
+    """Description of the pretrained clone, if any."""
+    pretrained = record.get("pretrain")
+    return [] if pretrained is None else [pretrained["about"]]
 
 
-def _beside(entry: dict[str, Any]) -> str:
+def _score_cells(entry: dict[str, Any]) -> str:
     score = f"{entry['mean']:.2f} {bounds_text(entry['ci95'])}"
-    return f"{score:<24}{entry['median']:>7.1f}{entry['zero_share']:>7.1%}"
+    return f"{score:<24}{entry['median']:>7.1f}{entry['zero_rate']:>7.1%}"

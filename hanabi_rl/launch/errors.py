@@ -16,8 +16,8 @@ from hanabi_rl.launch.safe_stdio import safe_streams
 from hanabi_rl.storage.files import expand_home
 
 DEBUG = "--debug"
-AGAIN_S = 0.05
-"""After so long a signal that was ignored is sent again."""
+RESEND_AFTER_S = 0.05
+"""Delay before an ignored signal is sent again."""
 
 
 @contextmanager
@@ -29,14 +29,14 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
     with safe_streams() as output:
         try:
             try:
-                with _signals_sent_again():
+                with _resend_ignored_signals():
                     yield [expand_home(arg) for arg in args if arg != DEBUG]
             finally:
-                output.finish()  # that the reader has left is noticed here, not at Python's end
+                output.finish()  # detect a broken pipe here, not at interpreter exit
         except BrokenPipeError:
             sys.exit(128 + signal.SIGPIPE)
         except (ValueError, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
-            if DEBUG in args or not (line := _in_a_line(error)):
+            if DEBUG in args or not (line := _one_line(error)):
                 raise
             print(f"{program}: {line} ({DEBUG} shows where)", file=sys.stderr)
             sys.exit(1 if isinstance(error, FloatingPointError) else 2)
@@ -68,7 +68,7 @@ def _leave(code: int) -> NoReturn:
 
 
 @contextmanager
-def _signals_sent_again() -> Iterator[None]:
+def _resend_ignored_signals() -> Iterator[None]:
     """What ends the process is raised wherever it happens to be, and Python ignores what a callback
     of its garbage collector or a finalizer raises (jax has such a callback, and collects while it
     compiles): that signal comes again, until it is raised where it is heeded; once, however many
@@ -80,34 +80,34 @@ def _signals_sent_again() -> Iterator[None]:
         waiting.clear()  # before it is raised, and perhaps ignored again
         os.kill(os.getpid(), number)
 
-    def ignored(told: "sys.UnraisableHookArgs") -> None:
-        raised = told.exc_value
+    def on_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+        raised = unraisable.exc_value
         if isinstance(raised, KeyboardInterrupt):
             number = signal.SIGINT
         elif isinstance(raised, SystemExit) and raised.code == 128 + signal.SIGTERM:
             number = signal.SIGTERM
         else:
-            before(told)
+            before(unraisable)
             return
         if waiting:
             return
-        again = threading.Timer(AGAIN_S, send, (number,))
-        again.daemon = True
-        waiting.append(again)
-        again.start()
+        timer = threading.Timer(RESEND_AFTER_S, send, (number,))
+        timer.daemon = True
+        waiting.append(timer)
+        timer.start()
 
-    sys.unraisablehook = ignored
+    sys.unraisablehook = on_unraisable
     try:
         yield
     finally:
         sys.unraisablehook = before
-        for again in waiting:
-            again.cancel()
+        for timer in waiting:
+            timer.cancel()
 
 
-def _in_a_line(error: Exception) -> str | None:
-    """The error in one line; None where it is no error of the user's or of the machine's."""
+def _one_line(error: Exception) -> str | None:
+    """The error in one line; None if it is neither the user's nor the machine's."""
     line = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError) or line.startswith("RESOURCE_EXHAUSTED"):  # NumPy's, JAX's
-        return f"expected what fits into memory, got: {line[:300]}"
+        return f"out of memory: {line[:300]}"
     return None if isinstance(error, RuntimeError) else line

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import tyro
 
 
-def hyphenated(args: Sequence[str]) -> list[str]:
-    """A command line with its flags' names as tyro lists them, which takes `--num_players` too."""
+def normalize_flags(args: Sequence[str]) -> list[str]:
+    """Return `args` with hyphens for underscores in flag names, as tyro lists them."""
 
     def name(arg: str) -> str:
         flag, equals, value = arg.partition("=")
@@ -46,8 +46,8 @@ def list_flags(target: Any, prefix: str = "") -> Iterator[str]:
     """The flags of several values that tyro makes for a config class or a function, those of nested
     configs included."""
     hints = typing.get_type_hints(target, include_extras=True)
-    given = dataclasses.fields(target) if dataclasses.is_dataclass(target) else ()
-    for name in [field.name for field in given] or inspect.signature(target).parameters:
+    fields = dataclasses.fields(target) if dataclasses.is_dataclass(target) else ()
+    for name in [field.name for field in fields] or inspect.signature(target).parameters:
         kinds, notes = _kinds(hints.get(name, Any))
         if tyro.conf.Positional in notes:
             continue

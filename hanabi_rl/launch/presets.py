@@ -8,6 +8,7 @@ from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.runs.run_dir import preset_players
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import read_toml
+from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
 
 T = TypeVar("T")
 
@@ -58,6 +59,8 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
 def _read_preset(algorithm: str, name: str, configs: Path) -> dict[str, Any]:
     path = Path(name) if name.endswith(".toml") else configs / algorithm / f"{name}.toml"
     if not path.is_file():
+        if name in (renamed := RENAMED_VALUES["preset"]):
+            raise FileNotFoundError(f"--preset {name} was renamed to {renamed[name]}")
         names = ", ".join(sorted(p.stem for p in (configs / algorithm).glob("*.toml"))) or "none"
         raise FileNotFoundError(f"--preset {name}: no file {path}; presets of {algorithm}: {names}")
     return read_toml(path)

@@ -17,7 +17,7 @@ from hanabi_rl.nn.structured_network import FeatureSet
 from hanabi_rl.play.demos import agent_name, players_of
 from hanabi_rl.storage.words import count
 
-PRESET = "prior"
+PRESET = "pretrain"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,17 +42,17 @@ class PretrainedClone:
 
 
 def train_pretrained_clone(
-    partner: str, rules: Rules, level: FeatureSet, parent_dir: Path
+    partner: str, rules: Rules, feature_set: FeatureSet, parent_dir: Path
 ) -> PretrainedClone:
     """The prior for a challenge of `partner` (A+B: of both), trained where `parent_dir` has none
     yet.
 
     It is one run for all seeds and numbers of games: its players, games and seed are those of the
-    preset `prior`, but for the families left out and for who plays another game.
+    preset `pretrain`, but for the families left out and for who plays another game.
 
     Raises:
         ValueError: nobody is left to clone, or as a run of cloning does.
-        Stopped: as a run does; the same call goes on.
+        RunStopped: as a run does; the same call goes on.
     """
     base: Any = preset_config("bc", PRESET)
     found = {family_of(agent_name(name)) for name in players_of(partner)}
@@ -65,17 +65,17 @@ def train_pretrained_clone(
     players = tuple(
         name
         for name in expand_seed_ranges(base.demos)
-        if is_other(name) and not clones_own_features(level, name)
+        if is_other(name) and not clones_own_features(feature_set, name)
     )
     if not players:
-        raise ValueError(f"--prior: expected players of other families than {partner}, got none")
+        raise ValueError(f"--pretrain: expected players of other families than {partner}, got none")
     without = "".join(f"-without-{name.replace(' ', '-')}" for name in families)
-    run_dir = parent_dir / f"prior-{rules.num_players}p-{level}{without}"
+    run_dir = parent_dir / f"prior-{rules.num_players}p-{feature_set}{without}"
     config = dataclasses.replace(
         base,
         game=rules,
         demos=players,
-        network=dataclasses.replace(base.network, level=level),
+        network=dataclasses.replace(base.network, features=feature_set),
         run_dir=str(run_dir),
     )
     run_once("bc", config)

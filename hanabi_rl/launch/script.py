@@ -15,8 +15,8 @@ from hanabi_rl.launch.flags import (
     check_lists_once,
     flag_value,
     flag_values,
-    hyphenated,
     list_flags,
+    normalize_flags,
 )
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.launch.process_setup import configure_process
@@ -39,7 +39,7 @@ def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
     """Trains as the flags `args` say; returns the exit code. `prog` is as `parse_args` takes it.
     Raises ValueError for a user's error."""
     entry, configs = ALGORITHMS[algorithm], configs_folder()
-    check_lists_once(hyphenated(args), list_flags(entry.config))
+    check_lists_once(normalize_flags(args), list_flags(entry.config))
     with connect_hosts(args):
         preset = default_preset(list(args), configs / algorithm)
         config = parse_args(entry.config, algorithm, configs, preset, args, prog)
@@ -71,7 +71,7 @@ def default_preset(args: list[str], presets: Path) -> str:
 
     Raises ValueError as `load_games` and `load_policy`.
     """
-    args = hyphenated(args)
+    args = normalize_flags(args)
     data = flag_values("--data", args) or flag_values("--bc.data", args)
     accelerated = jax.default_backend() != "cpu"
     clone = flag_value("--bc-policy", args)

@@ -39,7 +39,7 @@ from hanabi_rl.runs.config import (
     check_seeds,
     with_game,
 )
-from hanabi_rl.runs.run_dir import INPUT_HASHES, check_input_hashes
+from hanabi_rl.runs.run_dir import check_input_hashes, read_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
@@ -58,8 +58,8 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     """Trains what is missing and writes `sweep.csv`; returns the sweep's folder.
 
     Raises:
-        Stopped: as a run does.
-        Unfinished: runs were handed to Slurm; `sweep.csv` and the table are of those that are
+        RunStopped: as a run does.
+        SweepIncomplete: runs were handed to Slurm; `sweep.csv` and the table are of those that are
             finished.
         ValueError: as runs and launchers do.
     """
@@ -67,7 +67,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     if base.wandb:
         check_wandb()
     base = dataclasses.replace(base, seeds=(), run_dir=None)
-    base, of_points = _with_games(algorithm, base, points)  # raises before anything is trained
+    base, of_points = _with_rules(algorithm, base, points)  # raises before anything is trained
     shared = algorithm.shared_run(base, folder)
     if shared is not None and shared.overrides.keys() <= points[0].values.keys():
         shared = None  # every run has its own from the grid
@@ -86,7 +86,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
         summaries = run_all(algorithm.name, configs, sweep.jobs)
     else:
         _launch(sweep, shared, algorithm.name, configs)
-        summaries = _collected(sweep, algorithm, points, places, configs)
+        summaries = _collect(sweep, algorithm, points, places, configs)
     _write_csv(folder / "sweep.csv", places, summaries)
     _print_table(points, sweep.seeds, summaries, algorithm, configs)
     values = [point.values for point in points for _ in sweep.seeds]
@@ -96,7 +96,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
     return folder
 
 
-def _with_games(
+def _with_rules(
     algorithm: Algorithm, base: RunConfig, points: Sequence[GridPoint]
 ) -> tuple[RunConfig, list[RunConfig]]:
     """`base` with the game of the first point, and the config of each point with the game that its
@@ -115,11 +115,11 @@ def _with_games(
             if not configs:
                 of_first = dataclasses.replace(base, game=game)
         configs.append(config)
-    _check_starts(configs)
+    _check_initial_agents(configs)
     return of_first, configs
 
 
-def _check_starts(configs: Sequence[RunConfig]) -> None:
+def _check_initial_agents(configs: Sequence[RunConfig]) -> None:
     """Raises ValueError if a config names an agent to begin with that it cannot begin with."""
     checked = set[str]()
     for config in configs:
@@ -154,7 +154,7 @@ def _launch(
     cluster.submit_slurm(Path(sweep.run_dir or ""), sweep, stages)
 
 
-def _collected(
+def _collect(
     sweep: SweepConfig,
     algorithm: Algorithm,
     points: Sequence[GridPoint],
@@ -272,7 +272,7 @@ def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bo
     try:
         check_saved_config(config, folder, algorithm=algorithm, may_differ=_MAY_DIFFER)
         finished = (folder / "summary.json").exists()
-        if finished and (folder / INPUT_HASHES).exists():  # one that goes on sees for itself
+        if finished and read_input_hashes(folder):  # an unfinished run checks when it resumes
             check_input_hashes(folder, ALGORITHMS[algorithm].input_hashes(config))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
@@ -287,15 +287,15 @@ def _run_at_once(
 
     Raises ValueError for runs that failed, after the others have ended.
     """
-    context, shares = multiprocessing.get_context("spawn"), _core_shares(jobs)
+    context, core_sets = multiprocessing.get_context("spawn"), _core_sets(jobs)
     waiting, failed = list(configs), list[str]()
     running: dict[int, tuple[BaseProcess, str]] = {}
     try:
         while waiting or running:
             for slot in sorted(set(range(jobs)) - running.keys())[: len(waiting)]:
                 config = waiting.pop(0)
-                given = run, algorithm, config, shares[slot], jobs, cpu_threads()
-                process = context.Process(target=_run_logged, args=given)
+                process_args = run, algorithm, config, core_sets[slot], jobs, cpu_threads()
+                process: BaseProcess = context.Process(target=_run_logged, args=process_args)
                 process.start()
                 running[slot] = process, str(config.run_dir)
             wait([process.sentinel for process, _ in running.values()])
@@ -303,15 +303,15 @@ def _run_at_once(
                 if process.exitcode is None:
                     continue
                 del running[slot]
-                told = f"{run_dir}: finished"
+                message = f"{run_dir}: finished"
                 if process.exitcode:
                     log = Path(run_dir, "log.txt")
                     last = read_text(log).splitlines()[-1:] if log.exists() else []
-                    told = f"{run_dir}: exit code {process.exitcode} (log: {log})" + "".join(
+                    message = f"{run_dir}: exit code {process.exitcode} (log: {log})" + "".join(
                         f": {line}" for line in last
                     )
-                    failed.append(told)
-                print(told, file=sys.stderr)
+                    failed.append(message)
+                print(message, file=sys.stderr)
     finally:
         for process, _ in running.values():
             process.terminate()
@@ -324,7 +324,7 @@ def _run_at_once(
         )
 
 
-def _core_shares(jobs: int) -> list[list[int]]:
+def _core_sets(jobs: int) -> list[list[int]]:
     """The cores of each of `jobs` processes; empty where the system does not say."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return [
@@ -361,34 +361,36 @@ def table(
     points: list[GridPoint],
     seeds: Sequence[int],
     summaries: list[dict[str, Any]],
-    shown: Mapping[str, str],
+    columns: Mapping[str, str],
 ) -> str:
     """One line a place of the grid: the mean over its seeds and, with several, its standard error;
     a column that not all runs have (validation figures) is left out."""
-    shown = _in_all(summaries, shown)
+    columns = _columns_in_all(summaries, columns)
     width = max(len(point.name) for point in points) + 2
-    column = max(len(title) for title in ("12.345 ± 0.56", *shown.values())) + 2
-    lines = ["".ljust(width) + "".join(title.rjust(column) for title in shown.values())]
+    cell_width = max(len(title) for title in ("12.345 ± 0.56", *columns.values())) + 2
+    lines = ["".ljust(width) + "".join(title.rjust(cell_width) for title in columns.values())]
     for number, point in enumerate(points):
         of_point = summaries[number * len(seeds) : (number + 1) * len(seeds)]
-        cells = [format_mean_error([float(summary[key]) for summary in of_point]) for key in shown]
-        lines.append(point.name.ljust(width) + "".join(cell.rjust(column) for cell in cells))
+        cells = [
+            format_mean_error([float(summary[key]) for summary in of_point]) for key in columns
+        ]
+        lines.append(point.name.ljust(width) + "".join(cell.rjust(cell_width) for cell in cells))
     return "\n".join(lines)
 
 
 def seed_table(
-    seeds: tuple[int, ...], summaries: list[dict[str, Any]], shown: Mapping[str, str]
+    seeds: tuple[int, ...], summaries: list[dict[str, Any]], columns: Mapping[str, str]
 ) -> str:
     """One line a seed, then the mean and its standard error over seeds; columns as in `table`."""
-    shown = _in_all(summaries, shown)
-    columns = {title: [float(s[key]) for s in summaries] for key, title in shown.items()}
-    width = max(len(t) for t in columns) + 2
-    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in columns)]
+    columns = _columns_in_all(summaries, columns)
+    by_column = {title: [float(s[key]) for s in summaries] for key, title in columns.items()}
+    width = max(len(title) for title in by_column) + 2
+    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in by_column)]
     for i, seed in enumerate(seeds):
         lines.append(
-            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in columns.values())
+            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in by_column.values())
         )
-    over_seeds = [mean_interval(np.array(values)) for values in columns.values()]
+    over_seeds = [mean_interval(np.array(values)) for values in by_column.values()]
     lines.append("mean".ljust(8) + "".join(f"{over.mean:{width}.4g}" for over in over_seeds))
     lines.append("s.e.".ljust(8) + "".join(f"{over.std_error:{width}.2g}" for over in over_seeds))
     return "\n".join(lines)
@@ -417,11 +419,13 @@ def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) ->
     )
 
 
-def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> dict[str, str]:
+def _columns_in_all(
+    summaries: Sequence[dict[str, Any]], columns: Mapping[str, str]
+) -> dict[str, str]:
     """The columns that every summary has a number for."""
     return {
         key: title
-        for key, title in shown.items()
+        for key, title in columns.items()
         if all(summary.get(key) is not None for summary in summaries)
     }
 
@@ -429,7 +433,7 @@ def _in_all(summaries: Sequence[dict[str, Any]], shown: Mapping[str, str]) -> di
 def chosen_seed(seeds: Sequence[int], summaries: list[dict[str, Any]], key: str) -> str:
     """Which of several seeds predicts the validation games best (AH2AC2 section 5.2), as a line;
     empty where one has no such figure."""
-    if not _in_all(summaries, {key: ""}):
+    if not _columns_in_all(summaries, {key: ""}):
         return ""
     loss, seed = min(
         (float(summary[key]), seed) for seed, summary in zip(seeds, summaries, strict=True)

@@ -15,7 +15,7 @@ import tyro
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.cli_args import parse_args, parse_or_raise
-from hanabi_rl.launch.flags import check_lists_once, flag_value, hyphenated, list_flags
+from hanabi_rl.launch.flags import check_lists_once, flag_value, list_flags, normalize_flags
 from hanabi_rl.runs.config import RunConfig, check_seeds
 from hanabi_rl.runs.run_dir import preset_label
 from hanabi_rl.storage.dataclass_io import from_dict
@@ -106,7 +106,7 @@ def parse_sweep(
     """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
     algorithm lacks, and a folder that cannot be written to. `prog` is as `parse_args`
     takes it."""
-    args = hyphenated(args)
+    args = normalize_flags(args)
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
     if not path.is_file():
@@ -169,8 +169,8 @@ def _own_axes(
     )
     for field, values in algorithm.default_grid.items():
         parser.add_argument(_axis_flag(field), dest=field, type=type(values[0]), nargs="+")
-    given, rest = parser.parse_known_args(list(args))
-    return vars(given), rest
+    parsed, rest = parser.parse_known_args(list(args))
+    return vars(parsed), rest
 
 
 def _points(
@@ -210,8 +210,8 @@ def _check_flags(algorithm: Algorithm, flags: Sequence[str]) -> None:
         raise ValueError(f"--seed: expected --seeds in a sweep, got --seed {seed}")
     for field, value in algorithm.sweep_overrides.items():
         flag = f"--{field.replace('_', '-')}"
-        if (given := flag_value(flag, flags)) not in (None, str(value)):
-            raise ValueError(f"{flag}: expected {value} in every run of a sweep, got {given}")
+        if (text := flag_value(flag, flags)) not in (None, str(value)):
+            raise ValueError(f"{flag}: expected {value} in every run of a sweep, got {text}")
 
 
 def _check_axis(algorithm: Algorithm, field: str) -> None:

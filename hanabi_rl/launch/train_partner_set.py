@@ -14,7 +14,7 @@ from hanabi_rl.agents.identity import check_distinct
 from hanabi_rl.agents.loading import load_agents, load_policy
 from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import (
-    By,
+    DiversityMetric,
     EvalPartner,
     measure_pairs,
     read_partners,
@@ -38,7 +38,7 @@ def train_set(
     folder: Path,
     config: BestResponseConfig,
     setting: EvalSetting,
-    by: By = "br-div",
+    by: DiversityMetric = "br-div",
 ) -> Path:
     """Writes `partners.json` in `folder` and returns its path; finished runs are not repeated.
 
@@ -53,7 +53,7 @@ def train_set(
     Raises:
         ValueError: a candidate without a response or a mid-skill checkpoint, one that is there
             twice, or as `selected_set`.
-        Stopped: as a run does.
+        RunStopped: as a run does.
     """
     read = read_partners(candidates)
     for partner in read.partners:

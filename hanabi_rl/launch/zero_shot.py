@@ -212,7 +212,7 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
     """Trains what is missing; returns the arguments of `hanabi-rl br-prox` that compare the agents.
 
     Raises:
-        ValueError, Stopped: as the runs do.
+        ValueError, RunStopped: as the runs do.
     """
     runs = ComparisonRuns(config)
     check_writable("--out", runs.folder)

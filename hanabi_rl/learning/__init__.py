@@ -1,1 +1,1 @@
-"""From games and rollouts to parameters: cloning, PPO, who plays and sees what while learning."""
+"""Learners: behavioural cloning and PPO, with the rollouts, views and partners that they use."""

@@ -1,13 +1,12 @@
-"""What a hand can be to whoever reads the past as the moves of a given policy: the belief under it,
-learnt (Hu et al. 2021, section 4).
+"""Learned belief over hands, given a policy for past moves (Hu et al. 2021, section 4).
 
-The grounded belief (`games/hanabi/belief.py`) deals a hand card by card. Here each kind's ways to
-go on are multiplied by exp(u), with u of a network that reads the structured view of the holder
-and facts of every kind (`nn/belief.py`): whatever it says, no hand is dealt that the cards and
-hints rule out. It learns by the likelihood of the true hands in games that the policy plays with
-itself,
+The grounded belief (`games/hanabi/belief.py`) deals a hand card by card. Here the number of ways to
+complete the hand is multiplied by exp(u) for each card type. u is the output of a network that
+reads the holder's structured features and features of every card type (`nn/belief.py`), so no hand
+is dealt that the cards and hints exclude. The network maximises the likelihood of the true hands in
+self-play games of the policy,
 
-    log P(c_1 .. c_H) = sum over slots of log [ways(c_s | c_<s) e^u(s, c_s) / sum over kinds of it].
+    log P(c_1 .. c_H) = sum over slots of log [ways(c_s | c_<s) e^u(s, c_s) / sum over types of it].
 """
 
 from __future__ import annotations
@@ -41,43 +40,48 @@ PyTree = Any
 
 @dataclasses.dataclass(frozen=True)
 class BeliefTraining:
-    """How the belief under the level below is learnt, in games of that level with itself."""
+    """Settings for learning the belief under the previous level, from self-play of that level."""
 
     steps: Steps = 1_000_000
-    """Environment timesteps in all."""
+    """Environment timesteps in total."""
     num_envs: PositiveInt = 128
     num_steps: PositiveInt = 64
-    """Environment timesteps of each environment in one update."""
+    """Timesteps per environment in one update."""
     num_minibatches: PositiveInt = 8
-    """Each timestep is learnt from once."""
+    """Minibatches per update; every timestep is used once."""
     lr: LearningRate = 3e-3
-    """Of Adam; it falls to 0 along a cosine."""
+    """Initial learning rate of Adam; falls to 0 along a cosine."""
 
     @property
     def num_updates(self) -> int:
-        """Updates in all (at least one)."""
+        """Number of updates in total, at least one."""
         return max(1, self.steps // (self.num_envs * self.num_steps))
 
 
 def belief_log_weights(
-    rules: Rules, level: FeatureSet, params: PyTree, view: PyTree, memory: PyTree, state: State
+    rules: Rules,
+    feature_set: FeatureSet,
+    params: PyTree,
+    view: PyTree,
+    memory: PyTree,
+    state: State,
 ) -> jax.Array:
-    """The tilt float32[H, K, N] of the movers' hands, for `games.hanabi.belief.resample_hand`.
+    """Log weights float32[H, K, N] of the current players' hands, for `belief.resample_hand`.
 
     Args:
-        level: static, that the belief reads at.
-        params: of the belief network.
-        view: the movers' features [N, ...] at that level.
-        memory: of `StructuredView`, after it looked at the games.
-        state: N games; the movers' hands are not read.
+        feature_set: feature set that the belief network reads; static.
+        params: parameters of the belief network.
+        view: features of the current players, leaves [N, ...], of that feature set.
+        memory: memory of `StructuredView` after `encode_step` on these games.
+        state: N games; the current players' hands are not read.
     """
-    facts = card_type_features(rules, level, previous_seat(memory), from_state(rules, state))
+    facts = card_type_features(rules, feature_set, previous_seat(memory), from_state(rules, state))
     tilt: Any = BeliefNetwork().apply({"params": params}, view, facts)
     return tilt
 
 
 def self_play_collector(policy: NetworkPolicy, precision: Precision = "float32") -> Collector:
-    """A structured policy at its games with itself; parameters are the actor's."""
+    """Collector of self-play games of a structured policy; takes the actor's parameters."""
     network = policy.network
     assert isinstance(network, StructuredConfig), "off_belief.check_network"
 
@@ -87,22 +91,22 @@ def self_play_collector(policy: NetworkPolicy, precision: Precision = "float32")
         return carry, answer, jnp.zeros(legal.shape[:-1])
 
     rules = policy.rules
-    view = StructuredView(network.level, network.profile)(rules)
+    view = StructuredView(network.features, network.profile)(rules)
     return Collector(HanabiEnv(**dataclasses.asdict(rules)), view, apply, lambda rows: ())
 
 
 class BeliefState(flax.struct.PyTreeNode):
-    """The training state of a belief."""
+    """Training state of a belief."""
 
     params: PyTree
     opt_state: PyTree
     actors: RunnerState
-    memory: PyTree  # of the belief's own view
+    memory: PyTree  # memory of the belief's own view
     update: jax.Array  # int32 []
 
 
 class BeliefBatch(NamedTuple):
-    """What a belief learns from: [B] of one moment each."""
+    """Training examples of a belief, leaves [B, ...], one moment each."""
 
     view: PyTree
     memory: PyTree
@@ -111,22 +115,24 @@ class BeliefBatch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BeliefLearner:
-    """Learns the belief of holders who are shown `level`, under a policy's moves. A program for one
-    device: the others need only what comes out."""
+    """Learner of the belief of players that see `features`, given a policy for past moves.
+
+    It runs on one device: other devices need only the result.
+    """
 
     config: BeliefTraining
     rules: Rules
-    level: FeatureSet
+    features: FeatureSet
     collector: Collector
-    """The policy at its games with itself."""
+    """Collector of the policy's self-play games."""
 
     @property
     def view(self) -> Any:
-        """What the holders of the hands see."""
-        return StructuredView(self.level)(self.rules)
+        """View of the players whose hands are inferred."""
+        return StructuredView(self.features)(self.rules)
 
     def init(self, key: jax.Array) -> BeliefState:
-        """A belief that is still the grounded one, and fresh games."""
+        """Initial state: equal to the grounded belief, with fresh games."""
         param_key, env_key = jax.random.split(key)
         actors = self.collector.init(env_key, self.config.num_envs)
         memory = self.view.memory(self.config.num_envs)
@@ -134,7 +140,7 @@ class BeliefLearner:
         example = self.seen(game, known, jnp.ones(1, bool))[1]
         facts = card_type_features(
             self.rules,
-            self.level,
+            self.features,
             previous_seat(example.memory),
             from_state(self.rules, example.state),
         )
@@ -154,24 +160,25 @@ class BeliefLearner:
         return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
 
     def seen(self, state: State, memory: PyTree, reset: jax.Array) -> tuple[PyTree, BeliefBatch]:
-        """What the movers of N games see."""
+        """Features of the current players of N games."""
         memory, seen = self.view.encode_step(memory, state, reset, None)
         return memory, BeliefBatch(jax.tree.map(lambda x: x[:, 0], seen.inputs), memory, state)
 
     def update(
         self, policy: PyTree, belief: BeliefState, key: jax.Array
     ) -> tuple[BeliefState, dict[str, jax.Array]]:
-        """One rollout of the policy, and a gradient step on each of its minibatches.
+        """Collect one rollout of the policy and take a gradient step on each of its minibatches.
 
         Args:
-            policy: the parameters that the collector's network takes.
-            belief: the state.
-            key: the same for all of training.
+            policy: parameters for the collector's network.
+            belief: the training state.
+            key: one key for the whole training.
 
         Returns:
-            The state after it, and means over the cards of the rollout's hands, each before it was
-            learnt from: `nats`, minus the logarithm of the chance given to the true card, and
-            `grounded_nats`, of the chance by the cards alone.
+            The new state and means over the cards in the rollout's hands, each computed before the
+                card was
+            trained on: `nats`, the cross-entropy of the true card, and `grounded_nats`, that of the
+            grounded belief.
         """
         play_key, batch_key = jax.random.split(jax.random.fold_in(key, belief.update))
         actors, rollout, _ = self.collector.collect(
@@ -198,18 +205,18 @@ class BeliefLearner:
         return following, jax.tree.map(jnp.mean, metrics)
 
     def loss(self, params: PyTree, batch: BeliefBatch) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The mean over cards of minus the logarithm of their chances, and the metrics."""
+        """Mean cross-entropy over cards, and the metrics."""
         rules, state = self.rules, batch.state
         seat = current_player(state)
         unknown, cards = hand_knowledge(rules, state, seat), true_cards(rules, state, seat)
         ways = count_completions(rules, unknown, cards)
-        tilt = belief_log_weights(rules, self.level, params, batch.view, batch.memory, state)
+        tilt = belief_log_weights(rules, self.features, params, batch.view, batch.memory, state)
         held = jnp.sum(unknown.possible != 0)
         nats, grounded = (-jnp.sum(hand_log_prob(ways, cards, u)) / held for u in (tilt, None))
         return nats, {"nats": nats, "grounded_nats": grounded}
 
 
 def true_cards(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
-    """The cards int32[H, N] in the hand of `seat` int32[N], 0 in an empty slot."""
+    """Cards int32[H, N] in the hand of `seat` int32[N]; 0 in an empty slot."""
     hand = jnp.take_along_axis(state.hands, seat[:, None, None], axis=1)[:, 0]
     return jnp.where(hand != 0, jax.lax.population_count(hand - 1), 0).astype(jnp.int32).T

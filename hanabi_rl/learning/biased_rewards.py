@@ -1,8 +1,8 @@
-"""Rewards that prefer behaviours: `u r + w . phi(s, a)`, the biased reward space of ZSC-Eval (Wang
-et al., arXiv 2310.05208, section 4.1), over the events of Hanabi.
+"""Biased rewards `u r + w . phi(s, a)` over Hanabi events (ZSC-Eval, arXiv 2310.05208, section
+4.1).
 
-`rewards.py` says who is paid. The weights are arrays, never static: learners of all preferences
-share one compilation.
+`rewards.py` defines which moves are paid. The weights are arrays, never static, so learners of all
+biased rewards share one compilation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Weights = tuple[float, ...]
 
 
 class BiasedReward(flax.struct.PyTreeNode):
-    """What the moves of the learner's own seats are worth to it."""
+    """Reward for the moves in the learner's own seats."""
 
     event_weights: jax.Array  # w, float32 [E]
     score_weight: jax.Array  # u, float32 []
@@ -28,28 +28,27 @@ class BiasedReward(flax.struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class EventWeights:
-    """The weights that each of `EVENTS` may have beside 0: none where it is no behaviour to
-    prefer."""
+    """Candidate weights of each event besides 0; empty for events that are not rewarded."""
 
     hint_color: Weights = (-0.5, 0.5)
     hint_rank: Weights = (-0.5, 0.5)
     hint_playable: Weights = (0.5,)
     hint_save: Weights = (0.5,)
-    hint_again: Weights = (-0.5,)
+    hint_repeated: Weights = (-0.5,)
     play_known: Weights = (0.5,)
     play_blind: Weights = (-1.0, 1.0)
-    play_response: Weights = (-1.0, 1.0)
+    play_after_hint: Weights = (-1.0, 1.0)
     play_newest: Weights = (-1.0, 1.0)
     misplay: Weights = ()
     discard_chop: Weights = (-0.5, 0.5)
     discard_hinted: Weights = (-1.0, 1.0)
-    discard_rich: Weights = (-0.5, 0.5)
+    discard_many_tokens: Weights = (-0.5, 0.5)
     discard_last_copy: Weights = ()
 
 
 def biased_reward_space(choices: EventWeights, at_most: int) -> list[Weights]:
-    """Every w, a weight for each of `EVENTS`, with at most so many that are not 0: those without
-    any first."""
+    """All vectors w over `EVENTS` with at most `at_most` non-zero weights; those with only zeros
+    first."""
     found = []
     for count in range(at_most + 1):
         for events in itertools.combinations(EVENTS, count):
@@ -62,8 +61,11 @@ def biased_reward_space(choices: EventWeights, at_most: int) -> list[Weights]:
 def sample_biased_rewards(
     choices: EventWeights, at_most: int, score_weights: Weights, count: int, seed: int
 ) -> list[tuple[Weights, float]]:
-    """`count` different pairs (w, u), drawn uniformly. Raises ValueError where there are not so
-    many."""
+    """Sample `count` different pairs (w, u) uniformly.
+
+    Raises:
+        ValueError: fewer than `count` pairs exist.
+    """
     space = list(itertools.product(biased_reward_space(choices, at_most), score_weights))
     if not 1 <= count <= len(space):
         raise ValueError(

@@ -1,9 +1,8 @@
-"""Behavioural cloning (AH2AC2 section 4.2 and A.3): a network predicts recorded players' actions
-from what they saw.
+"""Behavioural cloning (AH2AC2 section 4.2 and A.3): predict recorded actions from observations.
 
-An *example* is what a network learns from by itself: a whole game where it remembers
-(`cloning_games.py`), a single decision where it does not (`cloning_decisions.py`). The loss is the
-mean cross-entropy over the decisions of a minibatch of examples, illegal actions masked.
+An *example* is one independent training item: a whole game for networks with memory
+(`cloning_games.py`), a single decision for networks without (`cloning_decisions.py`). The loss is
+the mean cross-entropy over the decisions of a minibatch of examples, with illegal actions masked.
 """
 
 import dataclasses
@@ -29,85 +28,84 @@ from hanabi_rl.storage.validation import BoundedCount, LearningRate, NonNegative
 PyTree = Any
 
 MAX_GRAD_NORM = 1.0
-"""Of structured networks, whose gradients are clipped to it."""
+"""Gradient clipping threshold for structured networks."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BCTrainConfig:
-    """Behavioural cloning (AH2AC2 A.3); the defaults are the 1,000-game two-player baseline of
-    Table 14, but for the weight decay."""
+    """Behavioural cloning (AH2AC2 A.3). Defaults: the 1,000-game 2-player baseline of Table 14,
+    except for the weight decay."""
 
     data: tuple[str, ...] = ()
-    """Game files to clone (.safetensors, hanab.live .json/.jsonl). None: games of our own
-    convention bot."""
+    """Game files to clone (.safetensors, hanab.live .json or .jsonl). None: generate games with
+    --demos."""
     val: tuple[str, ...] = ()
-    """Game files for validation. None: a tenth of the games, split by deck."""
+    """Game files for validation. None: hold out a tenth of the games, split by deck."""
     demos: tuple[str, ...] = ("convention",)
-    """Whose games to clone when no data is given: bots, agents, A+B, `bot:rules?seed=0..3`, as
-    `hanabi-rl data demos` generates them."""
+    """Agents whose games are cloned if no data is given: bots, agents, A+B, `bot:rules?seed=0..3`,
+    as for `hanabi-rl data demos`."""
     demo_games: BoundedCount = 1000
-    """How many games of each of these."""
+    """Number of games of each of the --demos."""
     init_from: str | None = None
-    """An agent whose weights cloning begins with: with the same network, or a structured one of
-    the same widths that is shown less. None: random ones."""
+    """Agent whose parameters training starts from: the same network, or a structured network of
+    equal widths with fewer features. None: random initial parameters."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
     games_per_series: PositiveInt = 5
-    """With `network.profile`: how many games in a row a player is known before it is a stranger
-    again, where the games say who sat where; each game is one of strangers where they do not."""
+    """Games in a row with known partners if `network.profile` is set and the games name their
+    players. Games without names count as first meetings."""
     batch_size: PositiveInt = 32
-    """Examples in a minibatch: what the network learns from by itself, which is a whole game (one
-    trajectory per player) where it remembers, and one decision where it is structured."""
+    """Examples per minibatch: whole games (one trajectory per player) for networks with memory,
+    single decisions for structured networks."""
     epochs: PositiveInt = 70
     lr: LearningRate = 5e-3
     final_lr: LearningRate = 1e-4
-    """The rate falls linearly from lr to final_lr, which it keeps for the last 10% of training;
-    along a cosine to the end, where the network is structured."""
+    """Learning rate at the end: reached linearly after 90% of training and kept; reached along a
+    cosine at the end for structured networks."""
     weight_decay: NonNegative = 1e-4
-    """AdamW's decay as in AH2AC2's code; 0 is Adam, as in the paper."""
+    """AdamW's weight decay, as in AH2AC2's code; 0 is Adam, as in the paper."""
     permute_colors: bool = True
-    """One uniform colour permutation per game and epoch; of no use to structured networks."""
+    """Permute colours uniformly per game and epoch; has no effect on structured networks."""
     selfplay_games: BoundedCount = 5000
-    """Greedy self-play games behind each model selection."""
+    """Greedy self-play games per model selection."""
     selfplay_every: PositiveInt = 1
-    """Epochs between self-play evaluations (the last epoch is always evaluated)."""
+    """Epochs between self-play evaluations; the last epoch is always evaluated."""
 
 
 class BCState(flax.struct.PyTreeNode):
-    """The training state; replicated over devices."""
+    """Training state, replicated over devices."""
 
-    params: PyTree  # of the actor
+    params: PyTree  # parameters of the actor
     opt_state: PyTree
     step: jax.Array  # int32 [], minibatches done
-    key: jax.Array  # of the run; only folded into
+    key: jax.Array  # key of the run; only folded into
 
 
 class Microbatch(NamedTuple):
-    """Some examples of a minibatch, whose activations are held at once. `...` is [n], or [T, n, P]
-    of games."""
+    """Some examples of a minibatch, processed at once. `...` is [n], or [T, n, P] for games."""
 
-    inputs: PyTree  # what the network reads
+    inputs: PyTree  # network inputs
     legal: jax.Array  # bool [..., A]
-    action: jax.Array  # int32 [...], what was done
-    mask: jax.Array  # bool [...], whether it is cloned
-    row_index: jax.Array  # int32 [n], places in the whole minibatch, on whichever device
+    action: jax.Array  # int32 [...], recorded action
+    mask: jax.Array  # bool [...], True for decisions to clone
+    row_index: jax.Array  # int32 [n], positions of the examples in the global minibatch
 
 
 class Dataset(Protocol):
-    """What is cloned, as a pytree of arrays; replicated over devices."""
+    """Examples to clone, as a pytree of arrays replicated over devices."""
 
     def __len__(self) -> int:
-        """How many examples."""
+        """Number of examples."""
 
     def microbatches(self, batch: Batch) -> Microbatch:
-        """The examples of (this device's part of) a minibatch, with a leading axis of groups."""
+        """Examples of this device's part of a minibatch, with a leading axis of microbatches."""
 
     def logits(self, params: PyTree, group: Microbatch, dropout_key: jax.Array) -> jax.Array:
-        """The network's answer float32 [..., A] to a group, with dropout."""
+        """Logits float32 [..., A] of the network on a microbatch, with dropout."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BC:
-    """The learner. `update` is written against the device axis; `compile_update` runs it on all
+    """Behavioural cloning. `update` runs on one device's data; `compile_update` runs it on all
     devices."""
 
     config: BCTrainConfig
@@ -116,7 +114,7 @@ class BC:
     """Minibatches in the whole run, for the learning-rate schedule."""
 
     def init(self, key: jax.Array, params: PyTree = None) -> BCState:
-        """A state with fresh parameters, or with those of another agent."""
+        """Initial state with random parameters or the given ones."""
         param_key, run_key = jax.random.split(key)
         if params is None:
             params = init_params(self.rules, self.config.network, param_key)
@@ -128,20 +126,23 @@ class BC:
         )
 
     def policy(self, state: BCState) -> NetworkPolicy:
-        """The policy as it stands; evaluated in float32, whatever it is trained in."""
+        """Current policy, evaluated in float32 at any training precision."""
         return NetworkPolicy(params=state.params, rules=self.rules, network=self.config.network)
 
     def learning_rate(self, step: jax.Array) -> Any:
-        """From `lr` to `final_lr`: linear over the first 90% of training, then constant (AH2AC2
-        A.4); of a structured network along a cosine to the end. A number of `step` int []."""
+        """Learning rate after `step` int [] minibatches.
+
+        From `lr` to `final_lr`: linear over the first 90% of training, then constant (AH2AC2 A.4);
+        along a cosine to the end for structured networks.
+        """
         lr, final_lr = self.config.lr, self.config.final_lr
         if isinstance(self.config.network, StructuredConfig):
             return final_lr + optax.cosine_decay_schedule(lr - final_lr, self.num_updates)(step)
-        falling: Any = 0.9 * self.num_updates  # steps; optax asks for no whole number
+        falling: Any = 0.9 * self.num_updates  # steps; optax accepts a fraction
         return optax.linear_schedule(lr, final_lr, falling)(step)
 
     def optimizer(self) -> optax.GradientTransformation:
-        """AdamW; with weight_decay 0 it is Adam. Of a structured network after clipping."""
+        """AdamW (Adam if weight_decay is 0); after gradient clipping for structured networks."""
         adamw = optax.adamw(self.learning_rate, weight_decay=self.config.weight_decay)
         if isinstance(self.config.network, StructuredConfig):
             return optax.chain(optax.clip_by_global_norm(MAX_GRAD_NORM), adamw)
@@ -159,15 +160,15 @@ class BC:
     ) -> tuple[BCState, losses.Metrics]:
         """One gradient step on the mean cross-entropy over the minibatch's decisions.
 
-        Where the loss or its gradient is not finite, the state comes back as it was and the metrics
-        say why.
+        If the loss or its gradient is not finite, the state is returned unchanged and the metrics
+        name the cause.
         """
         groups = examples.microbatches(batch)
         decisions = parallel.psum(jnp.sum(groups.mask))
         dropout_key = jax.random.fold_in(state.key, state.step)
 
         def loss(params: PyTree, group: Microbatch) -> tuple[jax.Array, losses.Metrics]:
-            """A group's share in the minibatch's loss."""
+            """Contribution of one microbatch to the minibatch's loss."""
             logits = examples.logits(params, group, dropout_key)
             return losses.bc_loss(logits, group.action, group.mask / jnp.maximum(decisions, 1))
 
@@ -187,5 +188,5 @@ class BC:
             "gradient_norm": optax.tree.norm(gradient),
             "parameter_norm": optax.tree.norm(params),
         }
-        learnt = state.replace(params=params, opt_state=opt_state, step=state.step + 1)
-        return apply_if_finite(learnt, state, metrics), metrics | {"decisions": decisions}
+        updated = state.replace(params=params, opt_state=opt_state, step=state.step + 1)
+        return apply_if_finite(updated, state, metrics), metrics | {"decisions": decisions}

@@ -1,7 +1,7 @@
-"""Single decisions as examples, for networks without memory of their own: what the mover sees is
-computed once, then every decision is an example by itself.
+"""Single decisions as examples, for networks without memory.
 
-A game of n moves is n examples, whoever moved; idle turns are never computed.
+A game of n moves gives n examples. The features of the current player are computed once, before
+training; idle turns are never computed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PyTree = Any
 
 
 class DecisionDataset(flax.struct.PyTreeNode):
-    """E decisions: what the mover saw and what it did; see `cloning.Examples`."""
+    """E decisions: features of the current player and its action; see `cloning.Dataset`."""
 
     view: Features  # float16 [E, ...]
     legal: jax.Array  # bool [E, A]
@@ -41,11 +41,11 @@ class DecisionDataset(flax.struct.PyTreeNode):
     precision: Precision = flax.struct.field(pytree_node=False)
 
     def __len__(self) -> int:
-        """See `Examples`."""
+        """See `Dataset`."""
         return len(self.action)
 
     def microbatches(self, batch: Batch) -> Microbatch:
-        """See `Examples`: the whole minibatch is one group."""
+        """See `Dataset`: the whole minibatch is one microbatch."""
         group = Microbatch(
             inputs=jax.tree.map(lambda x: x[batch.index], self.view),
             legal=self.legal[batch.index],
@@ -56,7 +56,7 @@ class DecisionDataset(flax.struct.PyTreeNode):
         return jax.tree.map(lambda x: x[None], group)
 
     def logits(self, params: PyTree, group: Microbatch, dropout_key: jax.Array) -> jax.Array:
-        """See `Examples`. What is dropped in a row depends on its place in the minibatch alone."""
+        """See `Dataset`. The dropout mask of a row depends only on its place in the minibatch."""
         return logits(
             self.network,
             params,
@@ -70,32 +70,40 @@ class DecisionDataset(flax.struct.PyTreeNode):
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _look_at_all(
-    rules: Rules, level: FeatureSet, states: State, known: jax.Array | None
+    rules: Rules, feature_set: FeatureSet, states: State, known: jax.Array | None
 ) -> tuple[Features, jax.Array]:
-    """states [T, N], and what is known of the players when the games begin float32 [N, P, K] (None:
-    without a profile) -> the movers' features float16 [T, N, ...] and legal actions."""
+    """Current players' features float16 [T, N, ...] and legal actions bool [T, N, A].
+
+    Args:
+        states: games [T, N].
+        known: profiles of the players at the start of the games, float32 [N, P, K]; None: no
+            profile.
+    """
 
     def turn(memory: Any, state: State) -> Any:
-        memory, view = encode_step(rules, level, memory, from_state(rules, state))
+        memory, view = encode_step(rules, feature_set, memory, from_state(rules, state))
         small = jax.tree.map(lambda x: x.astype(jnp.float16), view)
         return next_seat(memory), (small, legal_for_current_player(rules, state))
 
     batch = (states.counters.shape[1],)
     told = None if known is None else init_profile(rules, batch)._replace(counts=known)
-    return jax.lax.scan(turn, init_memory(rules, level, batch, told), states)[1]
+    return jax.lax.scan(turn, init_memory(rules, feature_set, batch, told), states)[1]
 
 
 def decision_dataset(
     games: Games, network: StructuredConfig, precision: Precision = "float32", series: int = 1
 ) -> DecisionDataset:
-    """Every decision of the games' cloned seats, game after game in groups, as the network is shown
-    them; of games with `human_seats`, only these seats' moves. A network with a profile is told of
-    the games before with the same players, up to `series` in a row (`counts_before`)."""
+    """Every decision of the cloned seats, game after game, as the network sees them.
+
+    For games with `human_seats` only these seats are cloned. A network with a profile also sees
+    statistics of up to `series` earlier games with the same players (`counts_before`).
+    """
     before = counts_before(games, series) if network.profile else None
     rules, length, parts = games.rules, int(games.num_actions.max()), []
     for start in range(0, len(games), GAMES_AT_ONCE):
         group = np.arange(start, start + GAMES_AT_ONCE)
-        index = np.minimum(group, len(games) - 1)  # the last group is filled up, all of one shape
+        # pad the last group, so that all groups have one shape
+        index = np.minimum(group, len(games) - 1)
         actions = games.actions[index, :length]
         played = replay(rules, games.decks[index], actions)
         cloned = np.asarray(played.decision)  # T, N, P
@@ -103,9 +111,9 @@ def decision_dataset(
             cloned = cloned & games.human_seats[index]
         chosen = cloned.any(axis=-1) & (group < len(games))
         known = None if before is None else before[index]
-        view, legal = _look_at_all(rules, network.level, played.state, known)
+        view, legal = _look_at_all(rules, network.features, played.state, known)
         parts.append(jax.tree.map(lambda x, c=chosen: np.asarray(x)[c], (view, legal, actions.T)))
-    # not `jnp.asarray`, which compiles a program for every shape
+    # not `jnp.asarray`: it compiles one program per shape
     view, legal, action = jax.device_put(jax.tree.map(lambda *x: np.concatenate(x), *parts))
     return DecisionDataset(
         view=view, legal=legal, action=action, network=network, precision=precision

@@ -1,5 +1,5 @@
-"""Whole games as examples, for networks that remember: each player's actions from its own
-observation history."""
+"""Whole games as examples, for networks with memory: actions from each player's observation
+history."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from hanabi_rl.nn.precision import Precision
 PyTree = Any
 
 CPU_MICROBATCH_SIZES = range(16, 7, -1)
-"""Games whose activations are held at once on a CPU: the first of these that divides the minibatch,
-or all of it."""
+"""Candidate numbers of games per microbatch on a CPU: the first divisor of the minibatch is used,
+or the whole minibatch."""
 
 
 class GameDataset(flax.struct.PyTreeNode):
-    """E games of at most T moves, of P players; see `cloning.Examples`."""
+    """E games of at most T moves and P players; see `cloning.Dataset`."""
 
     decks: jax.Array  # uint8 [E, D]
-    actions: jax.Array  # int32 [E, T], the mover's action, no-op after the end
-    cloned: jax.Array  # bool [E, P], seats to clone
-    color_key: jax.Array | None  # of the colour permutations; None leaves colours as they are
+    actions: jax.Array  # int32 [E, T], action of the current player, no-op after the end
+    cloned: jax.Array  # bool [E, P], True for seats to clone
+    color_key: jax.Array | None  # key of the colour permutations; None: no permutation
     rules: Rules = flax.struct.field(pytree_node=False)
     network: NetworkConfig = flax.struct.field(pytree_node=False)
     precision: Precision = flax.struct.field(pytree_node=False, default="float32")
 
     def __len__(self) -> int:
-        """See `Examples`."""
+        """See `Dataset`."""
         return len(self.decks)
 
     def replayed(self, batch: Batch) -> Trajectory:
-        """A minibatch's games, each under the colour permutation of its epoch; decisions are those
-        of cloned seats, and there are none in filling."""
+        """Replay a minibatch's games with the epoch's colour permutations; decisions are those of
+        cloned seats, none in padding."""
         decks, actions = self.decks[batch.index], self.actions[batch.index]
         if self.color_key is not None:
             colors = color_permutations(
@@ -57,11 +57,11 @@ class GameDataset(flax.struct.PyTreeNode):
         return games._replace(decision=games.decision & cloned)
 
     def microbatches(self, batch: Batch) -> Microbatch:
-        """See `Examples`.
+        """See `Dataset`.
 
-        On a CPU small groups are a quarter faster and take a sixth of the memory: XLA gets the
-        memory of an update anew from the operating system, which fills it page by page. An
-        accelerator wants as much at once as there is.
+        On a CPU small microbatches are a quarter faster and use a sixth of the memory, because XLA
+        requests the memory of an update from the operating system each time. An accelerator takes
+        the whole minibatch.
         """
         games, count = self.replayed(batch), len(batch.index)
         sizes = CPU_MICROBATCH_SIZES if jax.default_backend() == "cpu" else ()
@@ -79,7 +79,7 @@ class GameDataset(flax.struct.PyTreeNode):
         )
 
     def logits(self, params: PyTree, group: Microbatch, dropout_key: jax.Array) -> jax.Array:
-        """See `Examples`."""
+        """See `Dataset`."""
         steps, games, players = group.action.shape
         state = jax.tree.map(lambda x: x.reshape(steps * games, *x.shape[2:]), group.inputs)
         obs = observe(self.rules, state).reshape(steps, games * players, -1)
@@ -100,9 +100,11 @@ class GameDataset(flax.struct.PyTreeNode):
 def color_permutations(
     key: jax.Array, epoch: jax.Array | int, game_index: jax.Array, num_colors: int
 ) -> jax.Array:
-    """int32 [B, num_colors]: the new colour of each colour, uniform, in each game int [B] of an
-    epoch (one for all, or int [B]). It depends on (key, epoch, game) alone, never on the minibatch
-    that the game falls in."""
+    """Uniform colour permutations int32 [B, num_colors] of games int [B] in an epoch (int [] or
+    [B]).
+
+    A permutation depends only on (key, epoch, game), not on the minibatch of the game.
+    """
 
     def one(epoch: jax.Array, game: jax.Array) -> jax.Array:
         game_key = jax.random.fold_in(jax.random.fold_in(key, epoch), game)
@@ -118,7 +120,7 @@ def game_dataset(
     color_key: jax.Array | None = None,
     precision: Precision = "float32",
 ) -> GameDataset:
-    """Recorded games as examples; of those with `human_seats`, only these seats are cloned."""
+    """Recorded games as examples; of games with `human_seats`, only these seats are cloned."""
     seats = np.ones((len(games), games.rules.num_players), bool)
     return GameDataset(
         decks=jnp.asarray(games.decks),

@@ -1,4 +1,4 @@
-"""What the learners can be told; frozen dataclasses, whose fields are flags of the command line."""
+"""Learner settings: frozen dataclasses whose fields are command-line flags."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -21,8 +21,7 @@ from hanabi_rl.storage.validation import (
 
 
 def _whole(text: str) -> float:
-    """`1e10` as the whole number that it is; what is none is left for `validate_fields` to
-    refuse."""
+    """Parse `1e10` as an integer; other numbers stay floats, which `validate_fields` rejects."""
     try:
         return int(text)
     except ValueError:
@@ -42,19 +41,19 @@ NonNegativeSteps = Annotated[int, _SCIENTIFIC_INT, Range(0, MAX_EXACT_INT)]
 
 
 def check_divides(what: str, value: int, by: str, divisor: int) -> None:
-    """Raises ValueError where `divisor` does not divide `value`."""
+    """Raise ValueError if `divisor` does not divide `value`."""
     if value % divisor:
         raise ValueError(f"{what}={value} must be divisible by {by}={divisor}")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """What every training decides."""
+    """Settings of every training run."""
 
     game: Annotated[Rules, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Rules)
     precision: Precision = "auto"
-    """Of the factors of matrix products in training; auto: bfloat16 where the hardware multiplies
-    it faster."""
+    """Precision of matrix products in training. auto: bfloat16 where the hardware is faster with
+    it."""
 
     def __post_init__(self) -> None:
         validate_fields(self)
@@ -62,58 +61,60 @@ class TrainingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PPOConfig(TrainingConfig):
-    """The PPO core; the defaults are AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
+    """PPO settings. Defaults: AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
 
     num_envs: PositiveInt = 1024
     num_steps: PositiveInt = 128
-    """Environment timesteps of each environment in one update."""
+    """Timesteps per environment in one update."""
     total_steps: Steps = 10_000_000_000
-    """Environment timesteps in all."""
+    """Environment timesteps in total."""
     lr: LearningRate = 5e-4
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
     gamma: UnitInterval = 0.99
     gae_lambda: UnitInterval = 0.95
     td_error: Literal["standard", "as-published"] = "standard"
-    """as-published: reward + gamma + next estimate, where reward + gamma * next estimate is meant:
-    the slip of AH2AC2's HDR-IPPO trainer (docs/ah2ac2.md)."""
+    """Temporal-difference error. as-published: reward + gamma + next value, the error in AH2AC2's
+    HDR-IPPO trainer (docs/ah2ac2.md); standard: reward + gamma * next value."""
     clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
     clip_value: bool = True
-    """Whether the critic, too, is held within `clip_eps` (points) of its former estimate."""
+    """Clip the critic's change to `clip_eps` points of its previous estimate."""
     value_coef: NonNegative = 0.5
     entropy_coef: NonNegative = 1e-3
     max_grad_norm: Annotated[float, Range(0.0, exclusive_low=True)] = 0.5
     epochs: PositiveInt = 4
     num_minibatches: PositiveInt = 4
     num_shuffle_blocks: PositiveInt = 8
-    """Actors are shuffled within this many fixed blocks of environments; the number of devices must
-    divide it."""
+    """Environments are shuffled within this many fixed blocks; must be divisible by the number of
+    devices."""
     keep_points: bool = False
-    """Train on a return that keeps the points on the last life (what is reported never does) and
-    fades to the true score: see `shaping_anneal_start` and `shaping_anneal_end`."""
+    """Train on a return that keeps the points after the last life is lost, fading to the true score
+    from `shaping_anneal_start` to `shaping_anneal_end`. Reported scores never keep them."""
     life_cost: NonNegative = 0.0
-    """Points that a lost life costs in the training return; it fades as `keep_points` does."""
+    """Points that a lost life costs in the training return; fades as `keep_points` does."""
     shaping_anneal_start: UnitInterval = 0.0
-    """The share of training after which `keep_points` and `life_cost` begin to fade, linearly."""
+    """Fraction of training after which `keep_points` and `life_cost` begin to fade linearly."""
     shaping_anneal_end: UnitInterval = 1.0
-    """The share of training from which the return is the true score."""
+    """Fraction of training from which the return is the true score."""
     teaming_weight: float = 0.0
-    """Points in the training return for each constructive link (Biswas et al.): a card that scores
-    brings as much again for its colour if a hint had named it, and for its rank (below 0 it costs
-    as much: cards are played on less); all through training."""
+    """Points in the training return per constructive link (Biswas et al.): a scoring card pays this
+    once if a hint had named its colour and once if a hint had named its rank. Negative values
+    penalise links. Does not fade."""
     g1_weight: float = 0.0
-    """Points in the training return for a discard of a card known to be playable (less than 0 to
-    discourage it), ..."""
+    """Points in the training return per discard of a card known to be playable (Siu et al. 2025,
+    G1); does not fade."""
     g2_weight: float = 0.0
-    """... for a play of a card known not to be playable, ..."""
+    """Points in the training return per play of a card known to be unplayable (Siu et al. 2025,
+    G2); does not fade."""
     g3_weight: float = 0.0
-    """... and for a play of a card known to be (Siu et al. 2025); all through training."""
+    """Points in the training return per play of a card known to be playable (Siu et al. 2025, G3);
+    does not fade."""
     privileged_critic: bool = False
-    """The critic, which is in no policy, also sees the true cards of the seat's own hand."""
+    """Let the critic, which no policy contains, read the true cards of the seat's own hand."""
     current_player_only: bool = False
-    """A feed-forward network reads for the seat to move alone, as structured ones always do, and
-    minibatches then leave partners' moves out (`best_response`, `e3t`, ...): each spares with two
-    players half of the work."""
+    """Compute a feed-forward network for the current player only, as structured networks always do;
+    minibatches then omit partners' moves (`best_response`, `e3t`). Halves the work with 2 players.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,7 +132,7 @@ class PPOConfig(TrainingConfig):
             "num_minibatches",
             self.num_minibatches,
         )
-        # optax counts them in 32 bits and stops there: the rate would fall no further
+        # optax counts minibatches in 32 bits: past that the learning rate would stop falling
         minibatches = self.epochs * self.num_minibatches
         if self.num_updates > INT32_MAX // minibatches:
             most = (INT32_MAX // minibatches + 1) * self.num_envs * self.num_steps - 1
@@ -143,5 +144,5 @@ class PPOConfig(TrainingConfig):
 
     @property
     def num_updates(self) -> int:
-        """Updates in the whole run (at least one)."""
+        """Updates in the whole run, at least one."""
         return max(1, self.total_steps // (self.num_envs * self.num_steps))

@@ -1,8 +1,8 @@
-"""A learner beside a Polyak copy of itself that errs often (E3T, Yan et al. 2023).
+"""PPO with an exponential moving average of itself as noisy partner (E3T, Yan et al. 2023).
 
-The partner acts at random with probability epsilon and else as the copy, an exponential moving
-average of the learner's actor: copy <- (1 - a) copy + a learner after each update. Only the
-learner learns. (E3T's model of the partner is left out, as in ZSC-Eval's setting of it.)
+The partner acts at random with probability epsilon and otherwise as a copy of the learner's actor,
+updated as copy <- (1 - a) copy + a learner after each update. Only the learner is trained. E3T's
+partner-modelling network is omitted, as in ZSC-Eval's configuration of E3T.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ PyTree = Any
 
 
 class EMAPartnerState(LearnerState):
-    """A learner's state with its copy."""
+    """Learner state with the averaged copy."""
 
-    ema_params: PyTree  # of the actor's parameters
+    ema_params: PyTree  # averaged parameters of the actor
 
 
 @dataclasses.dataclass(frozen=True)
 class EMAPartnerPPO(PPO):
-    """`draw_episode` says which seats are the copy's; no other partner is asked."""
+    """PPO with its own average as partner; `sample_episode` assigns the seats of the copy."""
 
     epsilon: float = 0.5
-    """The chance of a random move of the copy."""
+    """Probability that the copy acts at random."""
     ema_rate: float = 0.1
-    """a, the copy's step towards the learner in an update."""
+    """Step a of the copy towards the learner per update."""
 
     def partner(self, params: PyTree) -> EpsilonNoise:
-        """Who plays beside the learner: the actor with these parameters, erring."""
+        """Noisy policy with these actor parameters, for the partner's seats."""
         policy = NetworkPolicy(
             params=params,
             rules=self.env.rules,
@@ -48,20 +48,20 @@ class EMAPartnerPPO(PPO):
         return EpsilonNoise(policy, epsilon=self.epsilon)
 
     def init(
-        self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
+        self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[EMAPartnerState, RunnerState]:
-        """See `PPO.init`; the copy begins as the learner."""
-        learner, actors = super().init(key, given.replace(partners=self.partner(None)), actor)
+        """See `PPO.init`; the copy starts equal to the learner."""
+        learner, actors = super().init(key, context.replace(partners=self.partner(None)), actor)
         return EMAPartnerState(**vars(learner), ema_params=learner.params["actor"]), actors
 
     def update(
-        self, learner: LearnerState, actors: RunnerState, given: TrainContext
+        self, learner: LearnerState, actors: RunnerState, context: TrainContext
     ) -> tuple[LearnerState, RunnerState, Metrics]:
-        """See `PPO.update`; then the copy follows."""
+        """See `PPO.update`; the copy is updated afterwards."""
         assert isinstance(learner, EMAPartnerState), "init made it"
-        beside = given.replace(partners=self.partner(learner.ema_params))
-        learnt, actors, metrics = super().update(learner, actors, beside)
+        with_copy = context.replace(partners=self.partner(learner.ema_params))
+        updated, actors, metrics = super().update(learner, actors, with_copy)
         follower = optax.incremental_update(
-            learnt.params["actor"], learner.ema_params, self.ema_rate
+            updated.params["actor"], learner.ema_params, self.ema_rate
         )
-        return learnt.replace(ema_params=follower), actors, metrics
+        return updated.replace(ema_params=follower), actors, metrics

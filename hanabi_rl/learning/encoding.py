@@ -1,5 +1,5 @@
-"""Observations, as networks in training read them: of all seats, of one seat of every game of a
-minibatch, under the seat's own names of the colours; and what a privileged critic reads."""
+"""Observations for networks in training: all seats, or one seat per game, with permuted colours;
+and the input of a privileged critic."""
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,10 @@ from hanabi_rl.games.hanabi.symmetry import invert_permutations, permute_state
 def observe_all(
     rules: Rules, state: State, colors: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """What every seat of N games sees: obs float32 [N, P, O] and legal bool [N, P, A].
+    """Observations float32 [N, P, O] and legal actions bool [N, P, A] of all seats of N games.
 
-    colors: [N, P, C], how each seat sees the colours (None: as they are).
+    Args:
+        colors: colour permutation of each seat, [N, P, C]; None: no permutation.
     """
     if colors is None:
         return observe(rules, state), legal_actions(rules, state)
@@ -30,12 +31,12 @@ def observe_all(
 def observe_rows(
     rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """What one seat of each game sees.
+    """Observations of one seat per game.
 
     Args:
-        state: games [T, B], possibly without their decks.
+        state: games [T, B]; the decks may be missing.
         seat: int32 [B].
-        colors: [T, B, C], how that seat sees the colours (None: as they are).
+        colors: colour permutation of that seat, [T, B, C]; None: no permutation.
 
     Returns:
         obs float32 [T, B, O] and legal bool [T, B, A].
@@ -49,7 +50,7 @@ def observe_rows(
 def observe_one_seat(
     rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """What one seat int32 [B] of each of B games sees, colours renamed by `colors` [B, C]."""
+    """Observation of seat int32 [B] in B games, with colours permuted by `colors` [B, C]."""
     if colors is not None:
         state = permute_state(rules, state.without_deck(), colors)
     return observe_seat(rules, state, seat), legal_for_seat(rules, state, seat)
@@ -58,15 +59,15 @@ def observe_one_seat(
 def own_hand_one_hot(
     rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
 ) -> jax.Array:
-    """What a privileged critic may see: the true cards in each seat's own hand.
+    """True cards in each seat's own hand, for a privileged critic.
 
     Args:
         state: games [...].
         seat: int32 [..., R].
-        colors: uint8 [..., R, C], the seat's own names of the colours; None: as they are.
+        colors: uint8 [..., R, C], colour permutation of the seat; None: no permutation.
 
     Returns:
-        float32 [..., R, H * num_cards], one-hot a slot, zeros in an empty one.
+        float32 [..., R, H * num_cards], one-hot per slot, zeros for an empty slot.
     """
     place = seat[..., None]
     hands = jnp.take_along_axis(state.hands, place, axis=-2)  # [..., R, H] sets of one card

@@ -1,8 +1,7 @@
-"""An update that is not a number is not applied, and ends the run.
+"""Skip updates with NaN or infinite values, and end the run.
 
-The check is one flag inside the jitted update, and on the host a look at metrics that are fetched
-anyway. Only the metrics named in `CHECKED_METRICS` are checked: others may be NaN (the mean score
-of an update in which no game ended).
+The jitted update computes one flag; the host checks metrics that it fetches anyway. Only
+`CHECKED_METRICS` are checked: others may be NaN, such as the mean score if no game ended.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 
 Tree = TypeVar("Tree")
 
-# A cause comes before what it makes NaN in turn, so that the error names the cause.
+# ordered by cause, so that the error names the first one
 CHECKED_METRICS = (
     "return_mean",
     "actor_loss",
@@ -30,11 +29,11 @@ CHECKED_METRICS = (
 
 
 class NotFiniteError(FloatingPointError):
-    """Training produced a NaN or an infinity."""
+    """Training produced NaN or infinity."""
 
 
 def all_finite(metrics: Mapping[str, jax.Array]) -> jax.Array:
-    """bool [...]: whether every checked metric (each [...]) is finite."""
+    """True if every checked metric (each [...]) is finite; bool [...]."""
     return jnp.all(
         jnp.stack([jnp.isfinite(metrics[name]) for name in CHECKED_METRICS if name in metrics]),
         axis=0,
@@ -42,14 +41,13 @@ def all_finite(metrics: Mapping[str, jax.Array]) -> jax.Array:
 
 
 def apply_if_finite(new: Tree, old: Tree, metrics: Mapping[str, jax.Array]) -> Tree:
-    """`new` where every checked metric [] is finite, else `old`: the same on all devices where the
+    """`new` if every checked metric [] is finite, otherwise `old`; equal on all devices if the
     metrics are."""
     return jax.lax.cond(all_finite(metrics), lambda: new, lambda: old)
 
 
 def mean_or_first_nonfinite(metrics: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    """The mean of each metric [M] over M steps; or its value in the first step that was not finite,
-    which spoilt all later ones."""
+    """Mean of each metric [M] over M steps, or its value in the first non-finite step."""
     ok = all_finite(metrics)
     values = jnp.stack(list(metrics.values()))  # [metrics, M]
     shown = jnp.where(ok.all(), jnp.mean(values, axis=1), values[:, jnp.argmin(ok)])
@@ -57,7 +55,7 @@ def mean_or_first_nonfinite(metrics: Mapping[str, jax.Array]) -> dict[str, jax.A
 
 
 def first_not_finite(metrics: Mapping[str, Any]) -> str | None:
-    """The first checked metric (on the host) that is NaN or infinite, or None."""
+    """Name of the first checked metric (on the host) that is NaN or infinite, or None."""
     return next(
         (name for name in CHECKED_METRICS if name in metrics and not np.isfinite(metrics[name])),
         None,

@@ -1,5 +1,5 @@
-"""The order in which examples are seen: every one once an epoch, in an order that depends on (seed,
-epoch) alone."""
+"""Shuffled example order: each example once per epoch, in an order that depends only on (seed,
+epoch)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import numpy as np
 
 
 class Batch(NamedTuple):
-    """A minibatch of B examples; every leaf has their axis, so it shards. An epoch's last one is
-    filled up with example 0 at weight 0, so that shapes stay static. NumPy on the host."""
+    """Minibatch of B examples as NumPy arrays; the leading axis of every leaf is sharded.
 
-    epoch: Any  # int32 [B], the same everywhere
-    index: Any  # int32 [B], which examples
-    weight: Any  # float32 [B], 1 for an example and 0 for filling
-    row: Any  # int32 [B], the place in the whole minibatch, on whichever device
+    The last minibatch of an epoch is padded with example 0 at weight 0, which keeps shapes static.
+    """
+
+    epoch: Any  # int32 [B], equal for all examples
+    index: Any  # int32 [B], example numbers
+    weight: Any  # float32 [B], 1 for an example, 0 for padding
+    row: Any  # int32 [B], position in the global minibatch
 
 
 class BatchLoader:
-    """Endless batches of examples, whose position can be saved and restored.
+    """Endless minibatches with a position that can be saved and restored.
 
-    Raises ValueError where there are no examples or the batch size is not positive.
+    Raises:
+        ValueError: there are no examples, or the batch size is not positive.
     """
 
     def __init__(self, num_examples: int, batch_size: int, seed: int) -> None:
@@ -38,15 +41,15 @@ class BatchLoader:
 
     @property
     def batches_per_epoch(self) -> int:
-        """The last, partly filled one included."""
+        """Minibatches per epoch, a partial last one included."""
         return -(-self.num_examples // self.batch_size)
 
     def epoch_order(self, epoch: int) -> np.ndarray:
-        """int64[num_examples]: the order of that epoch."""
+        """Example order of an epoch, int64[num_examples]."""
         return np.random.default_rng([self.seed, epoch]).permutation(self.num_examples)
 
     def next_batch(self) -> Batch:
-        """The batch at the current position, which moves on by one."""
+        """Return the minibatch at the current position and advance by one."""
         chosen = self._order[self.batch * self.batch_size : (self.batch + 1) * self.batch_size]
         row = np.arange(self.batch_size, dtype=np.int32)
         index = np.zeros_like(row)
@@ -64,12 +67,12 @@ class BatchLoader:
         return result
 
     def rest_of_epoch(self) -> Iterator[Batch]:
-        """The batches from the current position to the end of its epoch."""
+        """Minibatches from the current position to the end of the epoch."""
         for _ in range(self.batches_per_epoch - self.batch):
             yield self.next_batch()
 
     def state_dict(self) -> dict[str, int]:
-        """The position and what it belongs to, as plain numbers (JSON)."""
+        """Position and the settings that it belongs to, as JSON-ready numbers."""
         return {
             "num_examples": self.num_examples,
             "batch_size": self.batch_size,
@@ -79,10 +82,10 @@ class BatchLoader:
         }
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go to a saved position: the batches from there on are those that would have followed.
+        """Restore a saved position: the following minibatches continue from it.
 
-        Raises ValueError where the position was saved for other examples, batches or another seed,
-        or does not exist.
+        Raises:
+            ValueError: the position belongs to other examples, batches or seed, or does not exist.
         """
         missing = sorted(self.state_dict().keys() - state.keys())
         if missing:

@@ -1,10 +1,10 @@
-"""Loss terms, element by element or as weighted sums.
+"""Loss terms per element or as weighted sums.
 
-Weights are defined over the whole (global) minibatch, so the sum over devices of the local sums
-`sum(weight * term)` is a global mean. Gradients are then summed over devices, never averaged.
+Weights refer to the global minibatch, so the sum over devices of the local sums `sum(weight *
+term)` is a global mean. Gradients are therefore summed over devices, not averaged.
 
-With d = `decision_share`, the fraction of the learner's rows that are decisions (1 / P where every
-seat has a row, 1 where only movers have one):
+With d = `decision_fraction`, the fraction of the learner's rows that are decisions (1 / P if every
+seat has a row, 1 if only current players have one):
 
     sum(value_weight) = 1        sum(actor_weight) = d        sum(decision_weight) = 1
     actor_weight = d * decision_weight
@@ -21,22 +21,23 @@ Metrics = dict[str, jax.Array]
 
 
 class PPOBatch(flax.struct.PyTreeNode):
-    """What the PPO loss reads of each seat-timestep; every leaf but the logits has shape [...]."""
+    """Inputs of the PPO loss per seat and timestep; every leaf except the logits has shape
+    [...]."""
 
     action: jax.Array  # int32
-    log_prob: jax.Array  # float32, of the action when it was taken
-    value: jax.Array  # float32, when the action was taken
-    advantage: jax.Array  # float32, normalised
+    log_prob: jax.Array  # float32, of the action when it was sampled
+    value: jax.Array  # float32, when the action was sampled
+    advantage: jax.Array  # float32, normalized
     target: jax.Array  # float32
-    actor_weight: jax.Array  # float32, 0 on idle turns; sums to `decision_share`
+    actor_weight: jax.Array  # float32, 0 on idle turns; sums to `decision_fraction`
     value_weight: jax.Array  # float32, sums to 1 over the learner's rows
     reference_logits: jax.Array | None = None  # float32 [..., A]
     decision_weight: jax.Array | None = None  # float32, 0 on idle turns; sums to 1
 
 
 def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: float) -> jax.Array:
-    """PPO's clipped surrogate as a loss (Schulman et al. 2017, eq. 7): -min(r A, clip(r, 1 - eps, 1
-    + eps) A)."""
+    """PPO's clipped surrogate as a loss, -min(r A, clip(r, 1 - eps, 1 + eps) A), with r =
+    exp(log_ratio) (Schulman et al. 2017, eq. 7)."""
     ratio = jnp.exp(log_ratio)
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip_eps, 1 + clip_eps) * advantage)
 
@@ -44,14 +45,14 @@ def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: floa
 def clipped_value_error(
     value: jax.Array, old_value: jax.Array, target: jax.Array, clip_eps: float
 ) -> jax.Array:
-    """Half the squared error of the critic, pessimistic between the new value and its clip to
-    within eps of the old one."""
+    """Half the squared error of the critic: the larger of that of the new value and of the new
+    value clipped to within eps of the old one."""
     clipped = old_value + jnp.clip(value - old_value, -clip_eps, clip_eps)
     return 0.5 * jnp.maximum((value - target) ** 2, (clipped - target) ** 2)
 
 
 def kl_to_reference(reference_logits: jax.Array, logits: jax.Array) -> jax.Array:
-    """KL(reference || policy) (AH2AC2 eq. 1). Both [..., A]; illegal actions at -1e10 in both
+    """KL(reference || policy) (AH2AC2 eq. 1) of logits [..., A]; illegal actions at -1e10 in both
     contribute exactly 0."""
     return distrax.Categorical(logits=reference_logits).kl_divergence(
         distrax.Categorical(logits=logits)
@@ -68,24 +69,23 @@ def ppo_loss(
     entropy_coef: float,
     clip_value: bool = True,
 ) -> tuple[jax.Array, Metrics]:
-    """L_IPPO = d * L_clip + value_coef * L_value - entropy_coef * d * H, with L_clip and H means
-    over decisions and d = `decision_share`: weighted sums over the local part of a minibatch.
+    """PPO loss d * L_clip + value_coef * L_value - entropy_coef * d * H over the local part of a
+    minibatch; L_clip and the entropy H are means over decisions, d is `decision_fraction`.
 
     Args:
-        logits: float32 [..., A] of the policy being trained.
-        value: float32 [...] of the critic being trained.
-        batch: the rest; see `PPOBatch`.
-        clip_value: whether the critic's error is clipped (within `clip_eps`) as the ratio is.
+        logits: float32 [..., A] of the policy in training.
+        value: float32 [...] of the critic in training.
+        batch: the other inputs.
+        clip_value: clip the critic's change to `clip_eps`.
 
     Returns:
-        The loss, and its terms (`max_log_ratio` is a maximum, the others are weighted sums).
+        The loss and its terms (`max_log_ratio` is a maximum, the others are weighted sums).
     """
     weight = batch.actor_weight
     chex.assert_equal_shape([value, batch.action, batch.advantage, weight, batch.value_weight])
     chex.assert_equal_shape_prefix([logits, value], value.ndim)
     policy = distrax.Categorical(logits=logits)
-    # A partner's action can be one that the learner would never take: where nothing is learnt from
-    # it, its ratio would be infinite and infinity times 0 no number.
+    # mask ratios of zero weight: a partner's action may have probability 0, and infinity * 0 is NaN
     log_ratio = jnp.where(weight > 0, policy.log_prob(batch.action) - batch.log_prob, 0.0)
     actor_loss = jnp.sum(weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps))
     reach = clip_eps if clip_value else jnp.inf
@@ -109,9 +109,8 @@ def bc_loss(logits: jax.Array, action: jax.Array, weight: jax.Array) -> tuple[ja
 
     Args:
         logits: float32 [..., A], illegal actions at -1e10.
-        action: int32 [...], the recorded action.
-        weight: float32 [...], 0 where nothing is cloned (idle turns, padding, seats that are not
-            human).
+        action: int32 [...], recorded action.
+        weight: float32 [...], 0 on idle turns, padding and seats that are not cloned.
     """
     chex.assert_equal_shape([action, weight])
     nats = optax.softmax_cross_entropy_with_integer_labels(logits, action)

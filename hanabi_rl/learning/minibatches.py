@@ -1,4 +1,4 @@
-"""How the examples of a rollout are dealt out to minibatches, however many devices hold it."""
+"""Assignment of a rollout's examples to minibatches, independent of the number of devices."""
 
 import jax
 import jax.numpy as jnp
@@ -17,25 +17,23 @@ def minibatch_indices(
     first: jax.Array | None = None,
     keep: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """The examples of every minibatch of every epoch.
+    """Indices (environment, item) of the examples in every minibatch of every epoch, each int32
+    [epochs * num_minibatches, B]; environments have local numbers.
 
-    Examples are shuffled within blocks of environments, and every minibatch takes its share of
-    every block: the number of devices, which divides the number of blocks, changes nothing.
+    Examples are shuffled within blocks of environments, and each minibatch takes an equal part of
+    every block. The number of devices divides the number of blocks, so it does not change the
+    result.
 
     Args:
-        index: int32 [N], the global numbers of the environments.
-        items: examples of an environment.
-        envs_per_block: environments in a block.
-        first: bool [N, items], examples that are taken before the others of their block, and as
-            many of them in every minibatch; None: none are.
-        keep: how many examples of a block an epoch has; None: all.
-
-    Returns:
-        (environment, item), each int32 [epochs * num_minibatches, B], environments numbered
-        locally.
+        index: int32 [N], global numbers of the environments.
+        items: examples per environment.
+        envs_per_block: environments per block.
+        first: bool [N, items], examples taken before the others of their block, spread evenly over
+            minibatches; None: no preference.
+        keep: examples per block and epoch; None: all.
 
     Raises:
-        ValueError: a block cannot be shared out evenly.
+        ValueError: a block does not divide evenly.
     """
     of_block = envs_per_block * items if keep is None else keep
     if not of_block or of_block % num_minibatches:
@@ -46,10 +44,10 @@ def minibatch_indices(
     words = random_words(key, index, epochs * items).reshape(-1, epochs, items)
     if first is not None:
         words = words >> 1 | jnp.where(first, 0, jnp.uint32(1 << 31))[:, None]
-    # The examples of a block in a random order for each epoch: by a random word each.
+    # sort by random words: a random order of each block per epoch
     order = jnp.argsort(words.swapaxes(0, 1).reshape(epochs, first_env.shape[0], -1))
     order = order[..., :of_block]
-    if first is not None:  # dealt out in turn: in a row, the last minibatches would have none
+    if first is not None:  # interleave: in one run, the last minibatches would get none
         in_turn = order.reshape(*order.shape[:2], -1, num_minibatches).swapaxes(2, 3)
         order = in_turn.reshape(order.shape)
     env, item = first_env[:, None] + order // items, order % items

@@ -1,17 +1,15 @@
-"""How a learner sees games: which rows an environment gives a network,
-what each row reads, and what a rollout keeps of it.
+"""Observation views: rows per environment, their inputs, and what a rollout stores of them.
 
-`ObservationView`: a row for every seat, idle ones too, for whoever remembers. The rollout keeps
-compact game states and a minibatch encodes its own observations, which costs far less than storing
-and reading back 658 floats a seat.
+`ObservationView` has one row per seat, idle seats included, for recurrent networks. The rollout
+stores compact game states, and each minibatch encodes its observations again, which is much cheaper
+than storing and reading 658 floats per seat.
 
-`CurrentPlayerView`: one row, the seat whose turn it is, for feed-forward networks. What is
-remembered of a game is public and belongs to the environment, not to a seat. The inputs are
-computed once, at collection, and stored; every (timestep, environment) pair is an example by
-itself, so minibatches split time too.
+`CurrentPlayerView` has one row, the current player, for feed-forward networks. Its memory of a game
+is public and belongs to the environment. Inputs are computed once, during collection, and stored.
+Each (timestep, environment) pair is one example, so minibatches split time too.
 
-Shapes: `N` environments, `P` seats, `R` rows an environment (P or 1), `A` actions, `T` timesteps,
-`B` rows of a minibatch.
+Shapes: `N` environments, `P` seats, `R` rows per environment (P or 1), `A` actions, `T` timesteps,
+`B` rows per minibatch.
 """
 
 import dataclasses
@@ -28,137 +26,137 @@ from hanabi_rl.learning.encoding import observe_all, observe_one_seat, observe_r
 
 PyTree = Any
 Index = tuple[Any, jax.Array, jax.Array]
-"""x[index] takes a minibatch [T, B, ...] out of what a rollout stores a row, [T, N, R, ...]."""
+"""x[index] selects a minibatch [T, B, ...] from stored rows [T, N, R, ...]."""
 
 
 class ViewOutput(flax.struct.PyTreeNode):
-    """N games at one timestep, as a view shows them."""
+    """Inputs of N games at one timestep."""
 
     state: State  # [N]
-    reset: jax.Array  # bool [N], the game begins
-    colors: jax.Array | None  # uint8 [N, P, C], each seat sees colour c as colors[c]; None: as c
-    inputs: PyTree  # [N, R, ...], what the learner's network reads
+    reset: jax.Array  # bool [N], True at the first timestep of a game
+    # uint8 [N, P, C], seat sees colour c as colors[c]; None: no permutation
+    colors: jax.Array | None
+    inputs: PyTree  # [N, R, ...], inputs of the learner's network
     legal: jax.Array  # bool [N, R, A], in the row's colours
 
 
 @dataclasses.dataclass(frozen=True)
 class ObservationView:
-    """A row for every seat, that reads its observation; `CurrentPlayerView` is the other way to
-    see games."""
+    """View with one row per seat that reads its observation; `CurrentPlayerView` is the
+    alternative."""
 
     rules: Rules
     feature_spec: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
-    """What a row's inputs are called, for policies that read them too or a part of them."""
+    """Names of the inputs, for policies that can read all or part of them."""
     flattens_time = False
-    """Whether a minibatch is any (timestep, environment) pairs, instead of whole rows."""
+    """True if a minibatch consists of (timestep, environment) pairs, False if of whole rows."""
 
     @property
     def rows(self) -> int:
-        """R, the rows of an environment."""
+        """R, the rows per environment."""
         return self.rules.num_players
 
     def memory(self, num_envs: int) -> PyTree:
-        """What is remembered of a game before its first timestep, every leaf [N, ...]: nothing,
-        rows remember by themselves."""
+        """Memory before the first timestep of a game, leaves [N, ...]; empty for this view."""
         del num_envs
 
     def encode_step(
         self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
     ) -> tuple[PyTree, ViewOutput]:
-        """Reads the N games before a move: the memory with that in it, and what every row sees."""
+        """Read N games before a move: return the updated memory and the inputs of every row."""
         obs, legal = observe_all(self.rules, state, colors)
         return memory, ViewOutput(state=state, reset=reset, colors=colors, inputs=obs, legal=legal)
 
     def next_game(self, memory: PyTree, state: State, following: State, shift: jax.Array) -> PyTree:
-        """What is remembered at the start of another game with the same players, after
-        `encode_step` at the last of this one: nothing.
+        """Memory at the start of another game with the same players; empty for this view.
 
         Args:
-            memory, state: as `encode_step` left the one and was given the other.
-            following: where the other game begins.
-            shift: int32 [N]; whoever sat at seat s sits at (s + shift) % P from now on.
+            memory, state: the memory returned by the last `encode_step` and the state given to it.
+            following: states in which the next games begin.
+            shift: int32 [N]; the player at seat s moves to seat (s + shift) % P.
         """
         del state, following, shift
         return memory
 
     def seats(self, state: State) -> jax.Array:
-        """int32, broadcasts to [..., R]: the seat of each row of games [...]."""
+        """Seat of each row of games [...]; int32 that broadcasts to [..., R]."""
         del state
         return jnp.arange(self.rules.num_players, dtype=jnp.int32)
 
     def select_rows(self, x: jax.Array, state: State) -> jax.Array:
-        """Something of every seat, [..., P, *], of games [...] -> of every row, [..., R, *]."""
+        """Select the rows' entries of a per-seat array: [..., P, *] of games [...] -> [..., R,
+        *]."""
         del state
         return x
 
     def select_current_player(self, x: jax.Array, state: State) -> jax.Array:
-        """[N, R] -> [N], of the row whose seat is to move; without a gather."""
+        """Select the current player's row, [N, R] -> [N], without a gather."""
         moving = jnp.arange(self.rules.num_players) == current_player(state)[:, None]
         return jnp.sum(jnp.where(moving, x, 0), axis=1)
 
     def stored_inputs(self, seen: ViewOutput) -> PyTree:
-        """What a rollout keeps of what was seen beside the state, [N, R, ...]: nothing, the states
-        say it all."""
+        """Inputs that a rollout stores in addition to the state, [N, R, ...]; none for this
+        view."""
         del seen
 
     def minibatch_index(self, env: jax.Array, item: jax.Array) -> Index:
-        """The place of a minibatch in a rollout. env, item: int32 [B]; an item is a row, or a
-        timestep where the view splits time."""
+        """Index of a minibatch of a rollout. env, item: int32 [B]; an item is a row, or a timestep
+        if the view splits time."""
         return slice(None), env, item
 
     def seat_at(self, index: Index, state: State) -> jax.Array:
-        """The seats of the minibatch at `index`, int32 that broadcasts to [T, B]; its games
-        [T, B]."""
+        """Seats of the minibatch at `index`, int32 that broadcasts to [T, B]; its games are [T,
+        B]."""
         del state
         return index[2]
 
     def minibatch_inputs(
         self, stored: PyTree, state: State, colors: jax.Array | None, index: Index
     ) -> tuple[PyTree, jax.Array]:
-        """(inputs [T, B, ...], legal bool [T, B, A]) of the minibatch at `index`, encoded anew.
+        """Encode a minibatch: inputs [T, B, ...] and legal actions bool [T, B, A].
 
         Args:
-            stored: what the rollout kept, [T, N, R, ...].
-            state: the minibatch's games, [T, B].
-            colors: those of each row, [T, B, C], or None.
+            stored: stored inputs of the rollout, [T, N, R, ...].
+            state: games of the minibatch, [T, B].
+            colors: colour permutation of each row, [T, B, C], or None.
         """
         del stored
         return observe_rows(self.rules, state, index[2], colors)
 
 
 EncodeFn = Callable[[Rules, PyTree, State, jax.Array, jax.Array | None], tuple[PyTree, PyTree]]
-"""(rules, memory [N, ...], games [N], reset bool [N], the mover's colours [N, C] or None) ->
-(memory, the mover's inputs [N, ...]). Only what the mover knows may go into either."""
+"""Encoder: (rules, memory [N, ...], games [N], reset bool [N], current player's colours [N, C] or
+None) -> (memory, inputs [N, ...]). Both may depend only on the current player's information."""
 
 
 def encode_observation(
     rules: Rules, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
 ) -> tuple[PyTree, PyTree]:
-    """The plain observation of the mover, float32 [N, O], and no memory."""
+    """Observation of the current player, float32 [N, O]; the memory stays empty."""
     del reset
     return memory, observe_one_seat(rules, state, current_player(state), colors)[0]
 
 
 def reset_memory(rules: Rules, memory: PyTree, seats: jax.Array) -> PyTree:
-    """Nothing outlives a game."""
+    """Discard the memory at the end of a game."""
     del rules, seats
     return memory
 
 
 def no_memory(rules: Rules, num_envs: int) -> PyTree:
-    """Nothing is remembered."""
+    """Empty memory."""
     del rules, num_envs
 
 
 @dataclasses.dataclass(frozen=True)
 class CurrentPlayerView(ObservationView):
-    """One row: the seat whose turn it is."""
+    """View with one row: the current player."""
 
     encode_fn: EncodeFn = encode_observation
     init_memory: Callable[[Rules, int], PyTree] = no_memory
     next_game_memory: Callable[[Rules, PyTree, jax.Array], PyTree] = reset_memory
-    """(rules, memory [N, ...], int32 [N]) -> the memory before another game with the same players,
-    in the frame of who sits so many seats after its own."""
+    """(rules, memory [N, ...], seats int32 [N]) -> memory before another game with the same
+    players, relative to the player `seats` seats further on."""
     flattens_time = True
 
     @property
@@ -183,11 +181,13 @@ class CurrentPlayerView(ObservationView):
         )
 
     def next_game(self, memory: PyTree, state: State, following: State, shift: jax.Array) -> PyTree:
-        """See `ObservationView`: the memory is in the frame of whoever was to come after the
-        mover, and goes to whoever moves first from now on (at seat 0, but where a recorded
-        position begins)."""
-        after_mover, first = current_player(state) + 1, current_player(following)
-        further = (first - shift - after_mover) % self.rules.num_players
+        """See `ObservationView`.
+
+        The memory is relative to the player after the current one; it becomes relative to the first
+        player of the next game (seat 0, except in recorded positions).
+        """
+        next_player, first = current_player(state) + 1, current_player(following)
+        further = (first - shift - next_player) % self.rules.num_players
         return self.next_game_memory(self.rules, memory, further)
 
     def seats(self, state: State) -> jax.Array:
@@ -210,7 +210,7 @@ class CurrentPlayerView(ObservationView):
         return seen.inputs
 
     def minibatch_index(self, env: jax.Array, item: jax.Array) -> Index:
-        """See `ObservationView`: single timesteps, as the rows of one."""
+        """See `ObservationView`: single timesteps, as sequences of length one."""
         return item[None], env[None], jnp.zeros_like(env)[None]
 
     def seat_at(self, index: Index, state: State) -> jax.Array:
@@ -227,19 +227,18 @@ class CurrentPlayerView(ObservationView):
         return jax.tree.map(lambda x: x[index], stored), self._legal(games, own)[None]
 
     def _legal(self, state: State, colors: jax.Array | None) -> jax.Array:
-        """The mover's legal actions bool [N, A], in its colours [N, C]."""
+        """Legal actions bool [N, A] of the current player, in its colours [N, C]."""
         legal = legal_for_current_player(self.rules, state)
         return legal if colors is None else permute_legal(self.rules, legal, colors)
 
 
 def flatten_rows(tree: PyTree) -> PyTree:
-    """[N, R, ...] -> [N * R, ...]; a leaf may be empty (what `facts` remembers)."""
+    """[N, R, ...] -> [N * R, ...]; leaves may be empty (the memory of `facts`)."""
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
 
 
 def rotate_seats(tree: PyTree, shift: jax.Array) -> PyTree:
-    """Something of every seat, leaves [N, P, ...], when everybody sits int32 [N] `shift` seats
-    further; without a gather."""
+    """Rotate per-seat arrays, leaves [N, P, ...], by int32 [N] `shift` seats, without a gather."""
 
     def moved(leaf: jax.Array) -> jax.Array:
         players = leaf.shape[1]
@@ -251,5 +250,5 @@ def rotate_seats(tree: PyTree, shift: jax.Array) -> PyTree:
 
 
 def unflatten_rows(tree: PyTree, num_envs: int) -> PyTree:
-    """[N * R, ...] -> [N, R, ...]; a leaf may be empty."""
+    """[N * R, ...] -> [N, R, ...]; leaves may be empty."""
     return jax.tree.map(lambda x: x.reshape(num_envs, x.shape[0] // num_envs, *x.shape[1:]), tree)

@@ -1,25 +1,23 @@
-"""Off-belief learning (Hu et al. 2021, arXiv 2103.04000): what a move is worth to whoever reads the
-past as if another policy had made it, and takes the future from its own.
+"""Off-belief learning (Hu et al. 2021, arXiv 2103.04000): value moves under another policy's
+belief.
 
-At every turn the mover's hand is drawn anew from the belief under the level below. Of level 1 that
-is the grounded belief (`games/hanabi/belief.py`: the rules alone, so that nothing is read into why
-a move was chosen), above it a learnt one (`beliefs.py`). The mover's real move is made in that
-fictitious game, everybody answers there with the policy as it is, and when the turn has come round
-k times
+At every turn the current player's hand is resampled from the belief under the previous level. For
+level 1 that is the grounded belief (`games/hanabi/belief.py`: the rules alone, so the reason for a
+move carries no information); for higher levels it is learned (`beliefs.py`). The real move is made
+in this fictitious game, all seats continue with the current policy, and after k rounds
 
     G_k = r_0 + gamma r_1 + ... + gamma^(kP-1) r_(kP-1) + gamma^(kP) V(o_kP).
 
-The target is G_1, or over more `max_rounds` the mean of G_1 .. G_R that lambda gives them. It is
-both what the critic learns and, minus the critic's estimate, the move's advantage (the paper's
-value of a policy from now on under the belief of another, here by PPO where the paper learns Q).
-The paper's learner stops at G_1, where the critic's V has the hand drawn anew once more; further
-rounds go on in the game that was drawn, so that less of the target is the critic's guess. Either
-way a move is judged by later moves alone, and those by what is still later: since nothing can be
-read out of a convention that the level below does not have, none comes up, and independent runs
-come to play alike.
+The target is G_1, or with `max_rounds` above 1 the lambda-weighted mean of G_1 .. G_R. It is the
+critic's target and, minus the critic's estimate, the advantage of the move. The paper learns the
+value of a policy under another policy's belief as Q; here PPO uses it. The paper stops at G_1, so
+the hand is resampled once per round; further rounds continue in the sampled game, and less of the
+target is the critic's estimate. In both forms a move is valued by later moves only. No convention
+that the previous level lacks can be read from a move, so none emerges, and independent runs learn
+to play alike.
 
-The networks must remember nothing of a hand that is drawn anew: what structured ones keep of a game
-is public (`agents/structured/hint_memory.py`).
+Networks must not store information about a resampled hand: structured networks store only public
+information (`agents/structured/hint_memory.py`).
 """
 
 import dataclasses
@@ -42,63 +40,65 @@ PyTree = Any
 
 
 def check_network(network: AnyNetworkConfig) -> None:
-    """Raises ValueError for a network that remembers more than what is public."""
+    """Raise ValueError for a network whose memory is not public."""
     if network.kind != "structured":
         raise ValueError(
-            "network.kind: expected structured, whose memory does not depend on the hand that is "
-            f"drawn anew, got {network.kind}"
+            f"network.kind: expected structured, whose memory is public, got {network.kind}"
         )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PreviousLevel:
-    """The level below, as parameters: by identity, so that no two are one program."""
+    """Parameters of the previous level; compared by identity, so that each has a program of its
+    own."""
 
     actor: PyTree
-    """What the learner begins as."""
+    """Initial parameters of the learner."""
     belief: PyTree
-    """Of the belief network that was taught by that level's games."""
+    """Parameters of the belief network trained on that level's games."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OffBeliefPPO(PPO):
-    """PPO whose returns are of fictitious games. For networks that read for the mover and keep
-    public memories alone; in self-play, every seat the learner's."""
+    """PPO with returns of fictitious games; for current-player networks with public memory, in
+    self-play."""
 
     num_hands: int = 1
-    """Drawn anew for a decision, each with answers of its own; the target is their mean."""
+    """Sampled hands per decision; the target is the mean of their returns."""
     max_rounds: int = 1
-    """Played in a fictitious game at most before the critic says what the rest is worth; with more
-    than one their returns are weighed by `gae_lambda`."""
+    """Maximum rounds in a fictitious game before the critic's estimate; returns of several rounds
+    are weighted by `gae_lambda`."""
     previous_level: PreviousLevel | None = None
-    """None: level 1, whose belief is the grounded one."""
+    """None: level 1, with the grounded belief."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_network(self.network)
 
     def init(
-        self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
+        self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[LearnerState, RunnerState]:
-        """See `PPO.init`; above level 1 the actor is that of the level below."""
+        """See `PPO.init`; above level 1 the actor starts from the previous level."""
         return super().init(
-            key, given, actor if self.previous_level is None else self.previous_level.actor
+            key, context, actor if self.previous_level is None else self.previous_level.actor
         )
 
     def make_experience(
         self,
         learner: LearnerState,
         before: RunnerState,
-        given: TrainContext,
+        context: TrainContext,
         key: jax.Array,
         rollout: Rollout,
         last_value: jax.Array,
     ) -> Experience:
-        """See `PPO.experience`: the rollout with fictitious targets. Environment e's hands and
-        answers depend on (key, e) alone."""
-        del given, last_value
+        """See `PPO.make_experience`: the rollout with targets of fictitious games.
+
+        The hands and moves of environment e depend only on (key, e).
+        """
+        del context, last_value
         assert isinstance(self.network, StructuredConfig), "check_network"
-        level, rules = self.network.level, self.env.rules
+        feature_set, rules = self.network.features, self.env.rules
         progress = self.progress(self.env_steps(learner))
 
         def look_back(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, PyTree]:
@@ -113,7 +113,7 @@ class OffBeliefPPO(PPO):
             tilt = None
             if self.previous_level is not None:
                 tilt = belief_log_weights(
-                    rules, level, self.previous_level.belief, view, memory, state
+                    rules, feature_set, self.previous_level.belief, view, memory, state
                 )
 
             def of_hand(number: jax.Array) -> jax.Array:
@@ -152,26 +152,27 @@ class OffBeliefPPO(PPO):
         progress: jax.Array,
         tilt: jax.Array | None = None,
     ) -> jax.Array:
-        """The target of one move in each of N games, float32 [N]: one hand drawn, `max_rounds`
-        played.
+        """Target of one move in each of N games, float32 [N]: one sampled hand, `max_rounds`
+        rounds.
 
         Args:
             params: of the actor-critic.
-            state: before the move, [N], without the deck; the mover's hand is not read.
-            memory: of the view, after it looked at `state`.
+            state: games [N] before the move, without the deck; the current player's hand is not
+                read.
+            memory: of the view, after `encode_step` on `state`.
             action: int32 [N], the move.
             key, index: see `make_experience`; progress: see `training_reward`.
-            tilt: of the hands that are drawn, see `games.hanabi.belief.sample_hand`.
+            tilt: log weights of the sampled hands, see `games.hanabi.belief.sample_hand`.
         """
         rules, gamma = self.env.rules, self.config.gamma
         plies = self.max_rounds * rules.num_players
         cards = rules.hand_size + plies
         words = random_words(key, index, cards + plies * rules.num_moves)
         noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_moves)
-        drawn = resample_hand(rules, state, current_player(state), words[:, :cards].T, tilt)
+        sampled = resample_hand(rules, state, current_player(state), words[:, :cards].T, tilt)
 
         def ply(now: tuple[Any, ...], noise: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:
-            """A move; also what its return would be by the critic's word on what follows."""
+            """One move; also the return if the critic's estimate followed it."""
             game, memory, action, total, weight = now
             after, reward, done = step(rules, game, action)
             lives = game.life_tokens, after.life_tokens
@@ -185,15 +186,18 @@ class OffBeliefPPO(PPO):
             return (game, memory, answer, total, weight), total + weight * value
 
         begun = jnp.zeros(action.shape), jnp.ones(action.shape)
-        now = (drawn.materialized(), memory, action, *begun)
+        now = (sampled.materialized(), memory, action, *begun)
         _, estimates = jax.lax.scan(ply, now, jnp.moveaxis(noise, 1, 0))
         own_turns = slice(rules.num_players - 1, None, rules.num_players)
         return lambda_return(estimates[own_turns], self.config.gae_lambda)
 
 
 def lambda_return(estimates: jax.Array, gae_lambda: float) -> jax.Array:
-    """The mean of returns by number of rounds, float32 [R, N] -> [N]: each has `gae_lambda` times
-    the weight of the one before, the last all that is left (Sutton and Barto 2018, eq. 12.3)."""
+    """Lambda-weighted mean of returns by number of rounds, float32 [R, N] -> [N].
+
+    Each return has `gae_lambda` times the weight of the one before; the last takes the remainder
+    (Sutton and Barto 2018, eq. 12.3).
+    """
     total = estimates[-1]
     for estimate in estimates[-2::-1]:
         total = (1.0 - gae_lambda) * estimate + gae_lambda * total

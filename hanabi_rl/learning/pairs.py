@@ -1,9 +1,9 @@
-"""Two learners that are each other's partner: one that prefers behaviours, and its response.
+"""Two learners as each other's partners: one with a biased reward, and its best response.
 
 The pair approximates an equilibrium of the game in which some seats receive `u r + w . phi` and the
-others r (ZSC-Eval, Wang et al., arXiv 2310.05208, Algorithm 1 lines 1 to 3). Each has a network, an
-optimiser and environments of its own, in which the other plays as it stands: independent PPO,
-twice the plain update and nothing beside it.
+others r (ZSC-Eval, Wang et al., arXiv 2310.05208, Algorithm 1 lines 1 to 3). Each learner has its
+own network, optimiser and environments, in which the other plays with fixed parameters: independent
+PPO with two plain updates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hanabi_rl.learning.rollout import RunnerState, TrainContext
 
 
 class PerLearner(NamedTuple):
-    """Something of both learners."""
+    """One value per learner."""
 
     biased: Any
     response: Any
@@ -32,22 +32,22 @@ class PerLearner(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LearnerPair:
-    """The learners; their `draw_episode` says which seats are whose."""
+    """Two PPO learners; their `sample_episode` assigns the seats."""
 
     biased: PPO
     response: PPO
 
     def init(self, key: jax.Array) -> PerLearner:
-        """Fresh parameters and games: (`LearnerState`, `RunnerState`) of both, not yet sharded."""
+        """Fresh parameters and games: `LearnerState` and `RunnerState` of both, not yet sharded."""
         keys = jax.random.split(key)
-        beside = NetworkPolicy(  # its carry alone is asked for, which depends on no parameter
+        partner = NetworkPolicy(  # used only for its carry, which does not depend on parameters
             params=None, rules=self.biased.env.rules, network=self.biased.network
         )
-        given = TrainContext(partners=beside)
-        return PerLearner(self.biased.init(keys[0], given), self.response.init(keys[1], given))
+        context = TrainContext(partners=partner)
+        return PerLearner(self.biased.init(keys[0], context), self.response.init(keys[1], context))
 
     def compile_update(self) -> Callable[..., tuple[PerLearner, PerLearner, PerLearner]]:
-        """`update` on all devices: (learners, sharded actors, preference) -> (learners, sharded
+        """`update` on all devices: (learners, sharded actors, biased reward) -> (learners, sharded
         actors, metrics)."""
         blocks = self.biased.config.num_shuffle_blocks
         check_divides("num_shuffle_blocks", blocks, "devices", parallel.num_devices())
@@ -58,22 +58,22 @@ class LearnerPair:
     def update(
         self, learners: PerLearner, actors: PerLearner, preference: BiasedReward
     ) -> tuple[PerLearner, PerLearner, PerLearner]:
-        """One update of both, each beside the other as it was before."""
-        beside = PerLearner(self.policy(learners.response), self.policy(learners.biased))
+        """Update both learners once, each with the other's previous parameters as partner."""
+        partners = PerLearner(self.policy(learners.response), self.policy(learners.biased))
         biased = self.biased.update(
             learners.biased,
             actors.biased,
-            TrainContext(partners=beside.biased, biased_reward=preference),
+            TrainContext(partners=partners.biased, biased_reward=preference),
         )
         response = self.response.update(
-            learners.response, actors.response, TrainContext(partners=beside.response)
+            learners.response, actors.response, TrainContext(partners=partners.response)
         )
         found: list[tuple[LearnerState | RunnerState | Metrics, ...]] = [biased, response]
         states, games, metrics = (PerLearner(*both) for both in zip(*found, strict=True))
         return states, games, metrics
 
     def policy(self, learner: LearnerState) -> NetworkPolicy:
-        """A learner as the other's partner."""
+        """A learner's policy, as the other's partner."""
         return NetworkPolicy(
             params=learner.params["actor"],
             rules=self.biased.env.rules,

@@ -1,11 +1,10 @@
-"""Data parallelism over the devices of one host or of several: the only file that names pmap.
+"""Data parallelism over devices of one or several hosts: the only module that uses pmap.
 
-An update is written against the axis name `AXIS`. Its state comes in two kinds of trees:
-*replicated* (parameters, optimiser, counters), passed and returned whole, and *sharded*, whose
-every leaf has a leading axis of environments or games, split evenly over the devices. Several hosts
-run the same program on the same whole trees; `shard` keeps a host's own part of one, `unshard` puts
-the parts together again on every host. What should happen once, such as measuring and writing, the
-first host does (`on_main_host`).
+An update is written for the axis name `AXIS`. Its state consists of *replicated* trees (parameters,
+optimiser, counters), passed and returned whole, and *sharded* trees, whose leaves have a leading
+axis of environments or games, split evenly over devices. Several hosts run the same program on the
+same whole trees: `shard` keeps a host's part, `unshard` gathers the whole on every host. Work that
+must happen once, such as evaluation and writing, runs on the first host (`on_main_host`).
 """
 
 import pickle
@@ -23,32 +22,35 @@ T = TypeVar("T")
 
 
 def num_devices() -> int:
-    """Devices that learners are spread over, those of other hosts included."""
+    """Devices that learners are spread over, on all hosts."""
     return jax.device_count()
 
 
 def process_count() -> int:
-    """Processes that train together."""
+    """Number of processes that train together."""
     return jax.process_count()
 
 
 def process_index() -> int:
-    """This process's place among them."""
+    """Index of this process."""
     return jax.process_index()
 
 
 def replicate(tree: T) -> T:
-    """Copies every leaf to all devices of this host, placed as `data_parallel` returns it (so that
-    the first call compiles like all later ones)."""
+    """Copy every leaf to all devices of this host.
+
+    Leaves are placed as `data_parallel` returns them, so the first call compiles like later ones.
+    """
     return jax.device_put(tree, _placement(PartitionSpec()))
 
 
 def shard(tree: T) -> T:
-    """Splits the leading axis of every leaf over the devices: [N, ...] -> [D, N / D, ...], of which
-    a host keeps the rows of its own devices.
+    """Split the leading axis of every leaf over devices: [N, ...] -> [D, N / D, ...].
+
+    A host keeps the rows of its own devices.
 
     Raises:
-        ValueError: the leading axis is not divisible by the number of devices.
+        ValueError: the number of devices does not divide the leading axis.
     """
     devices, here = num_devices(), jax.local_device_count()
 
@@ -69,8 +71,8 @@ def _placement(spec: PartitionSpec) -> NamedSharding:
 
 
 def unshard(tree: T) -> T:
-    """The inverse of `shard`: [D, N / D, ...] -> [N, ...]. Several hosts must call it at the same
-    time; each gets the whole."""
+    """Inverse of `shard`: [D, N / D, ...] -> [N, ...]. All hosts must call it together; each gets
+    the whole."""
     whole = jax.tree.map(_of_all_hosts, tree) if process_count() > 1 else tree
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), whole)
 
@@ -84,7 +86,7 @@ def _of_all_hosts(x: jax.Array) -> jax.Array:
 
 
 def max_over_hosts(number: int) -> int:
-    """The largest of a number that the hosts may disagree on. All must call it at the same time."""
+    """Maximum over hosts. All hosts must call it together."""
     return (
         number
         if process_count() == 1
@@ -93,11 +95,12 @@ def max_over_hosts(number: int) -> int:
 
 
 def on_main_host(make: Callable[[], T]) -> T:
-    """Calls `make` on the first host only and returns there and everywhere what it returned, which
-    must be picklable. All hosts must call it at the same time.
+    """Call `make` on the first host and return its picklable result on all hosts.
+
+    All hosts must call it together.
 
     Raises:
-        ValueError: on the other hosts, with the message of whatever `make` raised on the first.
+        ValueError: on the other hosts, with the message of an exception on the first.
     """
     if process_count() == 1:
         return make()
@@ -106,7 +109,7 @@ def on_main_host(make: Callable[[], T]) -> T:
     if process_index() == 0:
         try:
             made = make()
-        except Exception as error:  # the others are told first: they would wait for ever
+        except Exception as error:  # tell the other hosts first: they would wait forever
             failure = error
     sent = pickle.dumps((made, failure and str(failure))) if process_index() == 0 else b""
     size = max_over_hosts(len(sent))
@@ -123,25 +126,24 @@ def on_main_host(make: Callable[[], T]) -> T:
 
 
 def fetch(tree: T) -> T:
-    """Copies replicated leaves to the host, once: for what runs on one device, and so that it
-    compiles like a loaded policy does."""
+    """Copy replicated leaves to the host once, for use on one device; compiles like a loaded
+    policy."""
     return jax.device_get(tree)
 
 
 def psum(tree: T) -> T:
-    """The sum of every leaf over the devices; for use inside a function given to
-    `data_parallel`."""
+    """Sum of every leaf over devices, inside a function given to `data_parallel`."""
     return jax.lax.psum(tree, AXIS)
 
 
 def pmean(x: jax.Array) -> jax.Array:
-    """The mean of a value over the devices; for use inside a function given to `data_parallel`."""
+    """Mean over devices, inside a function given to `data_parallel`."""
     return jax.lax.pmean(x, AXIS)
 
 
 def pmax(x: jax.Array) -> jax.Array:
-    """The largest of a float over the devices, NaN where it is NaN on one of them; for use inside a
-    function given to `data_parallel`."""
+    """Maximum of a float over devices, NaN if any is NaN; inside a function given to
+    `data_parallel`."""
     # XLA's all-reduce of CPU devices drops a NaN: findings/pmax_nan.sh
     found = jax.lax.psum(jnp.isnan(x).astype(jnp.int32), AXIS)
     return jnp.where(found > 0, jnp.nan, jax.lax.pmax(x, AXIS))
@@ -153,14 +155,14 @@ def data_parallel(
     out_axes: tuple[int | None, ...],
     donate_argnums: tuple[int, ...] = (),
 ) -> Callable[..., Any]:
-    """Compiles `function` to run on every device at once, each on its shard.
+    """Compile `function` to run on all devices at once, each on its shard.
 
     Args:
-        function: positional arguments and a tuple of results.
-        in_axes: for each argument 0 (sharded) or None (replicated).
-        out_axes: for each result 0 (sharded) or None (replicated: it must be equal on all devices).
-        donate_argnums: arguments whose buffers the results may reuse; the caller must not touch
-            them again.
+        function: takes positional arguments, returns a tuple.
+        in_axes: 0 (sharded) or None (replicated) for each argument.
+        out_axes: 0 (sharded) or None (replicated; must be equal on all devices) for each result.
+        donate_argnums: arguments whose buffers the results may reuse; the caller must not use them
+            afterwards.
     """
     return jax.pmap(
         function, axis_name=AXIS, in_axes=in_axes, out_axes=out_axes, donate_argnums=donate_argnums

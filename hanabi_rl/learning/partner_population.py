@@ -1,10 +1,8 @@
-"""Policies beside a learner: how one is asked about the rows of a view, and several as its
-partners, side by side in the environments of a rollout.
+"""Partner policies in rollouts: querying one policy on a view's rows, or a population.
 
-Of several, environment e plays with policy e % K, always: each of K lanes of environments runs one
-policy on whole batches, so a population costs what one partner costs, and on however many devices
-the environments are spread, each has all of them. Policies of several classes (clones, bots) are a
-group of lanes each. Name a policy twice to meet it twice as often.
+In a population, environment e always plays with policy e % K. Each of K env groups runs one policy
+on whole batches, so a population costs as much as one partner, and each device holds all env
+groups. Policies of equal structure form a stack. List a policy twice to sample it twice as often.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,29 +30,29 @@ PyTree = Any
 
 @runtime_checkable
 class FeaturePolicy(Protocol):
-    """A policy that can read the inputs of a view's rows where they are computed anyway,
-    instead of finding them in observations of its own. Its answer must be the same, but for their
-    rounding."""
+    """Policy that can read a view's inputs instead of computing features from observations.
+
+    Both ways must give the same result up to rounding.
+    """
 
     @property
     def feature_spec(self) -> str | None:
-        """Which inputs: one of the view's `feature_spec`; None where it reads none."""
+        """Name of the inputs that it reads, one of the view's `feature_spec`; None: reads none."""
 
     def step_features(
         self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
     ) -> tuple[PyTree, jax.Array]:
-        """`Policy.step` of those rows [B, ...] alone; the carry is what `init_features_carry`
-        made."""
+        """`Policy.step` on rows [B, ...]; the carry comes from `init_features_carry`."""
 
     def init_features_carry(self, batch: int) -> PyTree:
-        """The carry of `step_features`, [B, ...]; () for a policy without memory of its own."""
+        """Carry of `step_features`, [B, ...]; () for a policy without memory."""
 
 
 class PartnerPopulation(flax.struct.PyTreeNode):
-    """K policies of one game, in groups of one structure (same class and network)."""
+    """K policies of one game, stacked by structure (class and network)."""
 
     stacks: tuple[Any, ...]
-    """A group each: a Policy whose every leaf has a leading axis of the group's size."""
+    """Stacked policies: every leaf has a leading axis of the stack's size."""
     stack_sizes: tuple[int, ...] = flax.struct.field(pytree_node=False)
 
     @property
@@ -64,11 +62,10 @@ class PartnerPopulation(flax.struct.PyTreeNode):
 
 
 def stack_policies(policies: Sequence[Policy]) -> PartnerPopulation:
-    """One population of several policies; those of one structure (class and network) are a group,
-    in their order.
+    """Stack policies by structure, in their order.
 
     Raises:
-        ValueError: none, or policies of other games.
+        ValueError: no policies, or policies of different games.
     """
     if not policies:
         raise ValueError("partners: expected at least one policy, got none")
@@ -86,8 +83,8 @@ def stack_policies(policies: Sequence[Policy]) -> PartnerPopulation:
 
 
 def group_by_structure(policies: Sequence[Policy]) -> list[list[int]]:
-    """The places of the policies of each structure, in the order of their first ones:
-    `PartnerPopulation` has its lanes in this order."""
+    """Indices of the policies of each structure, ordered by first occurrence; the env groups of
+    `PartnerPopulation` have this order."""
     groups: dict[Any, list[int]] = {}
     for i, policy in enumerate(policies):
         leaves, structure = jax.tree.flatten(policy)
@@ -97,7 +94,7 @@ def group_by_structure(policies: Sequence[Policy]) -> list[list[int]]:
 
 
 def with_precision(policy: Policy | PartnerPopulation | None, precision: Precision) -> Any:
-    """The same, with the networks' matrix products in a precision; bots have none."""
+    """The policy with matrix products in another precision; bots are returned unchanged."""
     if isinstance(policy, PartnerPopulation):
         return policy.replace(stacks=tuple(with_precision(p, precision) for p in policy.stacks))
     if isinstance(policy, Wrapper):
@@ -108,19 +105,19 @@ def with_precision(policy: Policy | PartnerPopulation | None, precision: Precisi
 def init_carry(
     view: ObservationView, policy: Policy | PartnerPopulation | None, num_envs: int
 ) -> PyTree:
-    """The carry of `apply_policy`, [N, ...]; None without a policy.
+    """Carry of `apply_policy`, [N, ...]; None without a policy.
 
     Raises:
-        ValueError: the environments cannot be dealt out evenly to so many policies.
+        ValueError: the number of policies does not divide the number of environments.
     """
     if policy is None:
         return None
     if not isinstance(policy, PartnerPopulation):
         return _carry_of_one(policy, view, num_envs)
     _check(num_envs, policy.size)
-    lane = partial(_carry_of_one, view=view, num_envs=num_envs // policy.size)
+    init_group = partial(_carry_of_one, view=view, num_envs=num_envs // policy.size)
     return tuple(
-        flatten_rows(jax.vmap(lane, axis_size=size, out_axes=1)(group))
+        flatten_rows(jax.vmap(init_group, axis_size=size, out_axes=1)(group))
         for group, size in zip(policy.stacks, policy.stack_sizes, strict=True)
     )
 
@@ -131,8 +128,8 @@ def apply_policy(
     carry: PyTree,
     seen: ViewOutput,
 ) -> tuple[PyTree, jax.Array | None]:
-    """Asks a policy, or each lane's own, about every row: (carry [N, ...], float32 logits
-    [N, R, A]); (None, None) without a policy."""
+    """Query a policy, or each env group's policy, on every row: (carry [N, ...], float32 logits [N,
+    R, A]), or (None, None) without a policy."""
     if policy is None:
         return None, None
     if not isinstance(policy, PartnerPopulation):
@@ -150,51 +147,52 @@ def next_game_carries(
     view: ObservationView,
     policy: Policy | PartnerPopulation | None,
     carry: PyTree,
-    met: jax.Array,
+    continues: jax.Array,
     shift: jax.Array,
 ) -> PyTree:
-    """The carry of `apply_policy`, [N, ...], where another game with the same players follows:
-    what each policy keeps of them (`agents/policy.py`, `next_game`), with the seat that it now
-    has. That game begins without `reset`.
+    """Carry of `apply_policy`, [N, ...], at the start of another game with the same players.
+
+    Each policy keeps what it remembers of them (`agents/policy.py`, `next_game`), with its new
+    seat. The game begins without `reset`.
 
     Args:
-        met: bool [N], where one does; elsewhere the carry stays.
-        shift: int32 [N]; whoever sat at seat s sits at (s + shift) % P from now on.
+        continues: bool [N], True where the game continues a series; other carries stay as they are.
+        shift: int32 [N]; the player at seat s moves to seat (s + shift) % P.
     """
     if policy is None:
         return None
     if not isinstance(policy, PartnerPopulation):
-        return _next_of_one(view, policy, carry, met, shift)
+        return _next_of_one(view, policy, carry, continues, shift)
     go_on = jax.vmap(partial(_next_of_one, view), (0, 1, 1, 1), 1)
-    groups = _by_group(policy, carry, (met, shift))
+    groups = _by_group(policy, carry, (continues, shift))
     return tuple(flatten_rows(go_on(group, own, *theirs)) for group, own, theirs in groups)
 
 
 def _by_group(
     population: PartnerPopulation, carry: PyTree, tree: PyTree
 ) -> Iterator[tuple[Any, PyTree, PyTree]]:
-    """Each group of policies with the carries and the part of `tree` [N, ...] of its lanes,
-    [N / K, size, ...]."""
-    lanes, first = _to_lanes(tree, population.size), 0
+    """Each stack with the carries and the part of `tree` [N, ...] of its env groups, [N / K, size,
+    ...]."""
+    groups, first = _to_env_groups(tree, population.size), 0
     for group, size, own in zip(population.stacks, population.stack_sizes, carry, strict=True):
-        theirs = jax.tree.map(lambda x, a=first, b=first + size: x[:, a:b], lanes)
-        yield group, _to_lanes(own, size), theirs
+        theirs = jax.tree.map(lambda x, a=first, b=first + size: x[:, a:b], groups)
+        yield group, _to_env_groups(own, size), theirs
         first += size
 
 
 def _next_of_one(
-    view: ObservationView, policy: Policy, carry: PyTree, met: jax.Array, shift: jax.Array
+    view: ObservationView, policy: Policy, carry: PyTree, continues: jax.Array, shift: jax.Array
 ) -> PyTree:
-    """For who reads the rows' inputs the view remembers."""
+    """The view stores the memory of policies that read its inputs."""
     if _reads_inputs(policy, view):
         return carry
-    moved = rotate_seats(carry, jnp.where(met, shift, 0))
-    after = next_game(policy, flatten_rows(moved), jnp.repeat(met, view.rules.num_players))
-    return unflatten_rows(after, met.shape[0])
+    moved = rotate_seats(carry, jnp.where(continues, shift, 0))
+    after = next_game(policy, flatten_rows(moved), jnp.repeat(continues, view.rules.num_players))
+    return unflatten_rows(after, continues.shape[0])
 
 
 def _carry_of_one(policy: Policy, view: ObservationView, num_envs: int) -> PyTree:
-    """Of who reads the rows' inputs one a row, else one a seat."""
+    """Carry per row for policies that read the view's inputs, per seat for others."""
     if _reads_inputs(policy, view):
         return unflatten_rows(policy.init_features_carry(num_envs * view.rows), num_envs)
     return unflatten_rows(policy.init_carry(num_envs * view.rules.num_players), num_envs)
@@ -203,7 +201,7 @@ def _carry_of_one(policy: Policy, view: ObservationView, num_envs: int) -> PyTre
 def _consult_one(
     view: ObservationView, policy: Policy, carry: PyTree, seen: ViewOutput
 ) -> tuple[PyTree, jax.Array]:
-    """One that cannot read the rows' inputs watches every seat, and answers for the rows'."""
+    """Policies that cannot read the view's inputs observe every seat and answer for the rows."""
     num_envs, flat = seen.reset.shape[0], flatten_rows
     if _reads_inputs(policy, view):
         out = policy.step_features(flat(carry), flat(seen.inputs), flat(seen.legal), seen.reset)
@@ -222,8 +220,8 @@ def _reads_inputs(policy: Policy, view: ObservationView) -> TypeGuard[FeaturePol
     return isinstance(policy, FeaturePolicy) and policy.feature_spec in view.feature_spec
 
 
-def _to_lanes(tree: PyTree, count: int) -> PyTree:
-    """[N, ...] -> [N / K, K, ...]; `flatten_rows` leads back."""
+def _to_env_groups(tree: PyTree, count: int) -> PyTree:
+    """[N, ...] -> [N / K, K, ...]; the inverse is `flatten_rows`."""
     for leaf in jax.tree.leaves(tree)[:1]:
         _check(leaf.shape[0], count)
     return jax.tree.map(lambda x: x.reshape(x.shape[0] // count, count, *x.shape[1:]), tree)

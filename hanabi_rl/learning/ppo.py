@@ -1,13 +1,11 @@
-"""The PPO core: collect, estimate returns, and epochs of minibatches, recurrent or not, and sharded
-over devices.
+"""PPO: collect a rollout, estimate returns, train for epochs of minibatches, sharded over devices.
 
-One core serves every learner: what differs is the `objective`, what is drawn for each game
-(`sample_episode`: who sits where, which colour is called what), what an update is `TrainContext`
-(whom the learner is held to, plays with, ...), the view of the game that networks read, and the
-initial parameters.
+All PPO learners use this class. They differ in the `objective`, in what is sampled per game
+(`sample_episode`: seats, colour permutations), in the `TrainContext` (KL reference, partners, start
+states), in the observation view and in the initial parameters.
 
-Recurrent PPO splits actors (seats of environments) into minibatches, never time, and unrolls each
-from the carry it was collected with; a view of the mover alone splits time too. Minibatches are
+Recurrent networks split actors (seats of environments) into minibatches, never time, and are
+unrolled from the carry at collection. The current-player view splits time too. Minibatches are
 defined on the global batch (`minibatches.py`), so the number of devices does not change them.
 """
 
@@ -53,33 +51,33 @@ from hanabi_rl.nn.structured_network import StructuredActorCritic, StructuredCon
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
 """(L_IPPO of `losses.ppo_loss`, float32 []; logits float32 [..., A]; batch) -> (loss float32 [],
-metrics, each float32 []), both sums over the local part of a minibatch.
+metrics, each float32 []); both are sums over the local part of a minibatch.
 
-A term of the policy is `sum(batch.actor_weight * x)` = d * mean of x over decisions, weighed as the
-clipped surrogate is. A metric `sum(batch.decision_weight * x)` is logged as the mean of x over
-decisions. Metrics named in `PER_DECISION` are sums with `actor_weight`: they are divided by d.
+A policy term `sum(batch.actor_weight * x)` is d * the mean of x over decisions, weighted like the
+clipped surrogate. A metric `sum(batch.decision_weight * x)` is logged as the mean of x over
+decisions. Metrics in `PER_DECISION` are sums with `actor_weight`: they are divided by d.
 """
 
 
 def ippo_objective(
     ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch
 ) -> tuple[jax.Array, losses.Metrics]:
-    """IPPO: nothing is added to the PPO loss."""
+    """Plain IPPO: the PPO loss without additional terms."""
     del logits, batch
     return ippo_loss, {}
 
 
 class LearnerState(flax.struct.PyTreeNode):
-    """The replicated half of the training state."""
+    """Replicated part of the training state."""
 
     params: PyTree
     opt_state: PyTree
-    update: jax.Array  # int32 [], updates done
-    key: jax.Array  # of the run; never consumed, only folded into
+    update: jax.Array  # int32 [], completed updates
+    key: jax.Array  # key of the run; never consumed, only folded into
 
 
 class Experience(flax.struct.PyTreeNode):
-    """A rollout with its returns, and the carries it began from."""
+    """A rollout with its returns and initial carries."""
 
     rollout: Rollout
     advantage: jax.Array  # float32 [T, N, R]
@@ -89,24 +87,23 @@ class Experience(flax.struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class PPO:
-    """A learner. `update` is written against the device axis; `compile_update` runs it on all
-    devices."""
+    """PPO learner. `update` runs on one device's data; `compile_update` runs it on all devices."""
 
     config: PPOConfig
     network: AnyNetworkConfig
     objective: Objective = ippo_objective
     sample_episode: SampleEpisode = self_play
     make_view: Callable[[Rules], ObservationView] | None = None
-    """What networks read of the game; `CurrentPlayerView` needs a feed-forward network. None: what
-    the kind of network reads."""
+    """Observation view; `CurrentPlayerView` needs a feed-forward network. None: the network's
+    default."""
     make_module: Callable[[Any, int, Precision], nn.Module] | None = None
-    """(network, actions, precision) -> the actor-critic; None: that of the kind of network."""
+    """(network, actions, precision) -> actor-critic; None: the network's default."""
     learner_fraction: float = 1.0
-    """The share of decisions that are the learner's, on average: minibatches of single timesteps
-    then leave the partners' out, which teach nothing."""
+    """Mean fraction of decisions made by the learner; minibatches of single timesteps then omit
+    partners' decisions, which carry no gradient."""
     schedule_updates: int | None = None
-    """Updates over which a linear rate falls to 0 and the training return becomes the true score,
-    both kept as they are after them; None: all of the run."""
+    """Updates over which a linear learning rate falls to 0 and shaping fades; afterwards both stay.
+    None: the whole run."""
 
     def __post_init__(self) -> None:
         if self.network.kind == "lstm" and self.view.flattens_time:
@@ -117,23 +114,23 @@ class PPO:
 
     @property
     def env(self) -> HanabiEnv:
-        """The environment that the learner plays in."""
+        """Training environment."""
         return HanabiEnv(**dataclasses.asdict(self.config.game))
 
     @property
     def view(self) -> ObservationView:
-        """What networks read."""
+        """Observation view of the networks."""
         if self.make_view is not None:
             return self.make_view(self.env.rules)
         if isinstance(self.network, StructuredConfig):
-            return StructuredView(self.network.level, self.network.profile)(self.env.rules)
+            return StructuredView(self.network.features, self.network.profile)(self.env.rules)
         if self.config.current_player_only:
             return CurrentPlayerView(self.env.rules)
         return ObservationView(self.env.rules)
 
     @property
     def privileged(self) -> PrivilegedInputFn | None:
-        """What the critic alone reads of the whole state."""
+        """Function that computes the privileged input of the critic; None without one."""
         if not self.config.privileged_critic:
             return None
         return (
@@ -144,7 +141,7 @@ class PPO:
 
     @property
     def module(self) -> nn.Module:
-        """The actor-critic."""
+        """Actor-critic module."""
         if self.make_module is not None:
             return self.make_module(self.network, self.env.rules.num_moves, self.config.precision)
         if isinstance(self.network, StructuredConfig):
@@ -152,18 +149,18 @@ class PPO:
         return ActorCritic(self.network, self.env.rules.num_moves, self.config.precision)
 
     def network_carry(self, rows: int) -> PyTree:
-        """What the network itself carries from one timestep to the next."""
+        """Carry of the network for `rows` rows."""
         if isinstance(self.network, StructuredConfig):
             return ()
         return initial_carry(self.network, rows)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
-        """The network: (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
+        """The network as (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
         return self.module.apply({"params": params}, *inputs)
 
     @property
     def collector(self) -> Collector:
-        """The network at its games."""
+        """Collector of rollouts with the network."""
         return Collector(
             self.env,
             self.view,
@@ -174,13 +171,13 @@ class PPO:
         )
 
     def init(
-        self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
+        self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[LearnerState, RunnerState]:
-        """A learner with fresh parameters, but for the `actor` where it is given, and actors at
-        the start of fresh games (not yet sharded)."""
+        """Learner with fresh parameters (of the actor: the given ones, if any), and runner state at
+        the start of fresh games, not yet sharded."""
         param_key, env_key, run_key = jax.random.split(key, 3)
         params = self.init_params(param_key)
-        if actor is not None:  # copied: the learner's buffers are donated
+        if actor is not None:  # copied, because the learner's buffers are donated
             params = {**params, "actor": jax.tree.map(jnp.copy, actor)}
         learner = LearnerState(
             params=params,
@@ -188,14 +185,14 @@ class PPO:
             update=jnp.zeros((), jnp.int32),
             key=run_key,
         )
-        return learner, self.collector.init(env_key, self.config.num_envs, given)
+        return learner, self.collector.init(env_key, self.config.num_envs, context)
 
     def init_params(self, key: jax.Array) -> PyTree:
-        """Fresh parameters of the network, for what its view shows."""
+        """Fresh parameters of the network, with shapes from its view."""
         rules, view = self.env.rules, self.view
 
         def looked(key: jax.Array) -> list[Any]:
-            """What the network reads at the start of one game."""
+            """Inputs of the network at the start of one game."""
             game = self.env.reset(key, 1).game
             _, seen = view.encode_step(view.memory(1), game, jnp.ones(1, bool), None)
             reads = [seen.inputs, seen.legal, jnp.ones((1, view.rows), bool)]
@@ -204,14 +201,14 @@ class PPO:
                 reads.append(self.privileged(rules, game, seat, None))
             return reads
 
-        shapes = jax.eval_shape(looked, key)  # parameters depend on shapes alone
+        shapes = jax.eval_shape(looked, key)  # parameters depend only on shapes
         reads = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         carry = self.network_carry(view.rows)
         return self.module.init(key, carry, *reads)["params"]
 
     def optimizer(self) -> optax.GradientTransformation:
-        """Adam (eps 1e-5) after clipping by global norm; the linear rate falls to 0, constant
-        within an update."""
+        """Adam (eps 1e-5) after clipping by global norm; the learning rate is constant within an
+        update."""
         config = self.config
         steps_per_update = config.epochs * config.num_minibatches
         updates = self.schedule_updates or config.num_updates
@@ -222,13 +219,13 @@ class PPO:
             return falling(jnp.minimum(count // steps_per_update, updates - 1))
 
         rate = linear if config.lr_schedule == "linear" else config.lr
-        # Flat: on one vector of all parameters, instead of several small loops for each of them.
+        # flat: one vector of all parameters instead of a small loop per leaf
         return optax.flatten(
             optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
         )
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, RunnerState, losses.Metrics]]:
-        """`update` on all devices: (learner, sharded actors, given) -> (learner, sharded actors,
+        """`update` on all devices: (learner, sharded actors, context) -> (learner, sharded actors,
         metrics)."""
         check_divides(
             "num_shuffle_blocks", self.config.num_shuffle_blocks, "devices", parallel.num_devices()
@@ -241,57 +238,60 @@ class PPO:
         )
 
     def update(
-        self, learner: LearnerState, actors: RunnerState, given: TrainContext
+        self, learner: LearnerState, actors: RunnerState, context: TrainContext
     ) -> tuple[LearnerState, RunnerState, losses.Metrics]:
-        """One PPO update: collect, returns, epochs. All shapes are one device's share."""
+        """One PPO update: collect, returns, epochs. All shapes are one device's part."""
         collect_key, epoch_key = jax.vmap(lambda i: jax.random.fold_in(learner.key, i))(
             2 * learner.update + jnp.arange(2)
         )
         timesteps = self.env_steps(learner)
         following, rollout, last_value = self.collector.collect(
-            learner.params, actors, given, collect_key, self.config.num_steps, timesteps
+            learner.params, actors, context, collect_key, self.config.num_steps, timesteps
         )
-        experience = self.make_experience(learner, actors, given, collect_key, rollout, last_value)
+        experience = self.make_experience(
+            learner, actors, context, collect_key, rollout, last_value
+        )
         learner, metrics = self.update_epochs(learner, experience, actors.index, epoch_key)
         return learner, following, metrics | self.rollout_metrics(rollout)
 
     def env_steps(self, learner: LearnerState) -> jax.Array:
-        """Environment timesteps before this update, float32 []: the paper's overflow an int32."""
+        """Environment timesteps before this update, float32 []; the paper's numbers overflow
+        int32."""
         return learner.update.astype(jnp.float32) * (self.config.num_envs * self.config.num_steps)
 
     def make_experience(
         self,
         learner: LearnerState,
         before: RunnerState,
-        given: TrainContext,
+        context: TrainContext,
         key: jax.Array,
         rollout: Rollout,
         last_value: jax.Array,
     ) -> Experience:
-        """What is learnt from a rollout that was collected from the actors `before` with `key`."""
+        """Training data from a rollout that was collected from the actors `before` with `key`."""
         del key
-        reward = self.reward(rollout, self.env_steps(learner), given.biased_reward)
+        reward = self.reward(rollout, self.env_steps(learner), context.biased_reward)
         return self.returns(rollout, last_value, before.carry, reward)
 
     def reward(
         self, rollout: Rollout, timesteps: jax.Array, preference: BiasedReward | None = None
     ) -> jax.Array:
-        """What is learnt from, float32 [T, N], after so many environment timesteps of training."""
+        """Training reward, float32 [T, N], after `timesteps` environment timesteps of training."""
         actions, progress = self.current_player_actions(rollout), self.progress(timesteps)
         return training_reward(self.config, rollout, actions, progress, preference)
 
     def progress(self, timesteps: jax.Array) -> jax.Array:
-        """The share of training that is done after so many environment timesteps, float32 []."""
+        """Fraction of training completed after `timesteps` environment timesteps, float32 []."""
         config = self.config
         updates = self.schedule_updates or config.num_updates
-        return timesteps / float(updates * config.num_envs * config.num_steps)  # above 32 bits
+        return timesteps / float(updates * config.num_envs * config.num_steps)  # exceeds 32 bits
 
     def current_player_actions(self, rollout: Rollout) -> jax.Array:
-        """The mover's action at each timestep, int32 [T, N]."""
+        """Action of the current player at each timestep, int32 [T, N]."""
         return jax.vmap(self.view.select_current_player)(rollout.action, rollout.state)
 
     def rollout_metrics(self, rollout: Rollout) -> losses.Metrics:
-        """How the games of a rollout went."""
+        """Metrics of the games in a rollout."""
         return game_metrics(rollout) | event_metrics(
             self.config, rollout, self.current_player_actions(rollout)
         )
@@ -299,11 +299,13 @@ class PPO:
     def returns(
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
     ) -> Experience:
-        """Advantages and targets: every row receives the team's reward, float32 [T, N]."""
+        """Advantages and targets; every row receives the team's reward, float32 [T, N]."""
         difference = TD_ERRORS[self.config.td_error]
         of_one = functools.partial(gae, difference=difference)
-        estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)  # environments
-        estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)  # rows
+        # over environments
+        estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)
+        # over rows
+        estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)
         gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
         if self.view.flattens_time and (learns := rollout.episode.is_learner) is not None:
             own = self.view.select_rows(learns, rollout.state)
@@ -316,12 +318,9 @@ class PPO:
     def update_epochs(
         self, learner: LearnerState, experience: Experience, index: jax.Array, key: jax.Array
     ) -> tuple[LearnerState, losses.Metrics]:
-        """Epochs of minibatches over one stored rollout. index: int32 [N], the environments' global
-        numbers.
-
-        Where a return, loss or gradient is not finite, the learner comes back as it was and the
-        metrics say why.
-        """
+        """Train for epochs of minibatches on one rollout. index: int32 [N], global environment
+        numbers. If a return, loss or gradient is not finite, the learner is unchanged and the
+        metrics name the cause."""
         examples = self.minibatches(key, index, experience.rollout)
 
         def step(
@@ -341,18 +340,18 @@ class PPO:
             "return_mean": parallel.pmean(jnp.mean(experience.target)),
             "parameter_norm": jnp.linalg.norm(ravel_pytree(params)[0]),
         }
-        learnt = learner.replace(params=params, opt_state=opt_state, update=learner.update + 1)
-        return apply_if_finite(learnt, learner, metrics), metrics | {
+        updated = learner.replace(params=params, opt_state=opt_state, update=learner.update + 1)
+        return apply_if_finite(updated, learner, metrics), metrics | {
             "first_max_log_ratio": first_log_ratio
         }
 
     def minibatches(
         self, key: jax.Array, index: jax.Array, rollout: Rollout | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """The examples of every minibatch of every epoch: (environment, item), each int32 [epochs *
-        M, B], environments numbered locally. index: int32 [N], their global numbers. An item is a
-        seat, or a timestep where the view splits time; of such a `rollout` the learner's own ones
-        come first where `learner_fraction` says how many they are."""
+        """Indices (environment, item), each int32 [epochs * M, B], of the examples in every
+        minibatch of every epoch; environments have local numbers (index: int32 [N], their global
+        ones). An item is a seat, or a timestep if the view splits time; of such a `rollout` the
+        learner's own come first."""
         config, view = self.config, self.view
         items = config.num_steps * view.rows if view.flattens_time else view.rows
         envs_per_block = config.num_envs // config.num_shuffle_blocks
@@ -368,8 +367,8 @@ class PPO:
         )
 
     def learner_examples(self, rollout: Rollout) -> jax.Array | None:
-        """Which examples are the learner's, bool [N, items], where an epoch leaves partners' out;
-        else None."""
+        """Mask bool [N, items] of the learner's examples if epochs omit partners' decisions,
+        otherwise None."""
         if not self.view.flattens_time or self.learner_fraction == 1.0:
             return None
         assert rollout.episode.is_learner is not None, "own_share is of seats that are held"
@@ -378,17 +377,17 @@ class PPO:
         )
 
     def examples_per_block(self, of_block: int) -> int:
-        """How many of a block's timesteps an epoch takes, in whole minibatches: the learner's
-        share, or all but the rest of the division. Of a block with more of the learner's, other
-        ones are left out each epoch; of one with fewer, partners' fill up and count nothing."""
+        """Timesteps per block and epoch: the learner's expected number, or all but the remainder of
+        the division. A block with more of the learner's omits others each epoch; a block with fewer
+        is filled with partners' at weight 0."""
         count = self.config.num_minibatches
         return min(of_block // count, math.ceil(of_block * self.learner_fraction / count)) * count
 
     def gradient(
         self, params: PyTree, experience: Experience, env: jax.Array, item: jax.Array
     ) -> tuple[PyTree, losses.Metrics]:
-        """The global gradient of the objective on one minibatch of examples: env, item int32 [B]
-        (see `minibatches`)."""
+        """Global gradient of the objective on one minibatch: env, item int32 [B] (see
+        `minibatches`)."""
         config, rules, rollout, view = self.config, self.env.rules, experience.rollout, self.view
         at = view.minibatch_index(env, item)
         state = jax.tree.map(lambda x: x[at[:2]], rollout.state)
@@ -421,7 +420,7 @@ class PPO:
 
         gradient, metrics = jax.grad(loss, has_aux=True)(params)
         largest = metrics.pop("max_log_ratio")
-        metrics["decision_share"] = jnp.sum(batch.actor_weight)
+        metrics["decision_fraction"] = jnp.sum(batch.actor_weight)
         gradient, metrics = parallel.psum((gradient, metrics))
         return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
 
@@ -457,30 +456,28 @@ PER_DECISION = ("entropy", "clip_fraction", "approx_kl", "kl_to_bc")
 
 
 def per_decision(metrics: losses.Metrics) -> losses.Metrics:
-    """Means over decisions, as evaluations report them, of what a loss averages over all its
-    examples: the loss's own term is `decision_share` times that."""
-    share = metrics["decision_share"]
+    """Convert losses averaged over all examples to means over decisions, as evaluations report
+    them."""
+    share = metrics["decision_fraction"]
     decisions = jnp.where(share > 0, share, 1.0)
     return metrics | {name: metrics[name] / decisions for name in PER_DECISION if name in metrics}
 
 
 def global_weights(mask: jax.Array) -> jax.Array:
-    """A mask of zeros and ones as weights that sum to one over the devices (all 0 where it is
-    empty)."""
+    """Weights from a 0/1 mask that sum to one over devices; all 0 if the mask is empty."""
     return mask / jnp.maximum(parallel.psum(jnp.sum(mask)), 1.0)
 
 
 def normalize(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """x shifted and scaled to mean 0 and standard deviation 1 under weights that sum to one over
-    the devices."""
+    """Shift and scale x to mean 0 and standard deviation 1, under weights that sum to one over
+    devices."""
     mean = parallel.psum(jnp.sum(weight * x))
     variance = parallel.psum(jnp.sum(weight * (x - mean) ** 2))
     return (x - mean) / (jnp.sqrt(variance) + 1e-8)
 
 
 def game_metrics(rollout: Rollout) -> losses.Metrics:
-    """Means over the games that ended in a rollout (nan where none did): sampled play, as training
-    sees it."""
+    """Means over the games that ended in a rollout of sampled play; NaN if none ended."""
     done = rollout.transition.done.astype(jnp.float32)
     games = parallel.psum(jnp.sum(done))
     sums = {

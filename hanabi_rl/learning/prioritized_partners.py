@@ -1,9 +1,9 @@
-"""A learner that meets the partners it does worst with most often: rank-prioritised sampling of a
-population (MEP, Zhao et al. 2023; ZSC-Eval, Wang et al., arXiv 2310.05208, C.2).
+"""PPO that plays more often with partners of low score: rank-prioritised sampling of a population
+(MEP, Zhao et al. 2023; ZSC-Eval, Wang et al., arXiv 2310.05208, C.2).
 
-Every lane of environments has a partner of its own (`partners.py`). Every few updates all lanes
-draw theirs anew, partner k with a probability proportional to (rank of 1 / J_k)^beta, J_k the
-running mean of the score with it; a lane whose partner changes begins fresh games.
+Every env group has one partner (`partner_population.py`). Every few updates each env group
+resamples its partner: partner k with probability proportional to (rank of 1 / J_k)^beta, where J_k
+is the moving average of the score with it. Env groups with a new partner start fresh games.
 """
 
 from __future__ import annotations
@@ -24,23 +24,27 @@ PyTree = Any
 
 Unseen = Literal["lowest", "mean"]
 EMA_DECAY = 0.95
-"""Of a running mean, in an update in which a game with that partner ended."""
-_DRAWS = 2**30  # folded into the run's key: apart from what updates fold in
+"""Decay of the moving average, per update in which a game with that partner ended."""
+_DRAWS = 2**30  # folded into the run's key, distinct from the updates' numbers
 
 
 class PrioritizedPartnerState(LearnerState):
-    """A learner's state with what it knows of its K partners."""
+    """Learner state with the statistics of its K partners."""
 
-    returns: jax.Array  # float32 [K], running mean score with each; nan before any game ended
-    group_partner: jax.Array  # int32 [K], the partner of each lane
+    # float32 [K], moving average of the score with each; NaN before a game ended
+    returns: jax.Array
+    group_partner: jax.Array  # int32 [K], partner of each env group
 
 
 def rank_priorities(returns: jax.Array, beta: float, unseen: Unseen = "lowest") -> jax.Array:
-    """float32 [K]: proportional to rank^beta, the partner with the highest of `returns` [K] at rank
-    1, equal ones at the same rank (dense); NaN, no return yet, is taken as `unseen` says."""
+    """Sampling priorities float32 [K], proportional to rank^beta.
+
+    The partner with the highest of `returns` [K] has rank 1; equal returns share a rank (dense).
+    NaN, no return yet, is replaced as `unseen` specifies.
+    """
     missing = -jnp.inf if unseen == "lowest" else jnp.nanmean(returns)
     value = jnp.where(jnp.isnan(returns), missing, returns)
-    earlier = jnp.tril(value[:, None] == value[None], -1).any(axis=1)  # the same value stood before
+    earlier = jnp.tril(value[:, None] == value[None], -1).any(axis=1)  # an equal value came earlier
     rank = 1 + jnp.sum((value[None] > value[:, None]) & ~earlier[None], axis=1)
     weight = rank.astype(jnp.float32) ** beta
     return weight / weight.sum()
@@ -48,82 +52,85 @@ def rank_priorities(returns: jax.Array, beta: float, unseen: Unseen = "lowest") 
 
 @dataclasses.dataclass(frozen=True)
 class PrioritizedPartnerPPO(PPO):
-    """`PPO` with a population of which it draws by priority; `partners` must be
-    `PartnerPopulation`."""
+    """PPO with prioritised sampling of partners; `partners` must be a `PartnerPopulation`."""
 
     num_env_groups: int = 1
-    """K, the partners."""
+    """K, the number of partners."""
     beta: float = 0.5
     resample_every: int = 16
-    """Updates between two draws."""
+    """Updates between samplings."""
     unseen: Unseen = "lowest"
-    """Return of a partner with which no game has ended: the lowest, or the mean of the others'."""
+    """Return assumed for a partner without finished games: the lowest, or the mean of the others.
+    """
 
     def init(
-        self, key: jax.Array, given: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
+        self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[PrioritizedPartnerState, RunnerState]:
-        """See `PPO.init`; each partner begins with one lane."""
-        assert isinstance(given.partners, PartnerPopulation), "a population is stacked"
-        learner, actors = super().init(key, given, actor)
-        members = jnp.arange(given.partners.size, dtype=jnp.int32)
-        returns = jnp.full(given.partners.size, jnp.nan)
+        """See `PPO.init`; each partner starts with one env group."""
+        assert isinstance(context.partners, PartnerPopulation), "a population is stacked"
+        learner, actors = super().init(key, context, actor)
+        members = jnp.arange(context.partners.size, dtype=jnp.int32)
+        returns = jnp.full(context.partners.size, jnp.nan)
         return PrioritizedPartnerState(
             **vars(learner), returns=returns, group_partner=members
         ), actors
 
     def update(
-        self, learner: LearnerState, actors: RunnerState, given: TrainContext
+        self, learner: LearnerState, actors: RunnerState, context: TrainContext
     ) -> tuple[LearnerState, RunnerState, Metrics]:
-        """See `PPO.update`, with this moment's partners; then, where it is time, a new draw."""
+        """See `PPO.update`, with the current partners; then resample when due."""
         assert isinstance(learner, PrioritizedPartnerState), "init made it"
-        assert isinstance(given.partners, PartnerPopulation), "a population is stacked"
+        assert isinstance(context.partners, PartnerPopulation), "a population is stacked"
         members = learner.group_partner
-        present = jax.tree.map(lambda x: x[members], given.partners)
-        learnt, actors, metrics = super().update(learner, actors, given.replace(partners=present))
-        scores, games = metrics.pop("lane_scores"), metrics.pop("lane_games")
-        assert isinstance(learnt, PrioritizedPartnerState), "an update keeps the state's kind"
-        learnt = learnt.replace(returns=moving_averages(learner.returns, members, scores, games))
-        learnt, actors = self.resample_partners(learnt, actors)
-        lowest = jnp.nanmin(learnt.returns)
-        return learnt, actors, metrics | {"lowest_partner_score": lowest}
+        present = jax.tree.map(lambda x: x[members], context.partners)
+        updated, actors, metrics = super().update(
+            learner, actors, context.replace(partners=present)
+        )
+        scores, games = metrics.pop("env_group_scores"), metrics.pop("env_group_games")
+        assert isinstance(updated, PrioritizedPartnerState), "an update keeps the state's kind"
+        updated = updated.replace(returns=moving_averages(learner.returns, members, scores, games))
+        updated, actors = self.resample_partners(updated, actors)
+        lowest = jnp.nanmin(updated.returns)
+        return updated, actors, metrics | {"min_partner_score": lowest}
 
     def rollout_metrics(self, rollout: Rollout) -> Metrics:
-        """See `PPO.rollout_metrics`; and `env_group_metrics`."""
+        """See `PPO.rollout_metrics` and `env_group_metrics`."""
         return super().rollout_metrics(rollout) | self.env_group_metrics(rollout)
 
     def env_group_metrics(self, rollout: Rollout) -> Metrics:
-        """Of each lane the sum of scores and the games that ended in which its partner held a
-        seat."""
+        """Sum of scores and number of finished games in which the partner held a seat, by env
+        group."""
         learns = rollout.episode.is_learner
         assert learns is not None, "partners hold seats"
-        beside = rollout.transition.done & jnp.any(~learns, axis=-1)
-        done = beside.astype(jnp.float32)
+        with_partner = rollout.transition.done & jnp.any(~learns, axis=-1)
+        done = with_partner.astype(jnp.float32)
 
-        def by_lane(x: jax.Array) -> jax.Array:
+        def by_group(x: jax.Array) -> jax.Array:
             return x.reshape(x.shape[0], -1, self.num_env_groups).sum(axis=(0, 1))
 
         return parallel.psum(
             {
-                "lane_scores": by_lane(done * rollout.transition.score),
-                "lane_games": by_lane(done),
+                "env_group_scores": by_group(done * rollout.transition.score),
+                "env_group_games": by_group(done),
             }
         )
 
     def resample_partners(
         self, learner: PrioritizedPartnerState, actors: RunnerState
     ) -> tuple[PrioritizedPartnerState, RunnerState]:
-        """Every `resample_every` updates another partner for each lane, and fresh games where it
-        is another."""
+        """Every `resample_every` updates, resample each env group's partner; new partners start
+        fresh games."""
         key = jax.random.fold_in(jax.random.fold_in(learner.key, _DRAWS), learner.update)
-        drawn = jax.random.choice(
+        sampled = jax.random.choice(
             key,
             learner.group_partner.shape[0],
             learner.group_partner.shape,
             p=rank_priorities(learner.returns, self.beta, self.unseen),
         ).astype(jnp.int32)
         now = learner.update % self.resample_every == 0
-        members = jnp.where(now, drawn, learner.group_partner)
-        local = jnp.arange(actors.reset.shape[0]) % self.num_env_groups  # each device has all lanes
+        members = jnp.where(now, sampled, learner.group_partner)
+        # each device has all env groups
+        local = jnp.arange(actors.reset.shape[0]) % self.num_env_groups
         changed = (members != learner.group_partner)[local]
         actors = actors.replace(
             env=self.env.skip_to_next_game(actors.env, changed),
@@ -136,9 +143,11 @@ class PrioritizedPartnerPPO(PPO):
 def moving_averages(
     returns: jax.Array, members: jax.Array, scores: jax.Array, games: jax.Array
 ) -> jax.Array:
-    """Exponential moving averages after an update: of partner k old and new by `EMA_DECAY`, the
-    first new mean as it is; `scores` and `games` float32 [K] are sums over the lanes' finished
-    games."""
+    """Moving averages after an update.
+
+    Decay `EMA_DECAY` per partner; a partner's first mean is taken as it is. `scores` and `games`,
+    float32 [K], are sums over the env groups' finished games.
+    """
     empty = jnp.zeros_like(returns)
     total, count = empty.at[members].add(scores), empty.at[members].add(games)
     new = total / jnp.maximum(count, 1.0)

@@ -1,4 +1,4 @@
-"""Advantage estimates, written for one sequence and batched at the edge with vmap."""
+"""Advantage estimates for one sequence; callers batch them with vmap."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 TDErrorFn = Callable[[jax.Array, jax.Array, jax.Array, float], jax.Array]
-"""(reward, the critic's next estimate (0 after the game's end), its estimate, gamma) -> the
-temporal difference."""
+"""(reward, critic's next estimate (0 after the end of the game), its current estimate, gamma) ->
+temporal-difference error."""
 
 
 def td_error(reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float) -> jax.Array:
@@ -19,9 +19,11 @@ def td_error(reward: jax.Array, following: jax.Array, value: jax.Array, gamma: f
 def ah2ac2_td_error(
     reward: jax.Array, following: jax.Array, value: jax.Array, gamma: float
 ) -> jax.Array:
-    """reward + gamma + next estimate - estimate: what AH2AC2's HDR-IPPO trainer computes, a slip
-    that its other trainers do not have. Every timestep is worth gamma, and nothing is
-    discounted but by the trace."""
+    """AH2AC2's published TD error: reward + gamma + next estimate - estimate.
+
+    Only its HDR-IPPO trainer has this error. Each timestep adds gamma, and only the trace
+    discounts.
+    """
     return reward + gamma + following - value
 
 
@@ -29,7 +31,7 @@ TD_ERRORS: dict[str, TDErrorFn] = {
     "standard": td_error,
     "as-published": ah2ac2_td_error,
 }
-"""By `PPOConfig.difference`."""
+"""TD errors by `PPOConfig.td_error`."""
 
 
 def gae(
@@ -41,20 +43,21 @@ def gae(
     gae_lambda: float,
     difference: TDErrorFn = td_error,
 ) -> tuple[jax.Array, jax.Array]:
-    """Generalised advantage estimation (Schulman et al. 2016, eq. 16), a chunk of one seat: every
-    environment timestep counts, idle turns included.
+    """Generalised advantage estimation (Schulman et al. 2016, eq. 16) for one seat.
+
+    Every environment timestep counts, idle turns included.
 
     Args:
         reward: float32 [T], received after the action at t.
-        value: float32 [T], the critic's estimate before the action at t.
-        done: bool [T], the game ended with the action at t; no credit crosses its end.
-        last_value: float32 [], the estimate after the last action.
+        value: float32 [T], critic's estimate before the action at t.
+        done: bool [T], True if the game ended with the action at t; no credit crosses it.
+        last_value: float32 [], estimate after the last action.
         gamma: discount per environment timestep.
-        gae_lambda: the trace decay.
-        difference: of two estimates, see `TDErrorFn`.
+        gae_lambda: trace decay.
+        difference: TD error, see `TDErrorFn`.
 
     Returns:
-        (advantage, target), each float32 [T]; the target of the critic is advantage + value.
+        (advantage, target), each float32 [T]; the critic's target is advantage + value.
     """
     chex.assert_equal_shape([reward, value, done])
     chex.assert_rank([reward, last_value], [1, 0])
@@ -80,19 +83,19 @@ def semi_mdp_values(
     gamma: float,
     difference: TDErrorFn = td_error,
 ) -> jax.Array:
-    """The critic's estimates float32 [T, ...], and on turns that another plays what follows from
-    the next own turn: the rewards up to it and its estimate, discounted.
+    """Critic's estimates float32 [T, ...], replaced on partners' turns by the discounted return up
+    to the next own turn.
 
-    Semi-MDP targets: own turns are the decisions, and what lies between two of them belongs to the
-    first (Sutton, Precup and Singh 1999). Where a row is whoever moves, the critic learns from the
-    learner's turns alone, and knows nothing of the partners'. With these, a partner's turn has no
-    temporal difference of its own: `gae` goes from one own turn to the next. (What comes after a
-    rollout stays the critic's, whoever moves then.)
+    Semi-MDP targets (Sutton, Precup and Singh 1999): own turns are the decisions; rewards between
+    two own turns belong to the first. In a current-player view the critic is trained only on the
+    learner's turns, so its estimates on partners' turns are untrained. With the replacement a
+    partner's turn has a TD error of 0, and `gae` connects consecutive own turns. The estimate after
+    the rollout is the critic's in any case.
 
     Args:
-        reward, value, done, last_value, gamma, difference: as in `gae`, of many rows: [T, ...], and
-            [...] of the last.
-        own: bool [T, ...], the learner plays at t.
+        reward, value, done, last_value, gamma, difference: as in `gae` for many rows: [T, ...], and
+            [...] for the last value.
+        own: bool [T, ...], True on the learner's turns.
     """
 
     def step(following: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:

@@ -1,13 +1,13 @@
-"""The reward that is learnt from: one sum over what happens in a rollout.
+"""Training reward: a sum over events in a rollout.
 
-    u * (score + sum of weights * team events) + sum of weights * preferred events
+    u * (score + sum of weights * team events) + sum of weights * biased-reward events
 
-The score may keep its points on the last life and pay for lives (`shaped_score_reward`); what is
-reported is always the true score. Team events (`teaming`, `g1` to `g3`) are paid whoever of the
-team moves, as points are: Biswas et al. and Siu et al. add them to the one reward that all players
-of a game share. Preferred events are paid, and u taken, for the learner's own seats' moves alone:
-in ZSC-Eval a preference belongs to one agent, phi(s, a) is of its own action, and its partner
-would else be made to do for it what it prefers.
+The score may keep its points after the last life and charge for lives (`shaped_score_reward`);
+reported scores are always true scores. Team events (`teaming`, `g1` to `g3`) are paid for moves of
+any seat, like points: Biswas et al. and Siu et al. add them to the reward that all players share.
+Biased-reward events are paid, and u applied, only for the learner's own moves: in ZSC-Eval a biased
+reward belongs to one agent and phi(s, a) to its action; otherwise its partner would be trained to
+act for it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def training_reward(
     progress: jax.Array,
     preference: BiasedReward | None = None,
 ) -> jax.Array:
-    """What is learnt from, float32 [T, N].
+    """Training reward, float32 [T, N].
 
     Args:
-        config: whose weights.
-        rollout: whose states, transitions and seats.
-        move: int32 [T, N], the mover's action.
-        progress: float32 [], the share of training that is done.
-        preference: what behaviours are worth to the learner; None: nothing.
+        config: the weights.
+        rollout: states, transitions and seats.
+        move: int32 [T, N], action of the current player.
+        progress: float32 [], fraction of training completed.
+        preference: biased reward of the learner; None: none.
     """
     reward = rollout.transition.reward
     if config.keep_points or config.life_cost:
@@ -54,8 +54,11 @@ def training_reward(
 
 
 def team_events(config: PPOConfig, rollout: Rollout, move: jax.Array) -> dict[str, jax.Array]:
-    """The events that are worth something to the team, by name (`<name>_weight` is what one is
-    worth), each float32 [T, N], whoever moves. move: int32 [T, N], the mover's."""
+    """Rewarded team events by name, each float32 [T, N]; `<name>_weight` is the reward of one.
+
+    Args:
+        move: int32 [T, N], action of the current player.
+    """
     events = {}
     if config.teaming_weight != 0.0:
         events["teaming"] = jax.vmap(teaming_reward)(rollout.state, move, rollout.transition.points)
@@ -66,7 +69,7 @@ def team_events(config: PPOConfig, rollout: Rollout, move: jax.Array) -> dict[st
 
 
 def event_metrics(config: PPOConfig, rollout: Rollout, move: jax.Array) -> Metrics:
-    """How many of each of `team_events` a finished game has (nan where none was)."""
+    """Mean number of each of `team_events` per finished game; NaN if none finished."""
     events = {name: jnp.sum(event) for name, event in team_events(config, rollout, move).items()}
     if not events:
         return {}
@@ -76,15 +79,19 @@ def event_metrics(config: PPOConfig, rollout: Rollout, move: jax.Array) -> Metri
 
 
 def biased_reward(rollout: Rollout, move: jax.Array, preference: BiasedReward) -> jax.Array:
-    """What the moves int32 [T, N] of the learner's own seats are worth to it, w . phi(s, a),
-    float32 [T, N] (ZSC-Eval, Wang et al., arXiv 2310.05208, section 4.1)."""
+    """Biased reward w . phi(s, a) of the learner's own moves, float32 [T, N] (ZSC-Eval, section
+    4.1).
+
+    Args:
+        move: int32 [T, N], action of the current player.
+    """
     events = jax.vmap(lambda state, move: detect_events(state.rules, state, move))(
         rollout.state, move
     )
     worth = jnp.einsum("tne,e->tn", events.astype(jnp.float32), preference.event_weights)
     if (learns := rollout.episode.is_learner) is not None:
-        mover = current_player(rollout.state)[..., None]
-        own = jnp.take_along_axis(learns, mover, axis=-1)[..., 0]
+        current = current_player(rollout.state)[..., None]
+        own = jnp.take_along_axis(learns, current, axis=-1)[..., 0]
         worth = jnp.where(own, worth, 0.0)
     return worth
 
@@ -96,12 +103,14 @@ def shaped_score_reward(
     lives_after: jax.Array,
     progress: jax.Array,
 ) -> jax.Array:
-    """The score's own term, float32 [...]: with `keep_points` the points reached are kept on the
-    last life, and a lost life costs `life_cost`, both less and less (`true_score_weight`).
+    """Reward of the score, float32 [...], with fading shaping (`true_score_weight`).
+
+    With `keep_points` the points are kept when the last life is lost; a lost life costs
+    `life_cost`.
 
     Args:
-        config: whose weights.
-        reward: float32 [...], of the true score: points gained, all taken back with the last life.
+        config: the weights.
+        reward: float32 [...], true reward: points gained, all taken back with the last life.
         lives_before, lives_after: int32 [...], life tokens before and after the move.
         progress: see `training_reward`.
     """
@@ -115,9 +124,11 @@ def shaped_score_reward(
 def true_score_weight(
     progress: jax.Array, shaping_anneal_start: float, shaping_anneal_end: float
 ) -> jax.Array:
-    """How much of the return is the true score, float32 []: 0 up to the share
-    `shaping_anneal_start` of training, then linear to 1 at `shaping_anneal_end`. progress: float32
-    [], the share done."""
+    """Weight of the true score in the return, float32 [].
+
+    0 up to the fraction `shaping_anneal_start` of training, then linear to 1 at
+    `shaping_anneal_end`. progress: float32 [], fraction completed.
+    """
     width = shaping_anneal_end - shaping_anneal_start
     if width <= 0:
         return jnp.where(progress < shaping_anneal_end, 0.0, 1.0)
@@ -125,21 +136,21 @@ def true_score_weight(
 
 
 def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> jax.Array:
-    """The constructive links that end with a move (`evaluation/measure/links.py`): Biswas et al.'s
-    reward for constructive interdependencies (arXiv 2502.06976v3, "Incorporating Teaming Reward
-    into Training"), of information in Hanabi.
+    """Number of constructive links that end with a move (`evaluation/measure/links.py`).
 
-    A card that scores ends one link with each hint that told something of it, and those are the
-    first that named its colour and the first that named its rank.
+    This is the teaming reward of Biswas et al. (arXiv 2502.06976v3, "Incorporating Teaming Reward
+    into Training") for information in Hanabi. A scoring card ends one link with each hint that gave
+    information about it: the first that named its colour and the first that named its rank.
 
     Args:
         state: N games before the move.
-        action: int32 [N], the mover's.
+        action: int32 [N], action of the current player.
         points_after: int32 [N], cards on the fireworks after it.
 
     Returns:
-        float32 [N], of a move that scored a card: 1 if hints had named its colour or its rank, 2 if
-        both, however many hints had; else 0.
+        float32 [N]: for a move that scored a card, 1 if hints had named its colour or its rank, 2
+            if
+        both; otherwise 0.
     """
     rules, move = state.rules, decode(state.rules, action)
     of_color = of_seat(state.possible_colors, state.player) >> (rules.num_colors * rules.hand_size)
@@ -150,16 +161,16 @@ def teaming_reward(state: State, action: jax.Array, points_after: jax.Array) -> 
 
 
 def dominated_moves(state: State, action: jax.Array) -> jax.Array:
-    """The moves that G1, G2 and G3 count (Siu et al. 2025, appendix C.3;
-    `evaluation/measure/dominance.py` at level `hints`): a discard of a card known to be playable,
-    a play of one known not to be, a play of one known to be.
+    """Moves counted by G1, G2 and G3 (Siu et al. 2025, appendix C.3;
+    `evaluation/measure/dominance.py` at knowledge level `hints`): discards of cards known to be
+    playable, plays of cards known to be unplayable, plays of cards known to be playable.
 
     Args:
         state: N games before the move.
-        action: int32 [N], the mover's.
+        action: int32 [N], action of the current player.
 
     Returns:
-        float32 [3, N], 1 where the move was such a one, else 0.
+        float32 [3, N], 1 if the move is of that kind, otherwise 0.
     """
     move = decode(state.rules, action)
     hand = jnp.take_along_axis(state.knowledge, state.player[:, None, None], axis=1)[:, 0]

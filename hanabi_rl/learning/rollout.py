@@ -1,12 +1,11 @@
-"""Collecting experience: one jitted scan over environment timesteps.
+"""Rollout collection: one jitted scan over environment timesteps.
 
-Three things about a seat are separate. Who *plays* it: the learner or a partner, drawn for each
-game (`EpisodeSetup.learns`); the partner of an environment may be one of several (`partners.py`).
-What the learner is *regularised towards*: the reference, which watches every row and plays none.
-How the seat *sees* the game: its colours, drawn for each game, and the `ObservationView` of rows
-that networks read.
+A rollout separates three properties of a seat: the policy that *plays* it, the learner or a
+partner, sampled per game (`EpisodeSetup.is_learner`); the *reference* that the learner is
+regularised towards, which observes every row and plays none; and the *observation view*: the seat's
+colours, sampled per game, and the rows that networks read (`ObservationView`).
 
-Shapes: `T` timesteps, `N` environments, `P` seats, `R` rows an environment (see
+Shapes: `T` timesteps, `N` environments, `P` seats, `R` rows per environment (see
 `observation_views.py`).
 """
 
@@ -44,63 +43,63 @@ PyTree = Any
 
 
 class EpisodeSetup(flax.struct.PyTreeNode):
-    """What was drawn for the game in progress and holds until its end; P seats, C colours."""
+    """Sampled properties of the current game, constant until its end; P seats, C colours."""
 
-    # bool [..., P], seats that the learner holds, the environment's partner the others; None: all
+    # bool [..., P], seats of the learner; the partner holds the others; None: all
     is_learner: jax.Array | None = None
-    # uint8 [..., P, C], each seat sees colour c as colors[c]; None: as c
+    # uint8 [..., P, C], seat sees colour c as colors[c]; None: no permutation
     colors: jax.Array | None = None
-    # bool [...], drawn for a game that follows another: whether it is a rematch, with what holds in
-    # that one except for the seats, which all move on by `seat_shift` int32 [...]; None: never
+    # bool [...], True if the next game is a rematch: it keeps this setup, with seats shifted by
+    # `seat_shift` int32 [...]; None: never
     is_rematch: jax.Array | None = None
     seat_shift: jax.Array | None = None
 
 
 SampleEpisode = Callable[[jax.Array, jax.Array], EpisodeSetup]
-"""(key, environment timesteps done in training float32 []) -> what holds for one game."""
+"""(key, environment timesteps of training so far float32 []) -> setup of one game."""
 
 
 def self_play(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
-    """The learner holds every seat and sees the colours as they are."""
+    """Self-play: the learner holds every seat, without colour permutation."""
     del key, timesteps
     return EpisodeSetup()
 
 
 PrivilegedInputFn = Callable[[Rules, State, jax.Array, jax.Array | None], jax.Array]
-"""(rules, games [...], seats int32 [..., R], their colours uint8 [..., R, C] or None) -> float32
-[..., R, X], from the whole state."""
+"""(rules, games [...], seats int32 [..., R], their colours uint8 [..., R, C] or None) -> critic
+input float32 [..., R, X] from the whole state."""
 
 
 class TrainContext(flax.struct.PyTreeNode):
-    """What an update is given beside its own state and does not change; replicated as one."""
+    """Read-only inputs of an update in addition to its state; replicated as one pytree."""
 
-    # whose logits are stored: what the learner is regularised towards
+    # KL reference, whose logits are stored
     reference: Policy | None = None
-    # who holds the seats that the learner does not
+    # policies of the seats that the learner does not hold
     partners: Policy | PartnerPopulation | None = None
-    # where some of the games begin; carries and memories start empty there
+    # states in which a part of the games starts; carries and memories start empty there
     start_states: StartStates | None = None
-    # what behaviours are worth to the learner's own seats
+    # biased reward of the learner's own seats
     biased_reward: BiasedReward | None = None
 
 
 EMPTY_CONTEXT = TrainContext()
-"""Self-play from the start of every game, for the score."""
+"""Self-play for the score, from the start of every game."""
 
 
 class RunnerState(flax.struct.PyTreeNode):
-    """What continues from one rollout to the next; every leaf has a leading environment axis, so it
-    shards."""
+    """State between rollouts; every leaf has a leading environment axis, so it can be sharded."""
 
     env: EnvState
-    memory: PyTree  # of the view, [N, ...]; None where rows remember by themselves
-    carry: PyTree  # of the learner, [N, R, ...]
-    reference_carry: PyTree  # of the reference policy, [N, ...]; None without one
-    partner_carry: PyTree  # of the partners, [N, ...]; None without any
-    reset: jax.Array  # bool [N], a game begins at the next timestep
-    episode: EpisodeSetup  # [N, ...], of the game in progress
-    index: jax.Array  # int32 [N], the environment's place among all of them, on whichever device
-    # bool [N], that game is a rematch, and `memory` knows the players; None: there are none
+    memory: PyTree  # memory of the view, [N, ...]; None if rows have their own
+    carry: PyTree  # carry of the learner, [N, R, ...]
+    reference_carry: PyTree  # carry of the reference, [N, ...]; None without one
+    partner_carry: PyTree  # carry of the partners, [N, ...]; None without any
+    reset: jax.Array  # bool [N], True if a game starts at the next timestep
+    episode: EpisodeSetup  # [N, ...], setup of the current game
+    index: jax.Array  # int32 [N], global number of the environment
+    # bool [N], True if that game is a rematch and `memory` describes its players; None: no
+    # rematches
     rematch: jax.Array | None = None
 
 
@@ -108,48 +107,48 @@ class Rollout(flax.struct.PyTreeNode):
     """Experience, time first."""
 
     state: State  # [T, N], before each action, without the deck
-    reset: jax.Array  # bool [T, N], a game begins at this timestep
+    reset: jax.Array  # bool [T, N], True at the first timestep of a game
     episode: EpisodeSetup  # [T, N, ...]
-    action: jax.Array  # int32 [T, N, R], the no-op where idle; colours as the seat sees them
+    action: jax.Array  # int32 [T, N, R], the no-op on idle turns; in the seat's colours
     log_prob: jax.Array  # float32 [T, N, R], of that action under the learner
     value: jax.Array  # float32 [T, N, R]
-    transition: TimeStep  # [T, N], what the action brought
+    transition: TimeStep  # [T, N], result of the action
     reference_logits: jax.Array | None  # float32 [T, N, R, A]
-    inputs: PyTree = None  # [T, N, R, ...], where the view stores what networks read
+    inputs: PyTree = None  # [T, N, R, ...], network inputs if the view stores them
 
 
 @dataclasses.dataclass(frozen=True)
 class Collector:
-    """A network at its games."""
+    """Collects rollouts with a network."""
 
     env: HanabiEnv
     view: ObservationView
-    """What networks read."""
+    """Observation view of the network."""
     apply: Callable[..., Any]
-    """An actor-critic, (params, carry, inputs, legal, reset) -> (carry, logits, value), time first;
-    with `privileged` it takes that as one argument more."""
+    """Actor-critic (params, carry, inputs, legal, reset) -> (carry, logits, value), time first;
+    with `privileged` the critic's input is one more argument."""
     network_carry: Callable[[int], PyTree]
-    """rows -> what the network carries from one timestep to the next."""
-    draw_episode: SampleEpisode = self_play
+    """rows -> initial carry of the network."""
+    sample_episode: SampleEpisode = self_play
     privileged: PrivilegedInputFn | None = None
-    """What the critic reads of the whole state beside the view."""
+    """Critic's input from the whole state, in addition to the view."""
 
     def init(
-        self, key: jax.Array, num_envs: int, given: TrainContext = EMPTY_CONTEXT
+        self, key: jax.Array, num_envs: int, context: TrainContext = EMPTY_CONTEXT
     ) -> RunnerState:
-        """Fresh games and zero carries for `num_envs` environments. key: seeds the decks and
-        episodes; environment e's depend on (key, e) alone."""
+        """Fresh games and zero carries for `num_envs` environments. key: seeds decks and episode
+        setups; those of environment e depend only on (key, e)."""
         env_key, episode_key = jax.random.split(key)
         index = jnp.arange(num_envs, dtype=jnp.int32)
         episode = jax.vmap(
-            lambda i: self.draw_episode(jax.random.fold_in(episode_key, i), jnp.zeros(()))
+            lambda i: self.sample_episode(jax.random.fold_in(episode_key, i), jnp.zeros(()))
         )(index)
         return RunnerState(
             env=self.env.reset(env_key, num_envs),
             memory=self.view.memory(num_envs),
             carry=unflatten_rows(self.network_carry(num_envs * self.view.rows), num_envs),
-            reference_carry=init_carry(self.view, given.reference, num_envs),
-            partner_carry=init_carry(self.view, given.partners, num_envs),
+            reference_carry=init_carry(self.view, context.reference, num_envs),
+            partner_carry=init_carry(self.view, context.partners, num_envs),
             reset=jnp.ones(num_envs, bool),
             episode=episode,
             index=index,
@@ -160,26 +159,24 @@ class Collector:
         self,
         params: PyTree,
         actors: RunnerState,
-        given: TrainContext,
+        context: TrainContext,
         key: jax.Array,
         num_steps: int,
         timesteps: jax.Array | float = 0.0,
     ) -> tuple[RunnerState, Rollout, jax.Array]:
-        """Play `num_steps` timesteps per environment; each seat samples from its network.
-
-        Args:
-            key: environment e's random numbers depend on (key, e) alone.
-            timesteps: those of training so far, for `draw_episode`.
+        """Play `num_steps` timesteps per environment; each seat samples from its policy. Random
+        numbers of environment e depend only on (key, e); `timesteps` of training so far are for
+        `sample_episode`.
 
         Returns:
-            The actors' state afterwards, the rollout, and the next value, float32 [N, R].
+            The runner state afterwards, the rollout, and the next value, float32 [N, R].
         """
         rules, view, num_envs = self.env.rules, self.view, actors.reset.shape[0]
         timesteps = jnp.asarray(timesteps, jnp.float32)
         episode_keys = jax.random.wrap_key_data(
             random_words(key, 2 * actors.index + 1, 2), impl="threefry2x32"
         )
-        # One row of noise for all seats: only the mover has a choice.
+        # one row of noise for all seats: only the current player has a choice
         words = random_words(key, 2 * actors.index, (num_steps + 1) * rules.num_moves)
         noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_moves).swapaxes(0, 1)
 
@@ -193,10 +190,10 @@ class Collector:
             seen = seen.replace(reset=actors.reset)
             carry, logits, value = self.evaluate(params, actors.carry, seen)
             reference_carry, reference_logits = apply_policy(
-                view, given.reference, actors.reference_carry, seen
+                view, context.reference, actors.reference_carry, seen
             )
             partner_carry, partner_logits = apply_policy(
-                view, given.partners, actors.partner_carry, seen.replace(reset=strange)
+                view, context.partners, actors.partner_carry, seen.replace(reset=strange)
             )
             played = logits
             if episode.is_learner is not None:
@@ -207,7 +204,7 @@ class Collector:
             log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)
             colors = None if episode.colors is None else view.select_rows(episode.colors, game)
             move = view.select_current_player(_true_colors(rules, action, colors), game)
-            env_state, transition = self.env.step(actors.env, move, given.start_states)
+            env_state, transition = self.env.step(actors.env, move, context.start_states)
             record = Rollout(
                 state=game.without_deck(),
                 reset=actors.reset,
@@ -219,7 +216,7 @@ class Collector:
                 reference_logits=reference_logits,
                 inputs=view.stored_inputs(seen),
             )
-            drawn = jax.vmap(lambda k: self.draw_episode(jax.random.fold_in(k, t), timesteps))(
+            sampled = jax.vmap(lambda k: self.sample_episode(jax.random.fold_in(k, t), timesteps))(
                 episode_keys
             )
             after = actors.replace(
@@ -229,11 +226,11 @@ class Collector:
                 reference_carry=reference_carry,
                 partner_carry=partner_carry,
                 reset=transition.done,
-                episode=select_games(transition.done, drawn, episode),
+                episode=select_games(transition.done, sampled, episode),
             )
-            if drawn.is_rematch is not None:
-                after = apply_rematches(view, given, after, game, episode, drawn)
-            # The step after the last only encodes: outside the loop that would compile again.
+            if sampled.is_rematch is not None:
+                after = apply_rematches(view, context, after, game, episode, sampled)
+            # the step after the last only encodes; outside the loop it would compile again
             return jax.lax.cond(t < num_steps, lambda: after, lambda: actors), record
 
         actors, records = jax.lax.scan(
@@ -263,38 +260,39 @@ class Collector:
 
 def apply_rematches(
     view: ObservationView,
-    given: TrainContext,
+    context: TrainContext,
     after: RunnerState,
     game: State,
     episode: EpisodeSetup,
-    drawn: EpisodeSetup,
+    sampled: EpisodeSetup,
 ) -> RunnerState:
-    """`after` a move, but where another game with the same players follows as they know each other.
+    """Runner state `after` a move, adjusted where the next game continues with the same players.
 
     Args:
-        game: the games before that move, [N].
-        episode: what held in them.
-        drawn: what was drawn for the next ones.
+        game: games before that move, [N].
+        episode: their setups.
+        sampled: setups of the next games.
     """
-    shift, again = drawn.seat_shift, drawn.is_rematch
-    assert shift is not None and again is not None, "a rematch says who sits where"
+    shift, again = sampled.seat_shift, sampled.is_rematch
+    assert shift is not None and again is not None, "rematches need a seat shift"
     rematch = after.reset & again
     known = view.next_game(after.memory, game, after.env.game, shift)
     return after.replace(
         memory=select_games(rematch, known, after.memory),
-        partner_carry=next_game_carries(view, given.partners, after.partner_carry, rematch, shift),
+        partner_carry=next_game_carries(
+            view, context.partners, after.partner_carry, rematch, shift
+        ),
         episode=select_games(rematch, rotate_seats_in_episode(episode, shift), after.episode),
         rematch=rematch,
     )
 
 
 def rotate_seats_in_episode(episode: EpisodeSetup, shift: jax.Array) -> EpisodeSetup:
-    """What holds in N games when everybody sits int32[N] `seat_shift` seats further."""
+    """Setup of N games after all players moved int32 [N] `seat_shift` seats further."""
     learns, colors = rotate_seats((episode.is_learner, episode.colors), shift)
     return episode.replace(is_learner=learns, colors=colors)
 
 
 def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:
-    """Actions int32 [N, R] of rows that see the colours as `colors` [N, R, C], as the game knows
-    them."""
+    """Convert actions int32 [N, R] from the rows' colours [N, R, C] to the game's colours."""
     return action if colors is None else permute_actions(rules, action, invert_permutations(colors))

@@ -1,5 +1,5 @@
-"""How the PPO core reads games for a structured network: the mover's features, computed once at
-collection, and a critic that may see the own hand."""
+"""Observation view of structured networks: the current player's features, computed once at
+collection, and a critic that may read the true hand."""
 
 import dataclasses
 import math
@@ -28,15 +28,14 @@ PyTree = Any
 
 @dataclasses.dataclass(frozen=True)
 class StructuredView:
-    """rules -> the view of a network that is shown `level`, and whom it plays with."""
+    """Factory of the view for structured networks with one feature set: rules -> view."""
 
-    level: FeatureSet
+    features: FeatureSet
     profile: bool = False
 
     def __call__(self, rules: Rules) -> CurrentPlayerView:
-        """One row an environment; what is remembered of a game is kept in the frame of whoever
-        moves next."""
-        reads = (self.level, f"{self.level}+profile") if self.profile else (self.level,)
+        """One row per environment; the memory of a game is relative to the current player."""
+        reads = (self.features, f"{self.features}+profile") if self.profile else (self.features,)
         return CurrentPlayerView(
             rules,
             encode_fn=self.look_at,
@@ -48,11 +47,11 @@ class StructuredView:
     def new_memory(self, rules: Rules, num_envs: int) -> Memory:
         """See `CurrentPlayerView`."""
         strangers = init_profile(rules, (num_envs,)) if self.profile else None
-        return init_memory(rules, self.level, (num_envs,), strangers)
+        return init_memory(rules, self.features, (num_envs,), strangers)
 
     def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
-        """See `CurrentPlayerView`: the profile outlives the game."""
-        return next_game(rules, self.level, rotated(memory, seats))
+        """See `CurrentPlayerView`: the profile is kept between games."""
+        return next_game(rules, self.features, rotated(memory, seats))
 
     def look_at(
         self,
@@ -62,36 +61,35 @@ class StructuredView:
         reset: jax.Array,
         colors: jax.Array | None,
     ) -> tuple[Memory, PyTree]:
-        """See `Look`: features in float16, in which a rollout keeps them.
+        """See `EncodeFn`: features in float16, as a rollout stores them.
 
         Raises:
-            ValueError: colours by other names, which these features do not know.
+            ValueError: colours are permuted, which these features do not support.
         """
         if colors is not None:
             raise ValueError(
                 "structured networks: expected the colours as they are (renaming them changes "
                 "nothing for an equivariant network), got others"
             )
-        before = reset_memory(rules, self.level, memory, reset)
-        after, features = encode_step(rules, self.level, before, from_state(rules, state))
+        before = reset_memory(rules, self.features, memory, reset)
+        after, features = encode_step(rules, self.features, before, from_state(rules, state))
         return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
 
 
 def true_hand_of_current_player(
     rules: Rules, state: State, seat: jax.Array, colors: jax.Array | None = None
 ) -> jax.Array:
-    """What a privileged critic may see: what the mover of each game holds in truth, without naming
-    a colour (whatever `colors` are).
+    """True hand of the current player without colour names, for a privileged critic.
 
     Args:
         state: games [...].
-        seat: int32 [..., 1], the seat to move.
+        seat: int32 [..., 1], the current player.
 
     Returns:
         float32 [..., 1, H * (4 + R)].
     """
     del colors
     lead = state.turn.shape
-    size = math.prod(lead)  # a state without its deck has leaves of no size
+    size = math.prod(lead)  # leaves of a state without its deck have size 0
     flat = jax.tree.map(lambda x: x.reshape(size, *x.shape[len(lead) :]), state)
     return true_hand_features(rules, flat).reshape(*seat.shape, -1)

@@ -23,16 +23,17 @@ from hanabi_rl.games.hanabi.prng import random_words
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.nn.precision import Precision, matmul, matmul_dtype
 
-FeatureSet = Literal["facts", "learnt", "reading"]
+FeatureSet = Literal["facts", "hint-history", "conventions"]
 """How much a network is shown: see `agents/structured/features.py`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StructuredConfig:
     """What a structured network is shown, and its widths; the defaults have about 250,000
-    parameters at `facts`, 390,000 and 430,000 at `learnt` and `reading` (three players)."""
+    parameters with `facts`, 390,000 with `hint-history` and 430,000 with `conventions` (three
+    players)."""
 
-    level: FeatureSet = "facts"
+    features: FeatureSet = "facts"
     """How much it is shown."""
     profile: bool = False
     """Whether it is told what each player has done so far with these partners."""
@@ -54,9 +55,9 @@ class StructuredConfig:
     def __post_init__(self) -> None:
         for name in ("trunk", "card", "critic"):
             object.__setattr__(self, name, tuple(int(width) for width in getattr(self, name)))
-        if self.level not in get_args(FeatureSet):
+        if self.features not in get_args(FeatureSet):
             expected = ", ".join(get_args(FeatureSet))
-            raise ValueError(f"network.level: expected one of {expected}, got {self.level!r}")
+            raise ValueError(f"network.features: expected one of {expected}, got {self.features!r}")
         if not self.trunk or min(*self.trunk, *self.card, *self.critic, self.head) < 1:
             raise ValueError(
                 f"network: expected positive widths, got trunk={self.trunk}, head={self.head}, "
@@ -226,8 +227,7 @@ class StructuredActor(nn.Module):
     card: Sequence[int] = (64, 32)
     """Dense layers of the encoder of own cards, the same for each. Without them what a hint means
     would have to be learnt anew for each place in the hand by the trunk: from 180 games of people,
-    with dropout in the heads, they take 0.08 to 0.13 nats per decision off every level
-    (docs/results.md)."""
+    with dropout in the heads, they take 0.08 to 0.13 nats per decision off every feature set."""
     dropout: float = 0.3
     """After each layer of the trunk and in the heads; cloning only."""
     precision: Precision = "float32"
@@ -320,8 +320,8 @@ class StructuredActor(nn.Module):
         kernel, bias = self.card_0(shown + rows.table.shape[-1])
         kernel, of_table = _split(kernel, shown, rows.table.shape[-1])
         both = matmul(rows.own, jnp.concatenate([kernel, of_own], axis=-1), dtype)
-        beside = matmul(rows.table, of_table, dtype) + bias
-        cards = nn.relu(both[..., : self.card[0]] + beside[:, None])
+        of_context = matmul(rows.table, of_table, dtype) + bias
+        cards = nn.relu(both[..., : self.card[0]] + of_context[:, None])
         for i in range(1, len(self.card)):
             kernel, bias = getattr(self, f"card_{i}")(cards.shape[-1])
             cards = nn.relu(matmul(cards, kernel, dtype) + bias)
@@ -356,8 +356,8 @@ class StructuredCritic(nn.Module):
         more = 0 if privileged is None else privileged.shape[-1]
         parts = (rows.table.shape[-1], 2 * self.head, shown, more)
         kernel, bias = self.trunk_0(sum(parts))
-        table, hints, cards, beside = _split(kernel, *parts)
-        return jnp.concatenate([table, cards]), hints, beside, bias
+        table, hints, cards, of_privileged = _split(kernel, *parts)
+        return jnp.concatenate([table, cards]), hints, of_privileged, bias
 
     def predict_value(
         self, rows: FlatFeatures, first: FirstLayerInputs, privileged: jax.Array | None

@@ -24,7 +24,7 @@ from hanabi_rl.storage.compilation_cache import cache_folder
 from hanabi_rl.storage.words import count
 
 FORMAT_VERSION = 2  # of the games in the cache: 1 did not say who sat where
-_PARTNERS = re.compile(r"[?&]partner=[^&]*")
+_PARTNER_MODELS = re.compile(r"[?&]partner_model=[^&]*")
 SAVE_EVERY = 64
 """Games, of somebody who searches: seconds each, so what there is of them is kept on the way."""
 
@@ -112,10 +112,11 @@ def demonstrators(rules: Rules, bot: str) -> tuple[Policy, ...]:
 
 
 def players_of(bot: str) -> list[str]:
-    """The names in `A+B`. What follows `partner=` (of `?search=`) up to the next `&` is that
-    option's, as `load_policy` reads it: `A?search=fast&partner=B+C` is one player, who takes the
-    others for B or C. With C at the table it is `C+A?search=fast&partner=B`."""
-    hidden = _PARTNERS.sub(lambda found: found[0].replace("+", "\0"), bot)
+    """The names in `A+B`. What follows `partner_model=` (of `?search=`) up to the next `&` is the
+    value of that option, as `load_policy` reads it: `A?search=fast&partner_model=B+C` is one player
+    that models the others as B or C. With C at the table it is `C+A?search=fast&partner_model=B`.
+    """
+    hidden = _PARTNER_MODELS.sub(lambda found: found[0].replace("+", "\0"), bot)
     return [name.replace("\0", "+") for name in hidden.split("+")]
 
 
@@ -156,7 +157,7 @@ def generate(
     players, number = rules.num_players, np.arange(first, num_games)
     seating = (np.arange(players) + number[:, None]) % players
     games = play_games(
-        demonstrators(rules, bot), rules, decks, seed, seating=seating, key_index=number
+        demonstrators(rules, bot), rules, decks, seed, seating=seating, game_index=number
     )
     games = dataclasses.replace(games, game_ids=number.astype(np.int32))
     moves = [games.moves(game) for game in range(len(games))]

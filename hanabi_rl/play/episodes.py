@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 DEFAULT_CHUNK = 256
-THINKING_CHUNK = 4
-"""Where somebody searches: who thinks of one game after the other."""
-# no game's number: the stream of what policies draw for themselves, apart from that of the sampling
-OWN_CHANCE = np.uint32(2**32 - 1)
+SEARCH_CHUNK = 4
+"""Games played at once if a policy searches, which it does one game at a time."""
+# no game's index: the stream that policies sample from, separate from that of their moves
+POLICY_RNG_STREAM = np.uint32(2**32 - 1)
 # in the place of a move; `argmax` and `categorical` take a NaN for the largest logit
 _OF_NAN = -1
 _AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
@@ -56,9 +56,9 @@ def play_games(
     *,
     sample: bool = False,
     seating: Sequence[int] | np.ndarray | None = None,
-    key_index: np.ndarray | None = None,
+    game_index: np.ndarray | None = None,
     chunk_size: int | None = None,
-    series: int = 1,
+    games_per_series: int = 1,
 ) -> Games:
     """Plays every deck of `decks` (integer[N, deck_size]) to its end and returns the games.
 
@@ -67,49 +67,50 @@ def play_games(
     given twice is called once, on the rows of all its seats. Every policy is called on every turn,
     idle seats included. Greedy, or with `sample` drawn from the policies' distributions.
 
-    Chance depends on (`seed`, the game's number `key_index[i]`, turn, seat) alone, not on
+    Chance depends on (`seed`, the game's number `game_index[i]`, turn, seat) alone, not on
     `chunk_size`, the games played at once, nor on JAX's settings of random numbers. With key = the
     threefry key (0, seed), which is `jax.random.key(seed)` by JAX's defaults, turn t of game k is
     sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat s is given
-    `fold_in(fold_in(fold_in(fold_in(key, OWN_CHANCE), k), t), s)`, greedy play included.
-    `key_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
+    `fold_in(fold_in(fold_in(fold_in(key, POLICY_RNG_STREAM), k), t), s)`, greedy play included.
+    `game_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
     256 are played at once; where a policy searches 4. Progress is shown on stderr where it takes
     more than `SOON_S`.
 
-    Every `series` decks in a row are one series: from game to game the policies keep what they know
-    of each other (`agents/policy.py`, `next_game`), so with three players and more their seatings
-    must be rotations of one another.
+    Every `games_per_series` consecutive decks form one series: from game to game the policies keep
+    their memory of each other (`agents/policy.py`, `next_game`), so with three players and more
+    the seatings of a series must be rotations of one another.
 
     Raises ValueError for a wrong number of policies, a seating that is no permutation, policies or
-    decks for other rules, a number of decks that is no multiple of `series`, a policy that answers
-    with NaN, and a seed that is not one of 32 bits, as JAX would take it for another.
+    decks for other rules, a number of decks that is not a multiple of `games_per_series`, a policy
+    that returns NaN, and a seed that does not fit into 32 bits.
     """
     _check_lineup(policies, rules)
     check_decks(rules, decks := np.asarray(decks))
     decks, total = decks.astype(np.uint8), len(decks)
     if not total:
         raise ValueError("expected at least one deck, got none")
-    if series < 1 or total % series:
-        raise ValueError(f"expected whole series of {series} games, got {total} decks")
+    if games_per_series < 1 or total % games_per_series:
+        raise ValueError(f"expected whole series of {games_per_series} games, got {total} decks")
     if not 0 <= seed < 2**32:
         raise ValueError(f"expected a seed from 0 to {2**32 - 1:,}, got {seed}")
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"expected at least 1 game at once, got a chunk_size of {chunk_size}")
     seating = _seat_every_game(seating, rules, total)
-    key_index = np.arange(total) if key_index is None else np.asarray(key_index)
-    if key_index.shape != (total,):
-        raise ValueError(f"expected a key_index [{total}], got shape {key_index.shape}")
+    game_index = np.arange(total) if game_index is None else np.asarray(game_index)
+    if game_index.shape != (total,):
+        raise ValueError(f"expected a game_index [{total}], got shape {game_index.shape}")
     distinct, positions = group_identical(policies)
     slow = chunk_size is None and any(map(runs_search, distinct))
     if chunk_size is None:
-        chunk_size = THINKING_CHUNK if slow else DEFAULT_CHUNK
+        chunk_size = SEARCH_CHUNK if slow else DEFAULT_CHUNK
     # a round number: similar numbers of games share a compiled function
-    slots = min(chunk_size, -(-total // series // 8) * 8)
-    size = slots * series * (_GAMES_PER_SLOT if total > slots * series and not slow else 1)
+    slots = min(chunk_size, -(-total // games_per_series // 8) * 8)
+    at_once = slots * games_per_series
+    size = at_once * (_GAMES_PER_SLOT if total > at_once and not slow else 1)
     # not `jax.random.key`, which adds JAX_RANDOM_SEED_OFFSET
     words = jnp.asarray(np.array([0, seed], np.uint32))
     key = jax.random.wrap_key_data(words, impl="threefry2x32")
-    own_key = jax.random.fold_in(key, OWN_CHANCE)
+    own_key = jax.random.fold_in(key, POLICY_RNG_STREAM)
     chunks = []
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress:
         for first in range(0, total, size):
@@ -119,12 +120,17 @@ def play_games(
             chunk = _Chunk(
                 decks=decks[index],
                 seating=seating[index],
-                keys=_game_keys(key, key_index[index]),
-                own_keys=_game_keys(own_key, key_index[index]),
+                keys=_game_keys(key, game_index[index]),
+                own_keys=_game_keys(own_key, game_index[index]),
                 first=np.int32(count),
                 sample=np.bool_(sample),
             )
-            shape = {"rules": rules, "positions": positions, "slots": slots, "series": series}
+            shape = {
+                "rules": rules,
+                "positions": positions,
+                "slots": slots,
+                "games_per_series": games_per_series,
+            }
             play, turns, playing = _begin(distinct, chunk, **shape), _FIRST_TURNS, True
             while playing:
                 began = time.perf_counter()
@@ -186,7 +192,7 @@ class _Chunk(NamedTuple):
     sample: Any  # bool[]; not static: greedy and drawn games share one compiled function
 
 
-_SHAPE = ("rules", "positions", "slots", "series")
+_SHAPE = ("rules", "positions", "slots", "games_per_series")
 
 
 @functools.partial(jax.jit, static_argnames=_SHAPE)
@@ -197,15 +203,15 @@ def _begin(
     rules: Rules,
     positions: tuple[tuple[int, ...], ...],
     slots: int,
-    series: int,
+    games_per_series: int,
 ) -> _Play:
     """The first game of each slot, dealt; arguments as of `_play_chunk`."""
     size, count = len(chunk.decks), chunk.first
-    first = jnp.arange(slots) * series
+    first = jnp.arange(slots) * games_per_series
     return _Play(
         game=jnp.where(first < count, first, size),
         turn=jnp.zeros(slots, jnp.int32),
-        dealt=jnp.minimum(count // series, slots),
+        dealt=jnp.minimum(count // games_per_series, slots),
         state=game.deal(rules, chunk.decks[first]),
         carries=tuple(
             p.init_carry(slots * len(held)) for p, held in zip(policies, positions, strict=True)
@@ -227,7 +233,7 @@ def _play_chunk(
     rules: Rules,
     positions: tuple[tuple[int, ...], ...],
     slots: int,
-    series: int,
+    games_per_series: int,
 ) -> tuple[_Play, jax.Array]:
     """At most `turns` int32[] turns more of a chunk, `slots` games at a time, whole series each;
     and whether a game is not over, bool[].
@@ -257,9 +263,9 @@ def _play_chunk(
             allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
             last = first + len(allowed)
             new = jnp.tile(play.turn == 0, len(held))
-            if series > 1:
-                met = new & jnp.tile(play.game % series > 0, len(held))
-                carry, new = next_game(policy, carry, met), new & ~met
+            if games_per_series > 1:
+                continues = new & jnp.tile(play.game % games_per_series > 0, len(held))
+                carry, new = next_game(policy, carry, continues), new & ~continues
             chance = own[:, np.array(held)].T.reshape(-1)
             carry, of_rows = policy.step(carry, obs[first:last], allowed, new, chance)
             carries.append(carry)
@@ -298,8 +304,8 @@ def _play_chunk(
         }
 
     def next_games(play: _Play, ended: jax.Array) -> _Play:
-        over = ended & ((play.game + 1) % series == 0)
-        begins = (play.dealt + jnp.cumsum(over) - 1) * series
+        over = ended & ((play.game + 1) % games_per_series == 0)
+        begins = (play.dealt + jnp.cumsum(over) - 1) * games_per_series
         following = jnp.where(over, begins, play.game + 1)
         follows = ended & (following < count)
         begun = game.deal(rules, decks[following])

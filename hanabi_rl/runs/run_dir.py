@@ -1,8 +1,8 @@
 """A run's folder: its name, who may write in it, config.json, summary.json, and how it stops.
 
-In `runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`, `given.json`,
-`metrics.jsonl`, `tensorboard/`, `checkpoints/<step>/`, `policy/` (the best), `policy-latest/`,
-`summary.json` and plots.
+In `runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`,
+`input_hashes.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/<step>/`, `policy/` (the best),
+`policy-latest/`, `summary.json` and plots.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _PLAYERS = re.compile(r"(?:^|(?<=[-_]))([2-5])p(?:[-_]|$)")
 
 
 def preset_players(preset: str | None) -> int | None:
-    """The number of players in a preset's name (`2p-human`, `strangers-3p`); None without one."""
+    """The number of players in a preset's name (`2p-human`, `adhoc-3p`); None without one."""
     found = _PLAYERS.search(Path(preset or "").stem)
     return int(found[1]) if found else None
 
@@ -235,19 +235,25 @@ def check_resumable(
         raise ValueError("--resume continues a run as it was configured, but " + "; ".join(changed))
 
 
-def check_input_hashes(run_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """What `given.json` says the run began with, all that `given` names included.
+def read_input_hashes(run_dir: Path) -> dict[str, str]:
+    """Return `input_hashes.json` (of older runs `given.json`); empty if the file is missing."""
+    paths = [run_dir / name for name in (INPUT_HASHES, "given.json")]
+    path = next((path for path in paths if path.exists()), None)
+    return {} if path is None else read_json(path)
+
+
+def check_input_hashes(run_dir: Path, hashes: Mapping[str, str]) -> dict[str, str]:
+    """Return the run's recorded input hashes, extended by `hashes`.
 
     Args:
-        given: the SHA-256 of each agent and file of games, which configs have by name alone, by
+        hashes: the SHA-256 of each agent and file of games, which configs have by name alone, by
             flag and name.
 
     Raises:
         ValueError: the run began with something else under that name.
     """
-    path = run_dir / INPUT_HASHES
-    known = read_json(path) if path.exists() else {}
-    for name, found in given.items():
+    known = read_input_hashes(run_dir)
+    for name, found in hashes.items():
         if known.setdefault(name, found) != found:
             raise ValueError(
                 f"{name}: expected what this run began with (SHA-256 {known[name]}), got something "
@@ -256,10 +262,10 @@ def check_input_hashes(run_dir: Path, given: Mapping[str, str]) -> dict[str, str
     return known
 
 
-def write_input_hashes(run_dir: Path, given: Mapping[str, str]) -> None:
-    """Keeps in `given.json` what a run begins with. Raises ValueError as `check_input_hashes`."""
-    known = check_input_hashes(run_dir, given)
-    if given:
+def write_input_hashes(run_dir: Path, hashes: Mapping[str, str]) -> None:
+    """Add `hashes` to `input_hashes.json`. Raises ValueError as `check_input_hashes`."""
+    known = check_input_hashes(run_dir, hashes)
+    if hashes:
         write_json(run_dir / INPUT_HASHES, known)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 
 CPU_INFO = Path("/proc/cpuinfo")
-MOST_BYTES = 2**30  # of programs; those that were not loaded for longest make room
+MAX_CACHE_BYTES = 2**30  # above it the least recently used programs are removed
 LEAST_COMPILE_S = 0.2  # what compiles sooner is not kept
 
 
@@ -44,7 +44,7 @@ def enable_compilation_cache() -> None:
     if folder is None or folder.parent == programs:
         folder = programs / cpu_fingerprint()  # an inherited one may be of another machine
         settings |= {
-            "jax_compilation_cache_max_size": (str(MOST_BYTES), int),
+            "jax_compilation_cache_max_size": (str(MAX_CACHE_BYTES), int),
             "jax_persistent_cache_min_compile_time_secs": (str(LEAST_COMPILE_S), float),
         }
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)

@@ -110,7 +110,7 @@ def expand_home(value: Any) -> Any:
     text of lists and dictionaries: shells leave it in `--out=~/x`, and in quotes.
 
     In text without spaces a path starts at the beginning or after one of `=,+:"'[`
-    (`agent:A?partner=~/b`); in other text at the beginning, or after `--FLAG=`.
+    (`agent:A?partner_model=~/b`); in other text at the beginning, or after `--FLAG=`.
     """
     if isinstance(value, Mapping):
         return {key: expand_home(item) for key, item in value.items()}

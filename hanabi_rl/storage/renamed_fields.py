@@ -7,13 +7,17 @@ RENAMED = {
     "calibrate": "calibrate_temperature",
     "checkpoints": "num_checkpoints",
     "difference": "td_error",
+    "discard_rich": "discard_many_tokens",
     "follow": "ema_rate",
     "hands": "num_hands",
+    "hint_again": "hint_repeated",
     "keep_evaluated": "save_evaluated",
+    "level": "features",
     "num_blocks": "num_shuffle_blocks",
     "only_movers": "current_player_only",
     "pairs": "num_pairs",
     "partner_share": "partner_prob",
+    "play_response": "play_after_hint",
     "preferred_events": "max_events",
     "previous": "previous_level",
     "priority": "priority_exponent",
@@ -28,7 +32,23 @@ RENAMED = {
 }
 """Old name -> new name of a field, at any depth of a config; a flag is its field with hyphens."""
 
-RENAMED_VALUES: dict[str, dict[str, str]] = {"td_error": {"discounted": "standard"}}
+RENAMED_VALUES: dict[str, dict[str, str]] = {
+    "features": {"learnt": "hint-history", "reading": "conventions"},
+    "preset": {
+        "prior": "pretrain",
+        "3p-prior": "3p-pretrain",
+        "strangers": "adhoc",
+        "strangers-3p": "adhoc-3p",
+        "strangers-reading": "adhoc-conventions",
+        "above": "next-level",
+        "above-gpu": "next-level-gpu",
+        "2p-human-learnt": "2p-human-hint-history",
+        "3p-human-learnt": "3p-human-hint-history",
+        "2p-1k-as-published": "2p-1k-ah2ac2-code",
+        "3p-1k-as-published": "3p-1k-ah2ac2-code",
+    },
+    "td_error": {"discounted": "standard"},
+}
 """New name of a field -> old value -> new value."""
 
 

@@ -173,7 +173,7 @@ def test_random_bot_plays_a_game_alike_in_any_batch() -> None:
     bot, decks = make_bot("random", SMALL), shuffled(SMALL, 0)
     games = play_games((bot, bot), SMALL, decks, seed=3)
     number = np.arange(GAMES)[::-1]
-    again = play_games((bot, bot), SMALL, decks[number], seed=3, key_index=number, chunk_size=40)
+    again = play_games((bot, bot), SMALL, decks[number], seed=3, game_index=number, chunk_size=40)
     np.testing.assert_array_equal(again.actions[number], games.actions)
     assert len({tuple(game) for game in games.actions}) == GAMES
     one_deck = play_games((bot, bot), SMALL, np.repeat(decks[:1], 50, axis=0), seed=3)

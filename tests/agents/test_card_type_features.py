@@ -26,16 +26,18 @@ class Seen:
 
     def __init__(self) -> None:
         self.state, before = jax.device_get(
-            play_random_games(SMALL, "learnt", first_state(SMALL), jax.random.key(0))
+            play_random_games(SMALL, "hint-history", first_state(SMALL), jax.random.key(0))
         )
-        looks = [look_at_state(SMALL, "learnt", *_part(i, before, self.state)) for i in range(8)]
+        looks = [
+            look_at_state(SMALL, "hint-history", *_part(i, before, self.state)) for i in range(8)
+        ]
         self.memory, self.view = jax.tree.map(lambda *x: np.concatenate(x), *looks)
         self.facts: CardTypeFeatures = facts_of(self.memory, self.state)
 
 
 @jax.jit
 def facts_of(memory: Memory, state: State) -> CardTypeFeatures:
-    return card_type_features(SMALL, "learnt", memory, from_state(SMALL, state))
+    return card_type_features(SMALL, "hint-history", memory, from_state(SMALL, state))
 
 
 def _part(i: int, *trees: Any) -> Any:
@@ -94,7 +96,7 @@ def test_the_movers_tilt_is_of_the_mover(seen: Seen) -> None:
     params = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params)
     direct = jax.jit(BeliefNetwork().apply)({"params": params}, seen.view, seen.facts)
     tilt = jax.jit(belief_log_weights, static_argnums=(0, 1))(
-        SMALL, "learnt", params, seen.view, next_seat(seen.memory), seen.state
+        SMALL, "hint-history", params, seen.view, next_seat(seen.memory), seen.state
     )
     np.testing.assert_allclose(tilt, direct, rtol=1e-4, atol=1e-4)
     assert tilt.shape == (HAND, KINDS, 128) and np.std(tilt) > 0.1

@@ -41,7 +41,7 @@ from hanabi_rl.storage.hf_hub import upload_files
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
     path = tmp_path / "a.safetensors"
-    write_file(path, network_policy(TINY, 0), {"met": ["bot:iggi"]}, half=True)
+    write_file(path, network_policy(TINY, 0), {"training_partners": ["bot:iggi"]}, half=True)
     return path
 
 
@@ -245,14 +245,14 @@ def test_an_agent_is_published(
     assert load_policy("hf:me/anyone").identity() == read_file(exported).identity()
     (tmp_path / "back.safetensors").write_bytes(hub.files["policy.safetensors"])
     card = read_card(tmp_path / "back.safetensors")
-    assert (card["about"], card["met"]) == ("A test.", ["bot:iggi"])
+    assert (card["about"], card["training_partners"]) == ("A test.", ["bot:iggi"])
     front, text = hub.files["README.md"].decode().split("---\n")[1:]
     fields = yaml.safe_load(front)
     assert fields["license"] == "cc-by-4.0" and fields["library_name"] == "hanabi-rl"
     assert "hanabi" in fields["tags"] and fields["metrics"] == ["mean_reward"]
     (result,) = fields["model-index"][0]["results"]
     assert result["metrics"][0]["value"] == card["selfplay"]["mean"]
-    assert "hanabi-rl play hf:me/anyone" in text and "| met in training | bot:iggi |" in text
+    assert "hanabi-rl play hf:me/anyone" in text and "| training partners | bot:iggi |" in text
 
 
 def test_what_is_not_published(
@@ -282,9 +282,9 @@ def test_what_is_not_published(
 
 def card_with(**changes: Any) -> dict[str, Any]:
     """A card as an export makes it."""
-    score = {"mean": 20.5, "ci95": [20.1, 20.9], "zero_share": 0.0125, "games": 5000, "seed": 1}
-    card = {"about": "It plays.", "players": 2, "algorithm": "hdr_ippo", "tier": "facts"}
-    card |= {"steps": 7, "unit": "updates", "data": "games", "met": ["bot:iggi"]}
+    score = {"mean": 20.5, "ci95": [20.1, 20.9], "zero_rate": 0.0125, "games": 5000, "seed": 1}
+    card = {"about": "It plays.", "players": 2, "algorithm": "hdr_ippo", "features": "facts"}
+    card |= {"steps": 7, "unit": "updates", "data": "games", "training_partners": ["bot:iggi"]}
     card |= {"selfplay": score, "prediction": None, "command": "", "measured": "today"}
     return card | changes
 
@@ -417,7 +417,9 @@ def test_a_page_that_cannot_be_read_is_not_replaced(monkeypatch: pytest.MonkeyPa
 
 def test_a_table_on_a_page_has_two_cells_a_row_whatever_is_in_a_card() -> None:
     odd = "a | b\nc `d` *e* <f> [g](h) \\ _i_"
-    page = model_page("me/a", card_with(data=odd, command=odd, met=[odd, "x|y"], tier=odd), None)
+    page = model_page(
+        "me/a", card_with(data=odd, command=odd, training_partners=[odd, "x|y"], features=odd), None
+    )
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert len(rows) == 11
     for row in rows:
@@ -431,12 +433,17 @@ def test_a_card_is_shown_in_words(
 ) -> None:
     figures = {"file": "p.json", "accuracy": 0.5, "accuracy_ci95": [0.4, 0.6]}
     for card, words in (
-        (card_with(), ["met         bot:iggi", "20.5 [20.1, 20.9], 1.2% zero, 5,000 greedy games"]),
-        (card_with(met=["a", "b", "a"]), ["met         a, b\n", "command     not noted"]),
-        (card_with(met=[]), ["met         itself", "prediction  not measured"]),
-        (card_with(met=[], algorithm="bc"), ["met         none"]),
+        (
+            card_with(),
+            ["training_partners  bot:iggi", "20.5 [20.1, 20.9], 1.2% zero, 5,000 greedy games"],
+        ),
+        (card_with(training_partners=["a", "b", "a"]), ["training_partners  a, b\n"]),
+        (card_with(command=""), ["command            not noted"]),
+        (card_with(training_partners=[]), ["training_partners  itself"]),
+        (card_with(prediction=None), ["prediction         not measured"]),
+        (card_with(training_partners=[], algorithm="bc"), ["training_partners  none"]),
         (card_with(prediction=figures), ["0.500 [0.400, 0.600] of the moves (on p.json)"]),
-        (card_with(selfplay=None), ["selfplay    not measured"]),
+        (card_with(selfplay=None), ["selfplay           not measured"]),
     ):
         path = tmp_path / "card.safetensors"
         write_file(path, read_file(exported), card, half=True)

@@ -93,22 +93,24 @@ def test_what_is_no_name_is_refused_and_an_agent_says_in_a_line_what_it_is() -> 
     [
         (
             "bot:convention?smothing=0.1",
-            "expected one of smoothing, colors, gullible, knows, noise, safe, search, temperature, "
-            "got 'smothing'",
+            "expected one of smoothing, colors, gullible, noise, partner_games, safe, search, "
+            "temperature, got 'smothing'",
         ),
         ("bot:convention?smoothing=much", "smoothing: expected float, got 'much'"),
         ("bot:convention?smoothing=1.5", "smoothing: expected a share between 0 and 1, got 1.5"),
         (
             "bot:random?smoothing=0.5",
-            "expected one of colors, gullible, knows, noise, safe, search, temperature, "
+            "expected one of colors, gullible, noise, partner_games, safe, search, temperature, "
             "got 'smoothing'",
         ),
         ("bot:convention?colors=0,1,2", "colors: expected the colours 0 to 1 in another order"),
         (
             "/nowhere?colour=0",
-            "expected one of colors, gullible, knows, noise, safe, search, temperature, "
+            "expected one of colors, gullible, noise, partner_games, safe, search, temperature, "
             "got 'colour'",
         ),
+        ("bot:random?knows=games.json", "knows=games.json: knows was renamed to partner_games"),
+        ("agent:x?search=fast&hands=64", "hands=64: hands was renamed to num_hands"),
     ],
 )
 def test_settings_that_an_agent_does_not_take(name: str, message: str) -> None:
@@ -158,7 +160,10 @@ def test_a_home_in_a_name_is_that_folder(
     assert load_policy("~/a b.safetensors").identity() == network_policy(Rules(), 0).identity()
     for name, said in (
         ("~/none", f"got {tmp_path}/none, which does not exist"),
-        ("bot:random?knows=~/g.json", f"bot:random?knows={tmp_path}/g.json: knows: "),
+        (
+            "bot:random?partner_games=~/g.json",
+            f"bot:random?partner_games={tmp_path}/g.json: partner_games: ",
+        ),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             load_policy(name)

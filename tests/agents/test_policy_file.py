@@ -4,6 +4,7 @@ agents that come with the package."""
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,13 @@ from hanabi_rl.cli import main
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.storage.tensors import read_tensors
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError, leaf_paths
+
+FIRST_HASHES = {
+    "pretrained-3p": "7ebb199eb220d663ff3628336bbadeb41b8737b407d4ac36abfdb0f47e8d905d",
+    "adhoc-3p": "66067942f626bce449ea1ad3587a1ee570da751c41c5044c7dc3a497cd2b38a4",
+    "clone-2p": "bc4bdf0800f4025373a7e2a6871d7c1aa14e9b5228e9338037c4cf4575b0a502",
+}
+"""Identities before fields were renamed: caches and published scores are keyed by them."""
 
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
@@ -161,7 +169,7 @@ def rewrite(path: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(format_version=9), "expected format_version 2, got 9"),
+        (lambda d: d.update(format_version=9), "expected format_version 3, got 9"),
         (lambda d: d.update(observation_version=9), "expected observation_version 1, got 9"),
         (lambda d: d.pop("network"), "expected a key 'network'"),
         (lambda d: d.update(game=3), "expected a game and a network"),
@@ -181,6 +189,31 @@ def test_a_policy_of_another_kind(tmp_path: Path, change: Any, message: str) -> 
         read_file(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [("pretrained-3p", "learnt"), ("adhoc-3p", "reading"), ("clone-2p", "reading")],
+)
+def test_format_2_loads_as_same_policy(tmp_path: Path, name: str, level: str) -> None:
+    """Its header spells `features` and keys of the card as it was at first."""
+    path = tmp_path / "a.safetensors"
+    leaves, header = read_tensors(bundled_files()[name])
+    about, card = json.loads(header["policy"]), json.loads(header["card"])
+    about["format_version"] = 2
+    del about["network"]["features"], card["features"]
+    about["network"]["level"] = card["tier"] = level
+    card["met"] = card.pop("training_partners", [])
+    card["selfplay"]["zero_share"] = card["selfplay"].pop("zero_rate")
+    for suffix in ("", "_ci95"):
+        prediction = card["prediction"]
+        prediction[f"nats{suffix}"] = prediction.pop(f"cross_entropy{suffix}")
+    old = {"policy": json.dumps(about), "card": json.dumps(card)}
+    save_file(leaves, path, old | {"sha256": _digest(leaves, old)})
+    now, policy = load_policy(f"agent:{name}"), read_file(path)
+    assert (policy.network, policy.rules) == (now.network, now.rules)
+    assert policy.identity() == now.identity() == FIRST_HASHES[name]
+    assert read_card(path) == {"training_partners": []} | read_card(bundled_files()[name])
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.int32])
 def test_parameters_of_another_dtype(tmp_path: Path, dtype: Any) -> None:
     """They are neither written nor read."""
@@ -197,7 +230,9 @@ def test_parameters_of_another_dtype(tmp_path: Path, dtype: Any) -> None:
         read_file(path)
 
 
-@pytest.mark.parametrize("said", ["[1]", "{", "[" * 100_000, '{"format_version": 2}'])
+@pytest.mark.parametrize(
+    "said", ["[1]", "{", "[" * 100_000, '{"format_version": 2}', '{"format_version": 3}']
+)
 def test_a_description_that_is_none(tmp_path: Path, said: str) -> None:
     """Whoever wrote it took care of the digest."""
     path, leaves = tmp_path / "a.safetensors", {"x": np.zeros(3, np.float16)}
@@ -220,9 +255,13 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"Written: {path} (" in capsys.readouterr().err
     card, summary = read_card(path), evaluate_selfplay(read_file(path), 64, 1).summary
     assert card["selfplay"]["mean"] == pytest.approx(summary.mean.mean, abs=5e-4)
-    assert (card["steps"], card["algorithm"], card["tier"]) == (7, "bc", "lstm")
+    assert (card["steps"], card["algorithm"], card["features"]) == (7, "bc", "lstm")
     assert card["commit"] == "abc"
-    assert card["met"] == ["bot:simple", "bot:iggi"] == list(training_partners(str(path)))
+    assert (
+        card["training_partners"]
+        == ["bot:simple", "bot:iggi"]
+        == list(training_partners(str(path)))
+    )
     # the file's card is shown, wherever it lies, and of the run what is known
     copy = tmp_path / "fetched" / "policy.safetensors"
     copy.parent.mkdir()
@@ -231,13 +270,14 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
         main(["agents", name, "--json"])
         assert json.loads(capsys.readouterr().out) == {"name": name.partition("?")[0], **card}
     main(["agents", str(path)])
-    assert "about       A test.\n" in capsys.readouterr().out
+    assert re.search("^about +A test.$", capsys.readouterr().out, re.MULTILINE)
     for name in (str(folder.parent), str(folder)):
         main(["agents", name, "--json"])
         shown = json.loads(capsys.readouterr().out)
         assert shown["card"] == "none: `hanabi-rl export` writes one"
         assert (shown["players"], shown["algorithm"], shown["steps"]) == (2, "bc", 7)
-        assert (shown["data"], shown["met"]) == ("people.safetensors", card["met"])
+        assert shown["data"] == "people.safetensors"
+        assert shown["training_partners"] == card["training_partners"]
     main(["agents", "bot:simple?noise=0.1", "--json"])
     shown = json.loads(capsys.readouterr().out)
     assert shown["name"] == "bot:simple" and shown["scores"]
@@ -271,6 +311,8 @@ def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["agents", "agent:nobody"])
     assert "agent:nobody: expected agent: and one of" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="^agent:anyone-2p was renamed to agent:adhoc-2p$"):
+        load_policy("agent:anyone-2p?noise=0.1")
     with pytest.raises(ValueError, match="agent:nobody: expected agent: and one of"):
         load_policy("agent:nobody")
 

@@ -81,7 +81,9 @@ def test_which_agents_learn_of_their_partners(folder: Path) -> None:
     assert has_profile(told) and has_profile(
         load_policy(f"{folder / 'told.safetensors'}?temperature=2")
     )
-    known = load_policy(f"{folder / 'told.safetensors'}?knows={folder / 'games.safetensors'}")
+    known = load_policy(
+        f"{folder / 'told.safetensors'}?partner_games={folder / 'games.safetensors'}"
+    )
     assert has_profile(known)
     assert not has_profile(load_policy(str(folder / "blind.safetensors")))
     assert not has_profile(load_policy("bot:simple", TINY))
@@ -91,7 +93,7 @@ def test_which_agents_learn_of_their_partners(folder: Path) -> None:
 def test_what_it_counts_in_play_is_added_to_what_it_knows(folder: Path) -> None:
     """Seat 1 of another game, its beginning, another game with the same partner, and a stranger,
     who again is the player of the games."""
-    policy = load_policy(f"{folder}/told.safetensors?knows={folder}/games.safetensors,0")
+    policy = load_policy(f"{folder}/told.safetensors?partner_games={folder}/games.safetensors,0")
     known = profile_counts(recorded(), 0)
     games = random_games(TINY, 6, seed=9)
     played = jax.device_get(replay(TINY, games.decks, games.actions).state)
@@ -126,9 +128,9 @@ def test_identity_and_options_of_others(folder: Path) -> None:
         f"{folder}/told.safetensors{option}"
         for option in (
             "",
-            f"?knows={folder}/games.safetensors",
-            f"?knows={folder}/games.safetensors,1",
-            f"?temperature=2&knows={folder}/games.safetensors",
+            f"?partner_games={folder}/games.safetensors",
+            f"?partner_games={folder}/games.safetensors,1",
+            f"?temperature=2&partner_games={folder}/games.safetensors",
         )
     ]
     policies = [load_policy(name) for name in names]
@@ -142,19 +144,28 @@ def test_identity_and_options_of_others(folder: Path) -> None:
     ("name", "message"),
     [
         (
-            "{f}/blind.safetensors?knows={f}/games.safetensors",
+            "{f}/blind.safetensors?partner_games={f}/games.safetensors",
             "got a NetworkPolicy, which has no profile$",
         ),
-        ("bot:random?knows={f}/games.safetensors", "--network.profile trains.*, got a RandomBot"),
-        ("{f}/told.safetensors?knows={f}/games.safetensors,2", "expected a seat from 0 to 1, got"),
-        ("{f}/told.safetensors?knows={f}/games.safetensors,x", "knows: expected a file of games, "),
-        ("{f}/told.safetensors?knows={f}/games.safetensors,0,1", "FILE,SEAT; got .*,0,1"),
         (
-            "{f}/told.safetensors?knows={f}/three.safetensors",
+            "bot:random?partner_games={f}/games.safetensors",
+            "--network.profile trains.*, got a RandomBot",
+        ),
+        (
+            "{f}/told.safetensors?partner_games={f}/games.safetensors,2",
+            "expected a seat from 0 to 1, got",
+        ),
+        (
+            "{f}/told.safetensors?partner_games={f}/games.safetensors,x",
+            "partner_games: expected a file of games, ",
+        ),
+        ("{f}/told.safetensors?partner_games={f}/games.safetensors,0,1", "FILE,SEAT; got .*,0,1"),
+        (
+            "{f}/told.safetensors?partner_games={f}/three.safetensors",
             "expected games of 2 players, got 3 players$",
         ),
         (
-            "{f}/told.safetensors?knows={f}/none.safetensors",
+            "{f}/told.safetensors?partner_games={f}/none.safetensors",
             "expected a file of games, got .*none.safetensors, which does",
         ),
     ],

@@ -68,7 +68,7 @@ def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
             unhinted = [slot for slot in range(len(hand)) if hand[slot] not in first]
             add(me, "hint", *(["hint_rank"] if move.kind == "rank" else []))
             if not new:
-                add(me, "hint_again")
+                add(me, "hint_repeated")
             for slot in touched:
                 record = {
                     "turn": turn, "giver": me, "rank": move.kind == "rank",
@@ -103,7 +103,7 @@ def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
                 add(me, *(["discard_chop"] if unhinted[:1] == [order] else []))
                 add(me, *(["discard_hinted"] if order in first else []))
                 rich = 2 * table.info_tokens >= rules.max_info_tokens
-                add(me, *(["discard_rich"] if rich else []))
+                add(me, *(["discard_many_tokens"] if rich else []))
                 add(me, *(["discard_critical"] if card in critical else []))
             if order in first:
                 shown = first[order]

@@ -94,9 +94,16 @@ def run_of(folder: Path, algorithm: str = "best_response", **config: Any) -> str
     return str(folder)
 
 
+def test_renamed_agents_of_old_runs_are_recognised(tmp_path: Path) -> None:
+    old = {"start_from": "agent:human-3p-robust", "partners": ["agent:anyone-3p?noise=0.1"]}
+    first, second, *others = training_partners(run_of(tmp_path / "1", **old))
+    assert (first, second) == ("agent:adhoc-3p?noise=0.1", "agent:human-3p-population")
+    assert others == [f"Q{i}?temperature=0.3" for i in range(1, 9)]
+
+
 def test_whom_an_agent_began_as_was_met_and_whom_that_one_met(tmp_path: Path) -> None:
     """Over runs and cards, each once, nearest first."""
-    card = "agent:human-3p-robust"
+    card = "agent:human-3p-population"
     of_card = tuple(f"Q{i}?temperature=0.3" for i in range(1, 9))
     assert training_partners(card) == of_card
     first = run_of(tmp_path / "1", init_from=card, partners=["bot:iggi", "bot:iggi", of_card[0]])
@@ -221,9 +228,11 @@ def test_what_an_agent_began_as_may_have_learnt_is_not_denied(tmp_path: Path) ->
     assert describe_data_overlap(gone, Path("b.json")) == (
         "had an epoch chosen by b.json; began as no/such, whose data is not noted"
     )
-    prior = run_of(tmp_path / "2", "bc", data=["a.json"], init_from="agent:prior-3p")
+    prior = run_of(tmp_path / "2", "bc", data=["a.json"], init_from="agent:pretrained-3p")
     words = describe_data_overlap(prior, Path("x.json")) or ""
-    assert words.startswith("learnt from a.json; began as agent:prior-3p, which learnt from 10,500")
+    assert words.startswith(
+        "learnt from a.json; began as agent:pretrained-3p, which learnt from 10,500"
+    )
     assert words.endswith("whether x.json is of them its card does not say")
     alone = run_of(tmp_path / "3", "bc", data=["a.json"], init_from="agent:ippo-2p")
     assert describe_data_overlap(alone, Path("x.json")) == (

@@ -281,8 +281,8 @@ def test_published_agents_play_a_game_and_are_told_apart(stored):
     policies = [load_agent(name, None) for name in names]
     assert len({policy.identity() for policy in policies}) == 4
     assert load_policy(names[1]).identity() == policies[1].identity()
-    line_up = (policies[0], policies[1])
-    records = play_games(line_up, Rules(), evaluation_decks(Rules(), 4, 0))
+    lineup = (policies[0], policies[1])
+    records = play_games(lineup, Rules(), evaluation_decks(Rules(), 4, 0))
     assert (records.num_actions > 0).all()
     with pytest.raises(ValueError, match="expected an agent for 3 players, got one for 2"):
         load_policy(names[0], Rules(num_players=3))

@@ -24,6 +24,8 @@ from hanabi_rl.learning.partner_population import stack_policies
 
 RULES = Rules()
 TURNS, GAMES = 30, 32
+FIRST_HASH = "3fe52b2cc5a68d86a296dddd6bca21e6915c69d73c161d334a77642b29e3febb"
+"""Of `bot:rules?seed=3&trusts=true`, before its parameters were renamed."""
 DISCARD, PLAY, COLOR, RANK = 0, 5, 10, 15  # the first action of each kind; colours are RYGBP
 
 
@@ -63,13 +65,13 @@ MEMBERS: dict[str, dict[str, Any]] = {
     "ahead": {"lookahead": 2},
     "newest": {"focus_newest": True},
     "chop": {"chop_newest": True},
-    "trusting": {"trusts": True},
-    "trusting newest": {"trusts": True, "focus_newest": True},
+    "trusting": {"trusts_hints": True},
+    "trusting newest": {"trusts_hints": True, "focus_newest": True},
     "hinting": {"plays_first": False},
     "saving": {"hint_tokens": 4},
-    "rash": {"rash": 1},
-    "rasher": {"rash": 2},
-    "exact": {"exact": True},
+    "rash": {"plays_hinted": 1},
+    "rasher": {"plays_hinted": 2},
+    "exact": {"exact_hints": True},
     "at random": {"epsilon": 0.2},
 }
 
@@ -144,7 +146,7 @@ def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
 
 
 def test_who_gambles_at_the_end() -> None:
-    bots = [make_bot("rules", RULES, gambles=gambles) for gambles in (False, True)]
+    bots = [make_bot("rules", RULES, plays_at_deck_end=x) for x in (False, True)]
     members = stack_policies(bots).stacks[0]
     told = {cards: without_tokens(members, np.int32(cards)).tolist() for cards in (2, 1, 0)}
     assert told == {2: [DISCARD, DISCARD], 1: [DISCARD, PLAY + 4], 0: [DISCARD, PLAY + 4]}
@@ -196,14 +198,16 @@ def test_members_by_seed() -> None:
     assert len(expand_seed_ranges(["bot:rules?seed=5..10004"])) == 10_000
     names = expand_seed_ranges(["bot:rules?seed=3..5", "bot:iggi"])
     assert names == ["bot:rules?seed=3", "bot:rules?seed=4", "bot:rules?seed=5", "bot:iggi"]
-    member = load_policy("bot:rules?seed=3&trusts=true")
+    member = load_policy("bot:rules?seed=3&trusts_hints=true")
     assert isinstance(member, Bot)
     assert member.parameters() == {"seed": 3, "smoothing": 0.02} | sample_member(3) | {
-        "trusts": True,
-        "rash": 0,
-        "exact": False,
-        "gambles": False,
+        "trusts_hints": True,
+        "plays_hinted": 0,
+        "exact_hints": False,
+        "plays_at_deck_end": False,
     }
+    older = load_policy("bot:rules?seed=3&trusts=true")
+    assert older.identity() == member.identity() == FIRST_HASH
     for wrong in ("seed=-2", "epsilon=0.3", "hint_tokens=9", "lookahead=3"):
         with pytest.raises(ValueError, match=rf"rules: {wrong.split('=')[0]}: expected"):
             load_policy(f"bot:rules?{wrong}")

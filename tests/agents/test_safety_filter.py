@@ -125,7 +125,7 @@ def test_where_every_legal_move_is_too_risky_nothing_is_filtered() -> None:
 
 def test_a_wrong_setting_is_named() -> None:
     for text in ("0.5", "0.5,2", "0.1,0.2,0.3"):
-        with pytest.raises(ValueError, match="safe: expected two chances from 0 to 1"):
+        with pytest.raises(ValueError, match="safe: expected two probabilities from 0 to 1"):
             load_policy(f"bot:random?safe={text}", RULES)
 
 

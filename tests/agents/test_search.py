@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.hands import every_hand, unseen_cards
-from support.hidden import random_game
+from support.indistinguishable import random_game
 from support.search import (
     SETTINGS,
     TINY,
@@ -55,7 +55,7 @@ def exact_belief(
     chances, choices, _ = in_worlds(reader(), np.array(decks), game.moves)
     theirs = [t for t in range(len(game.moves)) if t % TINY.num_players != seat]
     loglik = np.zeros(len(decks))
-    for turn in theirs[-settings.window :]:
+    for turn in theirs[-settings.history_window :]:
         at_random = settings.epsilon / choices[turn]
         loglik += np.log((1 - settings.epsilon) * chances[turn] + at_random)
     return {
@@ -68,7 +68,7 @@ def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
     """Against whole games replayed with every hand that the seat might hold; cards that it played
     and drew since are among them, and moves too old to be read."""
     games = games_at_turn(6, range(4, 19))
-    assert any(len(game.moves) > 2 * SETTINGS.window for game in games)
+    assert any(len(game.moves) > 2 * SETTINGS.history_window for game in games)
     games += games_at_the_end()[:2]
     spreads = []
     for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
@@ -79,7 +79,7 @@ def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
         expected = np.array([exact[hand][1] for hand in drawn])
         np.testing.assert_allclose(found.loglik[counted], expected, atol=2e-3)
         weight = np.exp(expected - expected.max())
-        effective = weight.sum() ** 2 / (weight**2).sum() * SETTINGS.drawn / len(drawn)
+        effective = weight.sum() ** 2 / (weight**2).sum() * SETTINGS.num_sampled / len(drawn)
         np.testing.assert_allclose(found.effective_sample_size, effective, rtol=1e-2)
         spreads.append(np.ptp([log for _, log in exact.values()]))
         if game in games[6:]:
@@ -151,11 +151,11 @@ def test_of_several_models_the_one_that_fits_is_played_on_with() -> None:
         return decisions(searching, [game], [0])[0]
 
     assert think(discards, discards).effective_sample_size == pytest.approx(
-        SETTINGS.drawn, rel=0.02
+        SETTINGS.num_sampled, rel=0.02
     )
     for models in ((discards, plays), (plays, discards)):
         found = think(*models)
-        assert found.effective_sample_size == pytest.approx(SETTINGS.drawn / 2, rel=0.02)
+        assert found.effective_sample_size == pytest.approx(SETTINGS.num_sampled / 2, rel=0.02)
         where = found.candidates[: found.num_tried] >= action_slices(TINY)["color"].start
         np.testing.assert_allclose(found.value[: found.num_tried][where], 1.0)
         assert where.any()
@@ -198,7 +198,10 @@ def test_values_are_those_of_every_world_played_to_its_end() -> None:
     several, compared = 0, 0
     for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
         tried = found.candidates[: found.num_tried]
-        if found.num_tried < 2 or found.effective_sample_size < SETTINGS.effective * SETTINGS.hands:
+        if (
+            found.num_tried < 2
+            or found.effective_sample_size < SETTINGS.min_ess_fraction * SETTINGS.num_hands
+        ):
             continue
         values, worlds = exact_values(game, 0, SETTINGS, tried)
         np.testing.assert_allclose(found.value[: len(tried)], values, atol=1e-4)
@@ -220,7 +223,7 @@ def test_a_move_better_than_the_habit_is_found() -> None:
     seat = game.to_move
     assert seat is not None
     playable = slices["play"].start + TINY.hand_size - 1
-    settings = dataclasses.replace(SETTINGS, lam=0.1, hands=8, rollouts=8)
+    settings = dataclasses.replace(SETTINGS, lam=0.1, num_hands=8, num_rollouts=8)
     (found,) = decisions(
         SearchPolicy(Habit(jnp.asarray(logits), TINY), settings=settings), [game], [seat]
     )
@@ -263,7 +266,7 @@ def last_move_with_a_known_playable_card() -> Game:
 
 
 def test_logits_are_the_policy_s_and_the_gain_over_lambda() -> None:
-    settings = dataclasses.replace(SETTINGS, lam=0.5, doubt=1.0)
+    settings = dataclasses.replace(SETTINGS, lam=0.5, gain_std_errors=1.0)
     policy = np.log(np.array([0.5, 0.3, 0.2], np.float32))
     tried, gain, error = np.array([0, 2]), np.array([0.0, 0.7]), np.array([0.0, 0.2])
     found = decision.regularized_logits(settings, jnp.asarray(policy), tried, gain, error)
@@ -277,11 +280,11 @@ def test_logits_are_the_policy_s_and_the_gain_over_lambda() -> None:
 def test_moves_worth_trying_are_likely_and_legal() -> None:
     policy = jnp.log(jnp.array([0.01, 0.5, 0.2, 0.2, 0.09]))
     legal = jnp.array([True, True, True, False, True])
-    settings = dataclasses.replace(SETTINGS, moves=3, least=0.1)
+    settings = dataclasses.replace(SETTINGS, max_moves=3, min_prob=0.1)
     tried, count = decision.select_candidates(settings, policy, legal)
     assert count == 2
     assert tried[:2].tolist() == [1, 2]
-    one = dataclasses.replace(settings, least=1.0)
+    one = dataclasses.replace(settings, min_prob=1.0)
     assert decision.select_candidates(one, policy, legal)[1] == 1
 
 
@@ -305,7 +308,7 @@ def test_a_hand_is_drawn_again_as_often_as_it_weighs() -> None:
 
 def test_with_too_few_hands_that_fit_the_policy_plays_as_it_is() -> None:
     games = games_at_turn(24, range(6, 16))
-    least = SETTINGS.effective * SETTINGS.hands
+    least = SETTINGS.min_ess_fraction * SETTINGS.num_hands
     few, gained = 0, 0
     for found in decisions(searcher(), games, [0] * len(games)):
         if found.effective_sample_size < least:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.compiled import deal, finished, legal_actions, step
 from support.hands import unseen_cards
-from support.hidden import pairs
+from support.indistinguishable import pairs
 from support.search import (
     SETTINGS,
     TINY,
@@ -163,10 +163,13 @@ def test_the_same_history_is_the_same_choice_whatever_is_beside_it() -> None:
 def test_models_of_other_levels_are_shown_their_part() -> None:
     """A partner that reads less than the policy is asked what it would be asked by itself; of two,
     each has every other hand."""
-    policy, partners = reader(level="learnt"), (reader(level="facts", seed=1), reader(seed=2))
+    policy, partners = (
+        reader(feature_set="hint-history"),
+        (reader(feature_set="facts", seed=1), reader(seed=2)),
+    )
     games = games_at_turn(4, range(6, 12))
     mixed = SearchPolicy(policy, models=partners, settings=SETTINGS)
-    assert mixed.shown == FeatureSpec("learnt", profile=False)
+    assert mixed.joint_spec == FeatureSpec("hint-history", profile=False)
     for game, found in zip(games, decisions(mixed, games, [0] * 4), strict=True):
         state = state_after(game)
         hands = [tuple(hand.tolist()) for hand in found.hands]
@@ -180,7 +183,7 @@ def test_models_of_other_levels_are_shown_their_part() -> None:
         expected = np.zeros((len(partners), len(decks)))
         for number, partner in enumerate(partners):
             chances, choices, _ = in_worlds(partner, np.array(decks), game.moves)
-            for turn in range(1, len(game.moves), 2)[-SETTINGS.window :]:
+            for turn in range(1, len(game.moves), 2)[-SETTINGS.history_window :]:
                 at_random = SETTINGS.epsilon / choices[turn]
                 expected[number] += np.log((1 - SETTINGS.epsilon) * chances[turn] + at_random)
         in_turn = expected[np.arange(WORLDS_READ) % 2, np.arange(WORLDS_READ)]
@@ -188,6 +191,8 @@ def test_models_of_other_levels_are_shown_their_part() -> None:
 
 
 WORLDS_READ = 8
+FIRST_HASH = "3c380ef01b2d30c90a240f5eae3b12604c3ad75de97e28b30ab8f43f8eb92092"
+"""Of a search before its settings were renamed."""
 
 
 def test_it_is_named_like_any_other_agent() -> None:
@@ -195,17 +200,20 @@ def test_it_is_named_like_any_other_agent() -> None:
     fast = load_policy(f"{agent}?search=fast")
     assert isinstance(fast, SearchPolicy)
     assert fast.settings == PRESETS["fast"]
-    other = load_policy(f"{agent}?search=fast&lambda=0.7&rollouts=32&partner=agent:ippo-2p")
+    other = load_policy(
+        f"{agent}?search=fast&lambda=0.7&num_rollouts=32&partner_model=agent:ippo-2p"
+    )
     assert isinstance(other, SearchPolicy)
-    assert other.settings == dataclasses.replace(PRESETS["fast"], lam=0.7, rollouts=32)
+    assert other.settings == dataclasses.replace(PRESETS["fast"], lam=0.7, num_rollouts=32)
     assert other.models[0].identity() == load_policy("agent:ippo-2p").identity()
     wrapped = load_policy(f"{agent}?temperature=2&search=strong&safe=0.5,0.1")
     assert wrapped.policy.settings == PRESETS["strong"]
     assert wrapped.policy.policy.temperature == 2
-    many = load_policy(f"{agent}?search=fast&moves=64")
-    assert many.settings.moves == many.rules.num_moves  # all there are
+    assert other.identity() == FIRST_HASH
+    many = load_policy(f"{agent}?search=fast&max_moves=64")
+    assert many.settings.max_moves == many.rules.num_moves  # all there are
     names = [agent, f"{agent}?search=fast", f"{agent}?search=strong"]
-    names += [f"{agent}?search=fast&lambda=0.7", f"{agent}?search=fast&partner=agent:ippo-2p"]
+    names += [f"{agent}?search=fast&lambda=0.7", f"{agent}?search=fast&partner_model=agent:ippo-2p"]
     assert len({load_policy(name).identity() for name in names}) == len(names)
 
 
@@ -215,13 +223,16 @@ def test_it_is_named_like_any_other_agent() -> None:
         ("search=quick", "search: expected one of fast, strong, got 'quick'"),
         ("search=fast&lambda=0", "search: lambda: expected a number above 0"),
         (
-            "search=fast&rollouts=2",
-            "search: rollouts: expected at least one for each of 6 moves, g",
+            "search=fast&num_rollouts=2",
+            "search: num_rollouts: expected at least one for each of 6 moves, g",
         ),
-        ("search=fast&hands=many", "hands: expected int, got 'many'"),
+        ("search=fast&num_hands=many", "num_hands: expected int, got 'many'"),
         ("lambda=1&search=fast", "expected one of colors, .*, got 'lambda'"),
         ("search=fast&safe=0.5,0.1&lambda=1", "expected one of colors, .*, got 'lambda'"),
-        ("search=fast&partner=bot:smart", "search: partner: expected an agent with a structured"),
+        (
+            "search=fast&partner_model=bot:smart",
+            "search: partner_model: expected an agent with a structured",
+        ),
         ("safe=0.5,0.1&search=fast", "search: expected an agent with a structured network"),
     ],
 )
@@ -238,7 +249,7 @@ def test_it_plays_whole_games_beside_others(capsys: pytest.CaptureFixture[str]) 
     weights = np.linspace(0, -0.1, TINY.num_moves, dtype=np.float32)
     weights[action_slices(TINY)["play"]] -= 1.0
     plain = Habit(jnp.asarray(weights), TINY)
-    settings = SearchConfig(hands=72, rollouts=72, moves=9, least=0.0)
+    settings = SearchConfig(num_hands=72, num_rollouts=72, max_moves=9, min_prob=0.0)
     teams = (plain, plain), (SearchPolicy(plain, settings=settings), plain)
     without, by = (play_games(team, TINY, decks) for team in teams)
     assert capsys.readouterr().err.count("games: 12/12 games") == 1

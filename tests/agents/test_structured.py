@@ -38,7 +38,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.agents.structured import convention_features, features, hint_memory
 from hanabi_rl.agents.structured.card_counts import count_cards
-from hanabi_rl.agents.structured.hint_memory import LEVELS, Memory, init_memory, next_seat
+from hanabi_rl.agents.structured.hint_memory import FEATURE_SETS, Memory, init_memory, next_seat
 from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import State
@@ -55,27 +55,28 @@ def assert_same(one: Any, other: Any, atol: float = 0.0) -> None:
 
 @pytest.mark.parametrize("rules", GAMES, ids=str)
 def test_the_state_shows_what_the_observation_shows(rules: Rules) -> None:
-    states, kept = play_random_games(rules, "learnt", first_state(rules), jax.random.key(1))
+    states, kept = play_random_games(rules, "hint-history", first_state(rules), jax.random.key(1))
     obs = observe_seat(rules, states, states.player)
-    by_state = look_at_state(rules, "learnt", kept, states)
-    assert_same(by_state, look_at_observation(rules, "learnt", kept, obs), atol=1e-6)
+    by_state = look_at_state(rules, "hint-history", kept, states)
+    assert_same(by_state, look_at_observation(rules, "hint-history", kept, obs), atol=1e-6)
     assert all(np.isfinite(np.asarray(x)).all() for x in by_state[1])
     assert np.abs(np.asarray(by_state[1].own)).max() <= 1.0
 
 
 @pytest.mark.parametrize(
-    "level", ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("learnt", "reading"))]
+    "feature_set",
+    ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("hint-history", "conventions"))],
 )
-def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: FeatureSet) -> None:
+def test_each_seat_keeps_the_memory_that_the_movers_pass_on(feature_set: FeatureSet) -> None:
     rules = SMALL
-    state, passed_on = first_state(rules), init_memory(rules, level, (BATCH,))
-    seats = [init_memory(rules, level, (BATCH,)) for _ in range(rules.num_players)]
+    state, passed_on = first_state(rules), init_memory(rules, feature_set, (BATCH,))
+    seats = [init_memory(rules, feature_set, (BATCH,)) for _ in range(rules.num_players)]
     key = jax.random.key(0)
     for turn in range(9):
-        after, shown = look_at_state(rules, level, passed_on, state)
+        after, shown = look_at_state(rules, feature_set, passed_on, state)
         obs, goes_on = np.asarray(observe(rules, state)), ~np.asarray(finished(rules, state))
         for seat in range(rules.num_players):
-            seats[seat], seen = look_at_observation(rules, level, seats[seat], obs[:, seat])
+            seats[seat], seen = look_at_observation(rules, feature_set, seats[seat], obs[:, seat])
             if seat == turn % rules.num_players:
                 pair = ((after, shown), (seats[seat], seen))
                 kept = jax.tree.map(lambda x, goes_on=goes_on: np.asarray(x)[goes_on], pair)
@@ -85,16 +86,17 @@ def test_each_seat_keeps_the_memory_that_the_movers_pass_on(level: FeatureSet) -
 
 
 @pytest.mark.parametrize(
-    "level", ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("learnt", "reading"))]
+    "feature_set",
+    ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("hint-history", "conventions"))],
 )
-def test_renaming_colours_permutes_the_logits(level: FeatureSet) -> None:
+def test_renaming_colours_permutes_the_logits(feature_set: FeatureSet) -> None:
     rules = SMALL
-    actor, params = network(rules, level)
-    states, kept = play_random_games(rules, level, first_state(rules), jax.random.key(2))
+    actor, params = network(rules, feature_set)
+    states, kept = play_random_games(rules, feature_set, first_state(rules), jax.random.key(2))
     perm = random_color_permutations(jax.random.key(3), len(states.last), rules.num_colors)
     renamed = permute_state(rules, states, perm)
-    logits = act(rules, level, actor, params, kept, states)
-    permuted = act(rules, level, actor, params, rename(rules, kept, perm), renamed)
+    logits = act(rules, feature_set, actor, params, kept, states)
+    permuted = act(rules, feature_set, actor, params, rename(rules, kept, perm), renamed)
     expected = permute_legal(rules, logits, perm)
     np.testing.assert_allclose(permuted, expected, atol=1e-5)
 
@@ -113,26 +115,33 @@ def rename(rules: Rules, kept: Memory, perm: jax.Array) -> Memory:
     return Memory(jnp.asarray(renamed))
 
 
-def network(rules: Rules, level: FeatureSet) -> tuple[StructuredActor, Any]:
-    actor = StructuredConfig(level, trunk=(32, 16), head=16).actor()
-    shapes = features.sizes(rules, level)
+def network(rules: Rules, feature_set: FeatureSet) -> tuple[StructuredActor, Any]:
+    actor = StructuredConfig(feature_set, trunk=(32, 16), head=16).actor()
+    shapes = features.sizes(rules, feature_set)
     blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
     legal = np.ones((1, rules.num_moves), bool)
     return actor, jax.jit(actor.init)(jax.random.key(0), blank, legal)
 
 
 def act(
-    rules: Rules, level: FeatureSet, actor: StructuredActor, params: Any, kept: Memory, state: State
+    rules: Rules,
+    feature_set: FeatureSet,
+    actor: StructuredActor,
+    params: Any,
+    kept: Memory,
+    state: State,
 ) -> np.ndarray:
-    _, shown = look_at_state(rules, level, kept, state)
+    _, shown = look_at_state(rules, feature_set, kept, state)
     return np.asarray(jax.jit(actor.apply)(params, shown, legal_for_mover(rules, state)))
 
 
-@pytest.mark.parametrize("level", [*LEVELS[:2], pytest.param("reading", marks=pytest.mark.slow)])
-def test_another_own_hand_and_deck_show_the_same(level: FeatureSet) -> None:
+@pytest.mark.parametrize(
+    "feature_set", [*FEATURE_SETS[:2], pytest.param("conventions", marks=pytest.mark.slow)]
+)
+def test_another_own_hand_and_deck_show_the_same(feature_set: FeatureSet) -> None:
     """The mover's hand is replaced by the next player's, slot by slot; its hints stay."""
     rules = SMALL
-    states, kept = play_random_games(rules, level, first_state(rules), jax.random.key(4))
+    states, kept = play_random_games(rules, feature_set, first_state(rules), jax.random.key(4))
     playing = ~np.asarray(finished(rules, states))
     mover = np.arange(rules.num_players) == np.asarray(states.player)[:, None]
     full = np.asarray(states.hands != 0).all(axis=(1, 2))
@@ -145,8 +154,8 @@ def test_another_own_hand_and_deck_show_the_same(level: FeatureSet) -> None:
     )
     where = playing & full
     assert where.sum() > BATCH
-    one = look_at_state(rules, level, kept, states)
-    two = look_at_state(rules, level, kept, other)
+    one = look_at_state(rules, feature_set, kept, states)
+    two = look_at_state(rules, feature_set, kept, other)
     assert_same(*(jax.tree.map(lambda x: np.asarray(x)[where], x) for x in (one, two)))
 
 
@@ -161,18 +170,21 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(convention_features, name, refuse)
     monkeypatch.setattr(hint_inference, "update_common_knowledge", refuse)
 
-    def trace(level: FeatureSet) -> None:
+    def trace(feature_set: FeatureSet) -> None:
         jax.eval_shape(
             lambda state: features.encode_step(
-                rules, level, init_memory(rules, level, (rows,)), from_state(rules, state)
+                rules,
+                feature_set,
+                init_memory(rules, feature_set, (rows,)),
+                from_state(rules, state),
             ),
             state,
         )
 
     trace("facts")
-    trace("learnt")
+    trace("hint-history")
     with pytest.raises(AssertionError, match="conventions were read"):
-        trace("reading")
+        trace("conventions")
 
 
 @pytest.mark.slow  # compiles what both make of hints
@@ -180,12 +192,12 @@ def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
     """The sum of its components is the bot's own worth, which they repeat term by term, and its
     danger the bot's: else `convention_features` would say another thing than the convention."""
     rules = SMALL
-    states, kept = play_random_games(rules, "reading", first_state(rules), jax.random.key(6))
+    states, kept = play_random_games(rules, "conventions", first_state(rules), jax.random.key(6))
 
     @jax.jit
     def both(states: State, kept: Memory) -> Any:
         sight = from_state(rules, states)
-        after = features.update_memory(rules, "reading", kept, sight)
+        after = features.update_memory(rules, "conventions", kept, sight)
         table = count_cards(rules, sight)
         public = hint_memory.to_common_knowledge(hint_memory.unpack(after), sight)
 
@@ -241,7 +253,7 @@ def test_chances_are_counted_by_hand(rules: Rules) -> None:
 
 @pytest.mark.slow
 def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
-    rules, network = SMALL, StructuredConfig("learnt", trunk=(16,), head=8)
+    rules, network = SMALL, StructuredConfig("hint-history", trunk=(16,), head=8)
     params = init_params(rules, network, jax.random.key(0))
     saved = NetworkPolicy(params=params, rules=rules, network=network)
     save_policy(tmp_path / "policy", saved, algorithm="bc", steps=1, score=None)
@@ -250,21 +262,23 @@ def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
     header = read_metadata(tmp_path / "policy" / "policy.safetensors")
     assert json.loads(header["policy"])["network"] == {
         "kind": "structured",
-        "level": "learnt",
+        "features": "hint-history",
         "trunk": [16],
         "head": 8,
         "card": [64, 32],
         "dropout": 0.3,
         "critic": [256, 128],
     }
-    states, kept = play_random_games(rules, "learnt", first_state(rules), jax.random.key(7))
+    states, kept = play_random_games(rules, "hint-history", first_state(rules), jax.random.key(7))
     legal, obs = legal_for_mover(rules, states), observe_seat(rules, states, states.player)
     reset = jnp.zeros(len(states.last), bool)
     _, logits = jax.jit(type(policy).step)(policy, kept, obs, legal, reset)
-    expected = act(rules, "learnt", network.actor(), {"params": params}, kept, states)
+    expected = act(rules, "hint-history", network.actor(), {"params": params}, kept, states)
     np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
-def test_a_level_that_is_not_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="network.level: expected one of facts, learnt, reading"):
+def test_unknown_feature_set_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="network.features: expected one of facts, hint-history, conventions"
+    ):
         StructuredConfig("advice")  # type: ignore[arg-type]

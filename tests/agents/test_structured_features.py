@@ -1,5 +1,5 @@
-"""Every number that a structured network is shown at the level `learnt`, counted again in plain
-Python: positions of random games as sets and lists, without a bit."""
+"""Every number of the features `hint-history`, counted again in plain Python: positions of
+random games as sets and lists, without a bit."""
 
 from __future__ import annotations
 
@@ -331,11 +331,11 @@ def shown() -> tuple[list[Position], Any]:
     """Every second position of 16 games, and what the mover's network is shown of it."""
     decks, actions = careful_games()
     states = jax.device_get(replay(SMALL, decks, actions).state)
-    kept, positions, found = init_memory(SMALL, "learnt", (BATCH,)), [], []
+    kept, positions, found = init_memory(SMALL, "hint-history", (BATCH,)), [], []
     fields = {name: np.asarray(getattr(states, name)) for name in READ}
     for turn in range(actions.shape[1]):
         state = jax.tree.map(lambda x, t=turn: x[t], states)
-        after, features = look_at_state(SMALL, "learnt", kept, state)
+        after, features = look_at_state(SMALL, "hint-history", kept, state)
         kept, bits_kept = next_seat(after), hint_memory.unpack(after)
         records, ages = jax.device_get(
             (hint_memory.records(bits_kept), hint_memory.ages(bits_kept))

@@ -32,11 +32,11 @@ def remembered(rules: Rules, states: State) -> tuple[HintSnapshot, jax.Array]:
     """Games [T, N] -> the records [T, 2, P, H, N] and ages [T, P, H, N] that each mover has."""
 
     def turn(kept: Any, state: State) -> Any:
-        after = features.update_memory(rules, "learnt", kept, from_state(rules, state))
+        after = features.update_memory(rules, "hint-history", kept, from_state(rules, state))
         bits = hint_memory.unpack(after)
         return next_seat(after), (hint_memory.records(bits), hint_memory.ages(bits))
 
-    start = init_memory(rules, "learnt", (states.counters.shape[1],))
+    start = init_memory(rules, "hint-history", (states.counters.shape[1],))
     return jax.lax.scan(turn, start, states)[1]
 
 

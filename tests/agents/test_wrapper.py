@@ -133,7 +133,10 @@ def test_around_who_draws_a_move_the_draws_are_of_the_whole_distribution(
 ) -> None:
     """See `Policy.step`: the mean of the softmax over keys is the distribution without any. What
     is remembered is what was drawn, and no wrapper makes an illegal move."""
-    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - {"knows", "search"}  # which are of networks
+    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - {
+        "partner_games",
+        "search",
+    }  # which are of networks
     rules, many = LENIENT_3P, 3000
     weights = 2 * jax.random.normal(jax.random.key(0), (rules.obs_size, rules.num_moves))
     plain: Policy = Drawer(weights / 5, rules)
@@ -221,7 +224,7 @@ def test_noise_is_any_legal_move_on_its_share_of_the_turns() -> None:
 
 @pytest.mark.parametrize("value", ["-0.1", "1", "1.1", "nan"])
 def test_noise_is_a_share(value: str) -> None:
-    with pytest.raises(ValueError, match=r"noise: expected a share from 0 to below 1, got"):
+    with pytest.raises(ValueError, match=r"noise: expected a probability from 0 to below 1, got"):
         load_policy(f"bot:piers?noise={value}")
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import compiled
-from support.games import TINY, taught_games
+from support.games import TINY, teacher_games
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.data.games import Games
@@ -51,7 +51,7 @@ class Learner(NamedTuple):
 
 @pytest.fixture(scope="module")
 def learner() -> Learner:
-    games: Games = taught_games(TINY, 240)
+    games: Games = teacher_games(TINY, 240)
     human = np.ones((240, PLAYERS), bool)
     human[::4, 1] = False
     games = dataclasses.replace(games, human_seats=human)

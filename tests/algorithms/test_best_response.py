@@ -146,14 +146,14 @@ def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
     config = BestResponseConfig(game=TINY, network=SMALL, partners=names)
     for _ in range(2):
         write_input_hashes(folder, named_input_hashes(config))
-    known = json.loads((folder / "given.json").read_text())
+    known = json.loads((folder / "input_hashes.json").read_text())
     assert known == {f"--partners {name}": load_policy(name, TINY).identity() for name in names}
     save(policy=network_policy(TINY, seed=1))
     with pytest.raises(
         ValueError, match=f"--partners {partner}: expected what this run began with"
     ):
         ALGORITHM.train(config, folder, ALGORITHM.training(config, None))
-    assert json.loads((folder / "given.json").read_text()) == known
+    assert json.loads((folder / "input_hashes.json").read_text()) == known
 
 
 def test_each_device_has_environments_for_every_partner(
@@ -182,7 +182,9 @@ def test_each_device_has_environments_for_every_partner(
 @pytest.mark.slow  # traces a rollout of the standard game
 def test_partners_may_be_shown_less_than_the_learner() -> None:
     """What `facts` remembers is empty; all the same it is one row a seat of every environment."""
-    network = StructuredConfig(level="learnt", trunk=(16,), head=8, card=(8,), critic=(16,))
+    network = StructuredConfig(
+        features="hint-history", trunk=(16,), head=8, card=(8,), critic=(16,)
+    )
     config = BestResponseConfig(
         network=network,
         num_envs=16,
@@ -229,7 +231,7 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
     assert (
         infer_rules_from_partners(BestResponseConfig(game=TINY, partners=("bot:simple",))) == TINY
     )
-    with pytest.raises(ValueError, match="--partners: expected whom to play with, got nobody"):
+    with pytest.raises(ValueError, match="--partners: expected at least one agent, got none"):
         infer_rules_from_partners(BestResponseConfig())
     with pytest.raises(ValueError, match="--partner-prob: expected a number from 0 to 1, got 2"):
         BestResponseConfig(partner_prob=2.0)
@@ -254,16 +256,16 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_response_begins_with_an_agent_of_its_network() -> None:
-    named = {"partners": ("bot:simple",), "init_from": "agent:anyone-2p"}
-    network = StructuredConfig(level="reading", profile=True, critic=(16,))
+    named = {"partners": ("bot:simple",), "init_from": "agent:adhoc-2p"}
+    network = StructuredConfig(features="conventions", profile=True, critic=(16,))
     begins_as = ALGORITHM.training(
         BestResponseConfig(**named, network=network), None
     ).initial_params
-    theirs = load_policy("agent:anyone-2p")
+    theirs = load_policy("agent:adhoc-2p")
     assert isinstance(theirs, NetworkPolicy)
     jax.tree.map(np.testing.assert_array_equal, begins_as, theirs.params)
     config = BestResponseConfig(**named)
-    with pytest.raises(ValueError, match="anyone-2p: expected the network that is trained"):
+    with pytest.raises(ValueError, match="adhoc-2p: expected the network that is trained"):
         ALGORITHM.training(config, None)
 
 

@@ -90,7 +90,7 @@ def test_three_players_after_the_annealing(
 
 
 @pytest.mark.parametrize("lineup", ["some-or-none", "all-or-none"])
-def test_two_players_have_one_kind_of_line_up(lineup: str) -> None:
+def test_two_players_have_one_kind_of_lineup(lineup: str) -> None:
     got = shares(2, lineup, 160)  # a = 0.3
     expected = {(True, True): 0.7, (False, True): 0.15, (True, False): 0.15}
     assert got == {seats: pytest.approx(share, abs=0.015) for seats, share in expected.items()}

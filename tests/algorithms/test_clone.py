@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.games import TINY, TINY_3P, taught_games
+from support.games import TINY, TINY_3P, teacher_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.policy_folder import save_policy
@@ -52,7 +52,7 @@ def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -
 
 def test_the_game_is_that_of_the_games_to_clone(tmp_path: Path) -> None:
     path = tmp_path / "games.safetensors"
-    save_games(path, taught_games(TINY, 2))
+    save_games(path, teacher_games(TINY, 2))
     assert clone_rules(HDRIPPOConfig(bc=BCTrainConfig(data=(str(path),)))) == TINY
 
 
@@ -84,7 +84,7 @@ class Enough(Exception):  # noqa: N818 - no error
 def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    games, asked = taught_games(TINY, 4), []
+    games, asked = teacher_games(TINY, 4), []
 
     def jit(function: Any) -> Any:
         def init(key: jax.Array, params: None) -> Any:
@@ -128,5 +128,5 @@ def test_no_games_are_announced_as_cloned_where_none_are(
     announce_pool(BCConfig(data=("games.json",)))
     assert capsys.readouterr().err == ""
     announce_pool(BCConfig(demo_games=20))
-    said = "No games are given: cloning 20 games of convention, the same ones for every seed.\n"
-    assert capsys.readouterr().err == said
+    note = "No data: cloning 20 games of convention, the same for every seed.\n"
+    assert capsys.readouterr().err == note

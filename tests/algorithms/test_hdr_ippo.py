@@ -86,7 +86,7 @@ def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
 ) -> None:
     config = small.ppo.config
     _, metrics = small.learn(*second_rollout, weight)
-    share = metrics["decision_share"]  # what is logged per decision is in the loss per timestep
+    share = metrics["decision_fraction"]  # what is logged per decision is in the loss per timestep
     np.testing.assert_allclose(share, 0.5, rtol=1e-5)
     value, entropy = (
         config.value_coef * metrics["value_loss"],
@@ -223,7 +223,7 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
             clone, clone.game, training_games(clone, clone.game, clone.seed)
         )
         given_then = files_of if name == "same" else dict.fromkeys(files_of, name)
-        (grown / "given.json").write_text(json.dumps(given_then))
+        (grown / "input_hashes.json").write_text(json.dumps(given_then))
         found = validation_games(HDRIPPOConfig(bc_policy=str(grown)), nowhere)
         assert (found is not None) == (name == "same")
     assert "No validation figures" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.games import TINY, taught_games
+from support.games import TINY, teacher_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.loading import load_policy
@@ -280,7 +280,7 @@ def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
 def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:
     """Of a game of n moves the positions before the first n - 3 of them."""
     assert ppo_runner.load_start_states(IPPOConfig()) is None
-    games, names = [taught_games(TINY, 2, seed) for seed in (0, 1)], []
+    games, names = [teacher_games(TINY, 2, seed) for seed in (0, 1)], []
     for number, some in enumerate(games):
         names.append(str(tmp_path / f"{number}.safetensors"))
         save_games(Path(names[-1]), some)
@@ -300,7 +300,7 @@ def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> 
     for seed in (0, 1, 0):
         policy = network_policy(TINY, seed=seed)
         save_policy(tmp_path / "below", policy, algorithm="obl", steps=0, score=None)
-        save_games(place, taught_games(TINY, 2, seed))
+        save_games(place, teacher_games(TINY, 2, seed))
         starts = ppo_runner.load_start_states(begins)
         below, states = (
             ppo_runner.named_input_hashes(config),

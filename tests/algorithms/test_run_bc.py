@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.compiled import init_params
 from support.fixtures import CLONE
-from support.games import TINY, as_games, taught_games
+from support.games import TINY, as_games, teacher_games
 from support.policies import network_policy
 from support.runs import RUN_FILES, read_lines, read_state
 
@@ -46,7 +46,7 @@ def without(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
     folder, summary = bc_run
     names = {path.name for path in folder.iterdir()}
-    assert names == RUN_FILES | {"given.json", "policy", "policy-accuracy", "policy-loss"}
+    assert names == RUN_FILES | {"input_hashes.json", "policy", "policy-accuracy", "policy-loss"}
     assert (folder / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "summary.json").read_text()) == {
         **json.loads(json.dumps(summary)),
@@ -272,7 +272,9 @@ def test_validation_games_of_another_game_are_refused(
     training: BCTrainConfig, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.safetensors"
-    save_games(other, taught_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2))
+    save_games(
+        other, teacher_games(Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2), 2)
+    )
     with pytest.raises(ValueError, match="--val: expected games of 2 colours, .*, got 3 colours"):
         training_games(
             BCTrainConfig(data=training.data, val=(str(other),)),
@@ -322,7 +324,7 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
             "{other}",
             r"trained, NetworkConfig\(embedding=.*, got NetworkConfig\(embedding=\(8,\)",
         ),
-        ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(level='facts', profile=True"),
+        ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(features='facts', profile=True"),
     ],
 )
 def test_cloning_cannot_begin_with_another_network(
@@ -344,14 +346,16 @@ def test_cloning_cannot_begin_with_another_network(
 
 def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
     """Or with nothing, as they say where it cannot be."""
-    rules, prior = Rules(num_players=3), "agent:prior-3p"
-    for preset in ("3p-human", "3p-human-learnt"):
+    rules, prior = Rules(num_players=3), "agent:pretrained-3p"
+    for preset in ("3p-human", "3p-human-hint-history"):
         config: Any = preset_config("bc", preset)
         assert config.init_from == prior
         load_initial_params(prior, config.network, rules)
-    facts = dataclasses.replace(config.network, level="facts")
-    said = "--init-from agent:prior-3p: .*expected {}.*--init-from None: random"
-    with pytest.raises(ValueError, match=said.format(".*level='learnt'.*got .*level='facts'")):
+    facts = dataclasses.replace(config.network, features="facts")
+    said = "--init-from agent:pretrained-3p: .*expected {}.*--init-from None: random"
+    with pytest.raises(
+        ValueError, match=said.format(".*features='hint-history'.*got .*features='facts'")
+    ):
         load_initial_params(prior, facts, rules)
     with pytest.raises(
         ValueError, match=said.format("an agent for 2 players, got one for 3 players")

@@ -24,7 +24,7 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage.trees import read_tree
 
 NETWORK = StructuredConfig("facts", trunk=(32,), head=8, card=(8,), critic=(32,))
-LEARNT = dataclasses.replace(NETWORK, level="learnt")
+LEARNT = dataclasses.replace(NETWORK, features="hint-history")
 PROFILED = dataclasses.replace(NETWORK, profile=True)
 
 
@@ -82,7 +82,7 @@ def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("preset", ["above", "above-gpu"])
+@pytest.mark.parametrize("preset", ["next-level", "next-level-gpu"])
 def test_a_level_above_nothing_is_refused(preset: str, tmp_path: Path) -> None:
     """It would be level 1, trained as one above it."""
     given = dataclasses.replace(preset_config("obl", preset), run_dir=str(tmp_path / "run"))

@@ -1,7 +1,7 @@
 """A small policy and games of its rules, as files."""
 
 import pytest
-from support.games import TINY, taught_games
+from support.games import TINY, teacher_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.policy_folder import save_policy
@@ -18,5 +18,5 @@ def policy_folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def small_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("games") / "games.safetensors"
-    save_games(path, taught_games(TINY, 12))
+    save_games(path, teacher_games(TINY, 12))
     return path

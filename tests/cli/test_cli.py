@@ -81,7 +81,7 @@ def test_evaluate_prints_a_table_and_one_line_of_json(capsys):
     )
     assert len(record["histogram"]) == 26 and sum(record["histogram"]) == 32
     assert record["mean"] == pytest.approx(np.dot(record["histogram"], range(26)) / 32)
-    assert record["zero_share"] == record["histogram"][0] / 32
+    assert record["zero_rate"] == record["histogram"][0] / 32
     low, high = record["ci95"]
     assert low <= record["mean"] <= high
     assert set(record["links"]) == {"best", "median", "worst"}

@@ -10,7 +10,7 @@ from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import concatenate_games
 from hanabi_rl.evaluation.measure.behaviour import (
     communicativeness,
-    hint_share,
+    hint_rate,
     information_per_play,
 )
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
@@ -37,7 +37,7 @@ def test_behaviour_of_an_agent(policy_folder, capsys):
         True,
         records.num_actions.sum(),
     )
-    assert record["hint_share"] == hint_share(GameAnalysis(records)).mean
+    assert record["hint_rate"] == hint_rate(GameAnalysis(records)).mean
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ def test_three_players_are_one_agent_among_copies_of_a_partner(tmp_path, capsys)
             0,
             sample=True,
             seating=np.repeat(seats, 16, axis=0),
-            key_index=np.tile(np.arange(16), 3),
+            game_index=np.tile(np.arange(16), 3),
         )
         games = [played.select(slice(16 * seat, 16 * (seat + 1))) for seat in range(3)]
         return np.array([of.scores for of in games]), games

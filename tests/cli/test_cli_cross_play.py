@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from support.games import TINY, TINY_3P, taught_games
+from support.games import TINY, TINY_3P, teacher_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.loading import load_agents, load_policy
@@ -107,7 +107,7 @@ def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
 
 
 def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, monkeypatch):
-    games = taught_games(TINY, 8)
+    games = teacher_games(TINY, 8)
     # files hold games of the standard deck only
     monkeypatch.setattr(data_files, "load_games", lambda path: games)
     proxies, agents = [str(runs / "s0"), str(runs / "s1")], [str(runs / "rl"), str(runs / "s0")]
@@ -118,7 +118,7 @@ def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, monke
     assert record == json.loads((tmp_path / "leaderboard.json").read_text())
     assert [proxy["label"] for proxy in record["proxies"]] == ["s0", "s1"]
     assert [agent["agent"] for agent in record["agents"]] == ["rl", "s0"]
-    assert [line_up["games"] for line_up in record["agents"][0]["line_ups"]] == [4] * 4
+    assert [lineup["games"] for lineup in record["agents"][0]["lineups"]] == [4] * 4
     prediction = predict(load_policy(agents[0]), games)
     assert (
         record["agents"][0]["cross_entropy_per_timestep"]
@@ -131,7 +131,7 @@ def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, monke
 @pytest.mark.slow  # test_seeds_are_counted_once has the choice
 def test_of_several_seeds_the_one_that_predicts_best_plays(runs, tmp_path, capsys, monkeypatch):
     """AH2AC2 section 5.2: by cross-entropy on validation games; what is shown is of others."""
-    files = {"val.json": taught_games(TINY, 8), "test.json": taught_games(TINY, 6, 1)}
+    files = {"val.json": teacher_games(TINY, 8), "test.json": teacher_games(TINY, 6, 1)}
     monkeypatch.setattr(data_files, "load_games", lambda path: files[str(path)])
     seeds = [str(runs / name) for name in ("s0", "s1", "rl")]
     losses = [
@@ -151,11 +151,11 @@ def test_of_several_seeds_the_one_that_predicts_best_plays(runs, tmp_path, capsy
     assert f"BC: {best} of seeds with nats per timestep s0 {losses[0]:.4f}, s1 " in err
     assert "the proxy itself" in err
     own = json.loads(out)["proxies_with_themselves"]
-    assert own["games"] == 8 and own["line_ups"][0]["seats"] == ["bot:random", "bot:random"]
+    assert own["games"] == 8 and own["lineups"][0]["seats"] == ["bot:random", "bot:random"]
 
 
 def test_what_a_seed_was_chosen_by_is_not_what_it_is_shown_on(runs, capsys, monkeypatch):
-    games = taught_games(TINY, 8)
+    games = teacher_games(TINY, 8)
     files = {"val.json": games, "test.json": games.select([5, 7])}
     monkeypatch.setattr(data_files, "load_games", lambda path: files[str(path)])
     seeds = [str(runs / name) for name in ("s0", "s1")]
@@ -241,7 +241,7 @@ def test_a_users_error_is_one_line(runs, tmp_path, capsys, args, message):
 def test_seeds_are_counted_once():
     """One policy under two names is no second seed, and no seed is in two rows."""
     policies = [network_policy(TINY, seed) for seed in (0, 1, 0)]
-    labels, games = ["a", "b", "c"], taught_games(TINY, 2)
+    labels, games = ["a", "b", "c"], teacher_games(TINY, 2)
 
     def rows(groups):
         return [row.label for row in candidates(labels, policies, groups, games)]

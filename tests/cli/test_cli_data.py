@@ -110,17 +110,17 @@ def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
             run(capsys, "data", *command, *(["--out", tmp_path] if command[0] == "split" else []))
         err = capsys.readouterr().err
         assert caught.value.code == 2 and len(err.splitlines()) == 1
-        assert "game 20 (game_id 0): expected 2-5 players, got 0 (--skip-bad leaves" in err
+        assert "game 20 (game_id 0): expected 2-5 players, got 0 (--skip-invalid leaves" in err
     assert sorted(tmp_path.iterdir()) == [mixed]
-    main(["data", "info", str(mixed), "--skip-bad", "--json"])
+    main(["data", "info", str(mixed), "--skip-invalid", "--json"])
     out, err = capsys.readouterr()
     assert (json.loads(out)["games"], json.loads(out)["skipped"]) == (20, 7)
     left_out = f"{mixed}: 7 of 27 games left out; how they ended: 7 unknown"
     assert err.splitlines()[-2:] == ["... and 2 more", left_out]
     assert err.count("left out: ") == 5
-    run(capsys, "data", "convert", mixed, clean, "--skip-bad")
+    run(capsys, "data", "convert", mixed, clean, "--skip-invalid")
     np.testing.assert_array_equal(load_games(clean).actions, load_games(file).actions)
-    run(capsys, "data", "split", mixed, "--sizes", 5, "--out", tmp_path, "--skip-bad")
+    run(capsys, "data", "split", mixed, "--sizes", 5, "--out", tmp_path, "--skip-invalid")
     assert len(load_games(tmp_path / "mixed_train.jsonl")) == 5
 
 

@@ -76,7 +76,7 @@ def test_a_run_as_a_user_starts_it(tmp_path):
     out = tmp_path / "left"
     out.mkdir()
     with serving(loopback) as address:
-        command = [sys.executable, "-m", "hanabi_rl", "live", "--agent", "agent:anyone-2p"]
+        command = [sys.executable, "-m", "hanabi_rl", "live", "--agent", "agent:adhoc-2p"]
         command += ["--server", address, "--credentials", str(secret), "--remember"]
         process = subprocess.Popen(
             [*command, "--pause", "0", "--out", str(out / "games"), "--notes"],

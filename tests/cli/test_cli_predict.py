@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from support.games import taught_games
+from support.games import teacher_games
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
@@ -101,7 +101,7 @@ def test_errors_are_one_line_and_exit_code_2(small_file, policy_folder, capsys, 
 def test_games_of_other_rules_are_refused(policy_folder, capsys, tmp_path):
     save_games(
         tmp_path / "games.safetensors",
-        taught_games(Rules(num_colors=3, num_ranks=3, hand_size=2), 2),
+        teacher_games(Rules(num_colors=3, num_ranks=3, hand_size=2), 2),
     )
     with pytest.raises(SystemExit):
         main(["predict", str(policy_folder), str(tmp_path / "games.safetensors")])

@@ -37,7 +37,7 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
     assert careful["categories"] == {"SR": 1.0, "AR": 1.0, "A+MR": 0.0}
     assert [len(test["failures"]) for test in careful["tests"].values()] == [0] * 13 + [6] * 3
     trust = careful["tests"]["M2"]["by_history"]
-    assert trust == {"hints were true": 1.0, "hints were of dead cards": 0.0}
+    assert trust == {"hints were of playable cards": 1.0, "hints were of useless cards": 0.0}
     assert not any(
         by_chance["tests"][name]["share"] for name in ("A1", "A2", "A3", "M1", "M2", "M3")
     )
@@ -46,7 +46,7 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
     assert failed["failures"][0].startswith("https://hanab.live/shared-replay-json/2")
     low, high = failed["share_ci95"]
     assert 0 <= low <= failed["share"] <= high <= 1
-    assert "M2: believes hints" in err and "S1: told in full, it does not act" in err
+    assert "M2: trusts hints" in err and "S1: does not play a fully known card" in err
     assert err.splitlines()[1].split()[:2] == ["S1", "SR"]
 
 

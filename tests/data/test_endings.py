@@ -149,9 +149,9 @@ def test_how_games_that_are_left_out_ended(
         path, dataclasses.replace(odd, scores=odd.scores + np.eye(8, dtype=np.int32)[[1, 3]].sum(0))
     )
     errors: list[GameDataError] = []
-    assert len(load_games(path, on_bad=errors.append)) == 2
+    assert len(load_games(path, on_invalid=errors.append)) == 2
     assert Counter(error.ended for error in errors) == {"bombed": 4, "unfinished": 2}
-    main(["data", "info", str(path), "--skip-bad", "--json"])
+    main(["data", "info", str(path), "--skip-invalid", "--json"])
     out, err = capsys.readouterr()
     assert "6 of 8 games left out; how they ended: 4 bombed, 2 unfinished" in err
     assert json.loads(out)["skipped_endings"] == {"bombed": 4, "unfinished": 2}
@@ -167,7 +167,7 @@ def test_how_games_of_the_site_that_are_left_out_ended(games: Games, tmp_path: P
     lines += [json.dumps(lost), "{}", *(tmp_path / "three.jsonl").read_text().splitlines()]
     (tmp_path / "all.jsonl").write_text("\n".join(lines))
     errors: list[GameDataError] = []
-    assert len(load_games(tmp_path / "all.jsonl", on_bad=errors.append)) == 8
+    assert len(load_games(tmp_path / "all.jsonl", on_invalid=errors.append)) == 8
     ended = ["bombed" if lives == 0 else "unfinished" for lives in three.lives]
     assert [error.ended for error in errors] == ["bombed", None, *ended]
 
@@ -248,7 +248,7 @@ def test_other_speedruns_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         main(["data", "info", str(path)])
     assert "game 0 (game_id 7): option speedrun: turn 9 lost" in capsys.readouterr().err
-    main(["data", "info", str(path), "--skip-bad"])
+    main(["data", "info", str(path), "--skip-invalid"])
     assert "left out; how they ended: 1 failed speedrun" in capsys.readouterr().err
 
 

@@ -452,7 +452,7 @@ def test_one_odd_game_is_refused_or_left_out(games, tmp_path, suffix, odd, place
     with pytest.raises(GameDataError, match=f"game {place}.*{message}"):
         load_games(path)
     skipped: list[GameDataError] = []
-    kept = load_games(path, on_bad=skipped.append)
+    kept = load_games(path, on_invalid=skipped.append)
     assert [error.game for error in skipped] == [place] and message in str(skipped[0])
     assert_equal(kept, games.select(np.arange(len(games)) != place))
 
@@ -463,7 +463,7 @@ def test_a_line_that_is_no_json_is_left_out(games, tmp_path):
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:2], "{", *lines[2:], "[" * 100_000]))
     skipped: list[GameDataError] = []
-    assert_equal(load_games(path, on_bad=skipped.append), games)
+    assert_equal(load_games(path, on_invalid=skipped.append), games)
     assert ["line 3" in str(skipped[0]), "line 10" in str(skipped[1])] == [True, True]
 
 
@@ -480,13 +480,13 @@ def test_odd_games_of_tensors_are_left_out_once_each(path, games):
     tensors["scores"][7] += 2**32
     save_file(tensors, path)
     skipped: list[GameDataError] = []
-    kept = load_games(path, on_bad=skipped.append)
+    kept = load_games(path, on_invalid=skipped.append)
     assert sorted(error.game for error in skipped) == [1, 2, 3, 5, 6, 7]
     assert all(f"game {error.game}" in str(error) for error in skipped)
     assert_equal(kept, games.select([0, 4]))
     tensors["scores"][[0, 4]] += 1
     save_file(tensors, path)
-    assert len(load_games(path, on_bad=skipped.append)) == 0 and len(skipped) == 14
+    assert len(load_games(path, on_invalid=skipped.append)) == 0 and len(skipped) == 14
 
 
 def test_a_file_that_is_none_is_refused_whatever_is_left_out(path, tmp_path):
@@ -496,7 +496,7 @@ def test_a_file_that_is_none_is_refused_whatever_is_left_out(path, tmp_path):
     for file in (path, tmp_path / "a.json"):
         skipped: list[GameDataError] = []
         with pytest.raises(GameDataError, match="expected"):
-            load_games(file, on_bad=skipped.append)
+            load_games(file, on_invalid=skipped.append)
         assert skipped == []
 
 

@@ -57,7 +57,7 @@ def test_a_command_names_files_without_their_folders_and_is_empty_where_none_mak
     assert command == "hanabi-rl train bc --preset quick --data mine.safetensors"
     for changes in ({"preset": None}, {"preset": "gone"}, {"preset": "/home/somebody/x.toml"}):
         assert command_of("bc", dataclasses.replace(config, **changes), configs_folder()) == ""
-    monkeypatch.setattr(cli_args, "_flags_between", lambda *_: [])
+    monkeypatch.setattr(cli_args, "_flag_differences", lambda *_: [])
     assert command_of("bc", config, configs_folder()) == ""  # it would make another config
 
 

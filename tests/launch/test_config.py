@@ -275,7 +275,7 @@ def test_a_preset_lists_only_what_differs_from_the_defaults_and_why(algo: str, n
         or "structured" in resolved.values()
     )
     if not minutes:
-        halved = (algo, name) == ("hdr_ippo", "3p-1k-as-published")  # as the public code has it
+        halved = (algo, name) == ("hdr_ippo", "3p-1k-ah2ac2-code")  # as the public code has it
         assert resolved.get("num_envs", 1024) == (512 if halved else 1024)
 
 

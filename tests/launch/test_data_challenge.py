@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.games import TINY, taught_games
+from support.games import TINY, teacher_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.loading import load_policy
@@ -31,7 +31,7 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.play import demos
 from hanabi_rl.play.demos import demo_games, demonstrators, generate
 
-SHORT = Challenge("simple", games=24, held_out=8, methods=("bc",), decks=64, seed=3)
+SHORT = Challenge("simple", games=24, heldout_games=8, methods=("bc",), eval_games=64, seed=3)
 
 
 def test_epochs_grow_as_games_shrink() -> None:
@@ -45,7 +45,9 @@ def test_epochs_grow_as_games_shrink() -> None:
 
 
 def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> None:
-    challenge = dataclasses.replace(SHORT, total_steps=12_345, kl_weight=0.2, level="learnt")
+    challenge = dataclasses.replace(
+        SHORT, total_steps=12_345, kl_weight=0.2, features="hint-history"
+    )
     configs: dict[str, Any] = {
         name: challenges._config(name, challenge, tmp_path) for name in challenges.METHODS
     }
@@ -58,7 +60,7 @@ def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> 
     for name in ("hdr_ippo", "br_bc", "ippo"):
         assert configs[name].total_steps == 12_345
     for name in ("bc", "br_bc", "ippo"):
-        assert configs[name].network.level == "learnt"
+        assert configs[name].network.features == "hint-history"
     assert all(config.seed == 3 for config in configs.values())
     quick = preset_config("br_bc", "quick")
     for name in ("anneal_start", "anneal_end"):
@@ -79,7 +81,7 @@ def test_the_clone_comes_before_what_begins_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], trained: list[str]
 ) -> None:
     monkeypatch.setattr(challenges, "_method", lambda name, *_: {"method": name})
-    monkeypatch.setattr(challenges, "_with_themselves", lambda *_: {"mean": 1.0})
+    monkeypatch.setattr(challenges, "_proxy_self_play", lambda *_: {"mean": 1.0})
     record = run_challenge(dataclasses.replace(SHORT, methods=asked), tmp_path)
     assert [row["method"] for row in record["methods"]] == trained
     kept = json.loads((tmp_path / "challenge.json").read_text())
@@ -107,46 +109,48 @@ def test_a_partner_that_searches_is_one_player(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not one for each agent that it takes the others for."""
-    partner = "agent:ippo-2p?search=fast&partner=bot:holmes+bot:iggi"
+    partner = "agent:ippo-2p?search=fast&partner_model=bot:holmes+bot:iggi"
     monkeypatch.setattr(demos, "load_policy", lambda name, rules: load_policy("bot:simple", rules))
     challenge = dataclasses.replace(SHORT, partner=partner)
     assert list(challenges.proxies_of(challenge, Rules())) == [partner]
-    row = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
+    row = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
     own = row | {"cross_entropy_per_timestep": 1.0}
-    record = dataclasses.asdict(challenge) | {"prior": None, "methods": []}
-    lines = challenge_table(record | {"partner_with_itself": own}).splitlines()
+    record = dataclasses.asdict(challenge) | {"pretrain": None, "methods": []}
+    lines = challenge_table(record | {"partner_self_play": own}).splitlines()
     assert f"24 games of {partner}," in lines[0] and f"games with {partner} over" in lines[0]
     assert lines[-1].startswith("the proxy ")
     preset = dataclasses.replace(
-        preset_config("bc", "prior"), demos=("bot:iggi", partner, f"bot:smart+{partner}")
+        preset_config("bc", "pretrain"), demos=("bot:iggi", partner, f"bot:smart+{partner}")
     )
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
     monkeypatch.setattr(priors, "run_once", lambda *_: None)
     monkeypatch.setattr(priors, "load_policy", lambda *_: load_policy("bot:simple"))
     found = priors.train_pretrained_clone(partner, Rules(), "facts", tmp_path)
-    assert (found.players, found.excluded_families) == (("bot:iggi",), ("self-taught",))
+    assert (found.players, found.excluded_families) == (("bot:iggi",), ("self-play RL",))
     found = priors.train_pretrained_clone("bot:iggi", Rules(), "facts", tmp_path)
     assert found.players == (partner, f"bot:smart+{partner}")
 
 
 @pytest.mark.slow  # its games are those of evaluation/measure/test_leaderboard.py
-def test_a_row_is_of_games_over_the_line_ups_of_the_leaderboard() -> None:
-    """Not of decks times seatings: as many games as --decks says, in all."""
-    challenge = dataclasses.replace(SHORT, decks=40)
+def test_a_row_is_of_games_over_the_lineups_of_the_leaderboard() -> None:
+    """Not of decks times seatings: as many games as --eval-games says, in all."""
+    challenge = dataclasses.replace(SHORT, eval_games=40)
     agent, *others = (network_policy(TINY, seed) for seed in range(3))
     proxies = dict(zip(("one", "other"), others, strict=True))
-    held_out = taught_games(TINY, 4)
-    row = challenges._measured(agent, challenge, held_out, proxies)
-    beside = row["with_partner"]
-    assert beside["games"] == 40 and len(beside["line_ups"]) == 4
+    held_out = teacher_games(TINY, 4)
+    row = challenges._evaluate(agent, challenge, held_out, proxies)
+    beside = row["with_proxies"]
+    assert beside["games"] == 40 and len(beside["lineups"]) == 4
     expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
     assert beside["mean"] == expected.summary.mean.mean
     assert beside["points_mean"] == expected.points.mean() > 0
     assert beside["median"] == np.median(expected.score)
-    own = challenges._with_themselves(challenge, proxies, held_out)
-    assert [line["seats"] for line in own["line_ups"]] == [["one"] * 2, ["other"] * 2]
-    assert json.loads(json.dumps([row, own]))[0]["nats"] == row["nats"], "the record is JSON"
-    assert row["nats"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
+    own = challenges._proxy_self_play(challenge, proxies, held_out)
+    assert [line["seats"] for line in own["lineups"]] == [["one"] * 2, ["other"] * 2]
+    assert json.loads(json.dumps([row, own]))[0]["cross_entropy"] == row["cross_entropy"], (
+        "the record is JSON"
+    )
+    assert row["cross_entropy"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
 
 
 @pytest.fixture
@@ -159,7 +163,7 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return {"method": name, "row": len(asked)}
 
     monkeypatch.setattr(challenges, "_method", method)
-    monkeypatch.setattr(challenges, "_with_themselves", lambda *_: {"mean": 1.0})
+    monkeypatch.setattr(challenges, "_proxy_self_play", lambda *_: {"mean": 1.0})
     return asked
 
 
@@ -212,7 +216,7 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         "bot:rules?seed=0..1",
         "agent:x",
     )
-    preset = dataclasses.replace(preset_config("bc", "prior"), demos=pool)
+    preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=pool)
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
     trained: list[Any] = []
     monkeypatch.setattr(priors, "run_once", lambda _, config: trained.append(config))
@@ -224,25 +228,31 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         "_method",
         lambda name, _, config, *rest: asked.append(config) or {"method": name},
     )
-    record = run_challenge(dataclasses.replace(SHORT, prior=True, level="learnt"), tmp_path / "c")
+    record = run_challenge(
+        dataclasses.replace(SHORT, pretrain=True, features="hint-history"), tmp_path / "c"
+    )
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
-    assert config.run_dir == str(tmp_path / "prior-2p-learnt-without-simple")
-    assert (config.network.level, config.seed, asked[0].init_from) == ("learnt", 0, config.run_dir)
-    figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_share": 0.0}
+    assert config.run_dir == str(tmp_path / "prior-2p-hint-history-without-simple")
+    assert (config.network.features, config.seed, asked[0].init_from) == (
+        "hint-history",
+        0,
+        config.run_dir,
+    )
+    figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
     own = figures | {"cross_entropy_per_timestep": 1.0}
-    table = challenge_table(record | {"methods": [], "partner_with_itself": own})
+    table = challenge_table(record | {"methods": [], "partner_self_play": own})
     assert (
         f"cloning begins with {config.run_dir}, a clone of 400 games each of bot:iggi, "
         "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1: none of the partner's family, simple"
     ) in table.splitlines()
-    assert record["prior"]["identity"] == "a prior"
-    with pytest.raises(ValueError, match="another prior: expected True, got False"):
-        run_challenge(dataclasses.replace(SHORT, level="learnt"), tmp_path / "c")
+    assert record["pretrain"]["identity"] == "a prior"
+    with pytest.raises(ValueError, match="another pretrain: expected True, got False"):
+        run_challenge(dataclasses.replace(SHORT, features="hint-history"), tmp_path / "c")
     rules = Rules(num_players=3)
     found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
     assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
-    assert found.excluded_families == ("rule seeds",)
+    assert found.excluded_families == ("rule family",)
     assert "nobody left out" in str(
         priors.train_pretrained_clone("random", rules, "facts", tmp_path)
     )
@@ -251,10 +261,10 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
 def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    preset = dataclasses.replace(preset_config("bc", "prior"), demos=("bot:convention",))
+    preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=("bot:convention",))
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
-    with pytest.raises(ValueError, match="--prior: expected players of other families than simple"):
-        priors.train_pretrained_clone("simple", Rules(), "reading", tmp_path)
+    with pytest.raises(ValueError, match="--pretrain: expected players of other families"):
+        priors.train_pretrained_clone("simple", Rules(), "conventions", tmp_path)
 
 
 @pytest.mark.slow
@@ -266,15 +276,15 @@ def test_the_clone_plays_with_the_partner_itself(
     (row,) = record["methods"]
     policy, partner = load_policy(row["run_dir"]), load_policy("bot:simple")
     expected = play_leaderboard(policy, [partner], 64, 3).summary
-    assert row["with_partner"]["mean"] == pytest.approx(expected.mean.mean)
-    assert row["with_partner"]["games"] == 64  # both seatings, in half of them each
+    assert row["with_proxies"]["mean"] == pytest.approx(expected.mean.mean)
+    assert row["with_proxies"]["games"] == 64  # both seatings, in half of them each
     train = load_games(tmp_path / "c" / "games.safetensors")
     held_out = demo_games(train.rules, "simple", 8, 3, "held-out")
     decks = {deck.tobytes() for deck in train.decks}
     assert len(train) == 24 and not decks & {deck.tobytes() for deck in held_out.decks}
-    assert 0 < row["accuracy"] < 1 and row["nats"] > 0
-    assert record["partner_with_itself"]["mean"] > 14
-    assert "with the proxies" in challenge_table(record)
+    assert 0 < row["accuracy"] < 1 and row["cross_entropy"] > 0
+    assert record["partner_self_play"]["mean"] > 14
+    assert "score with proxies" in challenge_table(record)
     with pytest.raises(ValueError, match="another games: expected 24, got 25"):
         run_challenge(dataclasses.replace(SHORT, games=25), tmp_path / "c")
     again = run_challenge(SHORT, tmp_path / "c")  # finished runs are not repeated
@@ -285,11 +295,17 @@ def test_the_clone_plays_with_the_partner_itself(
     ("changes", "message"),
     [
         ({"games": 4}, "--games: expected at least 5, got 4"),  # the clone validates on some
-        ({"decks": 0}, "--decks: expected at least 1, got 0"),
+        ({"eval_games": 0}, "--eval-games: expected at least 1, got 0"),
         ({"kl_weight": 1.5}, "--kl-weight: expected a weight in .0, 1., got 1.5"),
-        ({"level": "all"}, "--level: expected one of facts, learnt, reading, got 'all'"),
+        (
+            {"features": "all"},
+            "--features: expected one of facts, hint-history, conventions, got 'all'",
+        ),
         ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
-        ({"partner": "convention", "level": "reading"}, "expected facts or learnt for a clone of"),
+        (
+            {"partner": "convention", "features": "conventions"},
+            "expected facts or hint-history for a clone of",
+        ),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -306,8 +322,8 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
         ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected policies that differ"),
         ({"partner": "simple+bot:simple"}, "--proxies: expected policies that differ"),
         (
-            {"players": 3, "partner": "simple+piers", "decks": 17},
-            "each of the 18 line-ups at least",
+            {"players": 3, "partner": "simple+piers", "eval_games": 17},
+            "each of the 18 lineups",
         ),
     ],
 )
@@ -324,15 +340,15 @@ def test_given_agents_are_rows_beside_the_methods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        challenges, "_method", lambda name, *given: {"method": name} | challenges._measured(
+        challenges, "_method", lambda name, *given: {"method": name} | challenges._evaluate(
             load_policy("bot:iggi"), given[0], *given[2:]
         )
     )  # fmt: skip
-    other = dataclasses.replace(SHORT, decks=8, agents=("bot:legal-random",))
+    other = dataclasses.replace(SHORT, eval_games=8, agents=("bot:legal-random",))
     text = challenge_table(run_challenge(other, tmp_path)).splitlines()
     assert [line.split()[0] for line in text[2:]] == ["bc", "bot:legal-random", "the"]
     assert "median" in text[1] and "per timestep" in text[1]
-    assert "8 games with simple over every line-up" in text[0]
+    assert "8 games with simple over all lineups" in text[0]
     more = run_challenge(dataclasses.replace(other, agents=("bot:iggi",)), tmp_path)
     assert [row["method"] for row in more["agents"]] == ["bot:legal-random", "bot:iggi"]
 

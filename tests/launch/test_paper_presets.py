@@ -225,14 +225,14 @@ PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
 def test_as_published_differs_from_the_paper_as_the_public_code_does(
     algorithm: str, name: str
 ) -> None:
-    papers, code = resolved(algorithm, name), resolved(algorithm, f"{name}-as-published")
+    papers, code = resolved(algorithm, name), resolved(algorithm, f"{name}-ah2ac2-code")
     changed = {field: code[field] for field in papers if code[field] != papers[field]}
-    assert changed == PUBLISHED[algorithm, name] | {"preset": f"{name}-as-published"}
+    assert changed == PUBLISHED[algorithm, name] | {"preset": f"{name}-ah2ac2-code"}
 
 
 def test_every_as_published_preset_is_listed_here() -> None:
     there = {
-        (path.parent.name, path.stem.removesuffix("-as-published"))
-        for path in CONFIGS.glob("*/*-as-published.toml")
+        (path.parent.name, path.stem.removesuffix("-ah2ac2-code"))
+        for path in CONFIGS.glob("*/*-ah2ac2-code.toml")
     }
     assert there == set(PUBLISHED)

@@ -135,8 +135,8 @@ def test_a_stream_keeps_its_first_error_and_its_own_ways() -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (MemoryError("Unable to allocate 9 EiB"), "fits into memory, got: Unable to allocate"),
-        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "fits into memory, got: RESOURCE_EX"),
+        (MemoryError("Unable to allocate 9 EiB"), "out of memory: Unable to allocate"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "out of memory: RESOURCE_EX"),
     ],
 )
 def test_too_little_memory_is_one_line(

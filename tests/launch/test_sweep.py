@@ -334,7 +334,7 @@ def test_at_most_so_many_jobs_at_once_each_with_its_cores(tmp_path: Path) -> Non
     records = [json.loads((folder / "record").read_text()) for folder in folders]
     begun = [record[0] for record in records]
     assert max(sum(b <= at < e for b, e, *_ in records) for at in begun) <= 2
-    shares = sweeping._core_shares(2)
+    shares = sweeping._core_sets(2)
     assert all(record[2] in shares and record[3] == "0.450" for record in records)
 
 
@@ -447,8 +447,8 @@ def test_the_tables_pool_seeds_and_show_the_papers_on_request() -> None:
         figures: dict[str, Any] = {f"{name}_mean": mean for name in names}
         figures |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
         return figures | {
-            "selfplay_perfect_share": perfect,
-            "selfplay_zero_share": 0.1,
+            "selfplay_perfect_rate": perfect,
+            "selfplay_zero_rate": 0.1,
             "selfplay_min": minimum,
         }
 

@@ -51,9 +51,9 @@ def learner() -> BeliefLearner:
     config = BeliefTraining(
         steps=80 * GAMES * 8, num_envs=GAMES, num_steps=8, num_minibatches=2, lr=3e-3
     )
-    env, view = HanabiEnv(**dataclasses.asdict(TINY)), StructuredView("learnt")(TINY)
+    env, view = HanabiEnv(**dataclasses.asdict(TINY)), StructuredView("hint-history")(TINY)
     return BeliefLearner(
-        config, TINY, "learnt", Collector(env, view, play_signals, lambda rows: ())
+        config, TINY, "hint-history", Collector(env, view, play_signals, lambda rows: ())
     )
 
 
@@ -77,8 +77,8 @@ def _seen(learner: BeliefLearner, state: State, memory: Any, reset: jax.Array) -
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def tilt_of(level: Any, params: Any, examples: Any) -> jax.Array:
-    return belief_log_weights(TINY, level, params, *examples)
+def tilt_of(feature_set: Any, params: Any, examples: Any) -> jax.Array:
+    return belief_log_weights(TINY, feature_set, params, *examples)
 
 
 @jax.jit
@@ -129,7 +129,7 @@ def exact(moment: Moment, game: int) -> Counter[tuple[int, ...]]:
 
 def distances(learner: BeliefLearner, params: Any, moment: Moment) -> np.ndarray:
     """Of each game's belief from the exact one, in total variation."""
-    tilt, found = tilt_of("learnt", params, moment.examples), []
+    tilt, found = tilt_of("hint-history", params, moment.examples), []
     for game in range(GAMES):
         hands = list(every_hand(TINY, moment.state, game, moment.seat))
         cards = np.zeros((TINY.hand_size, ROWS), np.int32)
@@ -174,10 +174,10 @@ def test_what_the_mover_holds_in_truth_is_not_read(
         colors=np.where(mine, state.colors ^ 0b1111, state.colors),
         ranks=np.where(mine, state.ranks ^ 0b111111, state.ranks),
     )
-    seen = tilt_of("learnt", params, second.examples)
+    seen = tilt_of("hint-history", params, second.examples)
     np.testing.assert_array_equal(
-        seen, tilt_of("learnt", params, second.examples._replace(state=junk))
+        seen, tilt_of("hint-history", params, second.examples._replace(state=junk))
     )
     theirs = state.replace(ranks=np.where(mine, state.ranks, state.ranks ^ 0b111111))
-    other = tilt_of("learnt", params, second.examples._replace(state=theirs))
+    other = tilt_of("hint-history", params, second.examples._replace(state=theirs))
     assert np.std(seen) > 0.1 and (np.asarray(seen) != np.asarray(other)).any()

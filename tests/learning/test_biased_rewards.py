@@ -49,10 +49,10 @@ def test_each_event_may_be_wanted_or_unwanted_as_the_table_says() -> None:
     """shared/reference/zsc-eval.md, 6.2."""
     both, wanted, strong = (-0.5, 0.5), (0.5,), (-1.0, 1.0)
     assert dataclasses.asdict(EventWeights()) == {
-        **dict.fromkeys(("hint_color", "hint_rank", "discard_chop", "discard_rich"), both),
+        **dict.fromkeys(("hint_color", "hint_rank", "discard_chop", "discard_many_tokens"), both),
         **dict.fromkeys(("hint_playable", "hint_save", "play_known"), wanted),
-        "hint_again": (-0.5,),
-        **dict.fromkeys(("play_blind", "play_response", "play_newest", "discard_hinted"), strong),
+        "hint_repeated": (-0.5,),
+        **dict.fromkeys(("play_blind", "play_after_hint", "play_newest", "discard_hinted"), strong),
         **dict.fromkeys(("misplay", "discard_last_copy"), ()),
     }
 

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pytest
 from support.compiled import init_params
-from support.games import TINY_3P, random_games, taught_games
+from support.games import TINY_3P, random_games, teacher_games
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.preloaded_profile import PreloadedProfile, profile_counts
@@ -42,7 +42,7 @@ CONFIG = BCTrainConfig(
 @functools.cache
 def taught() -> Games:
     """The same for all tests: replaying them and looking at them are two programs."""
-    return taught_games(RULES, 70, seed=1)
+    return teacher_games(RULES, 70, seed=1)
 
 
 def test_every_move_of_the_cloned_seats_is_a_decision() -> None:
@@ -110,7 +110,7 @@ def cloned(games: Games, epochs: int, network: StructuredConfig = NETWORK) -> tu
 def test_a_simple_teacher_is_learnt() -> None:
     """The clone, as a policy that reads observations, predicts other games of the teacher; and the
     same seed gives the same clone."""
-    train, held_out = taught_games(RULES, 200, seed=2), taught_games(RULES, 50, seed=3)
+    train, held_out = teacher_games(RULES, 200, seed=2), teacher_games(RULES, 50, seed=3)
     learner, state = cloned(train, CONFIG.epochs)
     assert predict(learner.policy(state), held_out).accuracy().mean > 0.85
     again = cloned(train, CONFIG.epochs)[1]
@@ -123,7 +123,7 @@ def test_one_network_imitates_two_players_by_what_they_did_before() -> None:
     either predicts others of the same player, and knowing the wrong one it is worse."""
 
     def played(num_games: int, seed: int, newest: bool) -> Games:
-        games = taught_games(RULES, num_games, seed, newest)
+        games = teacher_games(RULES, num_games, seed, newest)
         return dataclasses.replace(games, players=np.zeros((num_games, 2), np.int32))
 
     both = [False, True]

@@ -31,7 +31,7 @@ CONFIG = PPOConfig(
     game=TINY, num_envs=8, num_steps=STEPS, total_steps=8 * STEPS, num_minibatches=1, gamma=GAMMA,
     keep_points=True, life_cost=LIFE_COST, precision="float32",
 )  # fmt: skip
-NETWORK = StructuredConfig("learnt", trunk=(8,), head=4, card=(), critic=(8,))
+NETWORK = StructuredConfig("hint-history", trunk=(8,), head=4, card=(), critic=(8,))
 ROWS = 36 * 36  # hands and draws of a decision, at most
 
 step, with_cards = (jax.jit(of, static_argnums=0) for of in (dynamics.step, belief.replace_hand))
@@ -59,7 +59,7 @@ experience = functools.partial(jax.jit, static_argnums=0)(off_belief)
 
 def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
     """The parameters of the grounded belief, and of one that is far from it."""
-    learner = BeliefLearner(BeliefTraining(num_envs=1), TINY, "learnt", ppo.collector)
+    learner = BeliefLearner(BeliefTraining(num_envs=1), TINY, "hint-history", ppo.collector)
     grounded = jax.jit(learner.init)(jax.random.key(6)).params
     last = max(grounded, key=lambda name: int(name.partition("_")[2]) if "Dense" in name else -1)
     kernel = 2 * jax.random.normal(jax.random.key(7), grounded[last]["kernel"].shape)
@@ -180,7 +180,7 @@ def tilt_of(played: Played, by_belief: Drawn, belief: str, t: int, memory: Any) 
 
 @jax.jit
 def tilts(params: Any, view: Any, memory: Any, state: State) -> jax.Array:
-    return belief_log_weights(TINY, "learnt", params, view, memory, state)
+    return belief_log_weights(TINY, "hint-history", params, view, memory, state)
 
 
 def expected_return(

@@ -1,4 +1,4 @@
-"""Prioritised partners: the rule, running means, and lanes that change hands."""
+"""Prioritised partners: the rule, running means, and env groups that change hands."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -42,8 +42,8 @@ def test_a_partner_that_was_never_met_comes_before_the_worst():
     np.testing.assert_allclose(found, np.array([1, 3, 2]) / 6, atol=1e-6)
 
 
-def test_running_means_are_of_partners_not_of_lanes():
-    """Lanes 0 and 2 play with partner 2: 3 games with 12 points; lane 1 with partner 0: no game."""
+def test_running_means_are_of_partners_not_of_env_groups():
+    """Groups 0 and 2: partner 2, 3 games with 12 points; group 1: partner 0, no game."""
     before = jnp.array([5.0, 6.0, jnp.nan, 1.0])
     members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
     found = jax.jit(moving_averages)(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
@@ -51,7 +51,7 @@ def test_running_means_are_of_partners_not_of_lanes():
 
 
 def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
-    """Two lanes, each its own; of five games that end, one was the learner's alone."""
+    """Two env groups, each its own; of five games that end, one was the learner's alone."""
     done = jnp.array([[True, True, False, True], [True, False, False, True]])
     score = jnp.array([[3.0, 4.0, 9.0, 5.0], [7.0, 9.0, 9.0, 6.0]])
     learns = np.ones((2, 4, 2), bool)
@@ -65,8 +65,8 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     )
     metrics = jax.vmap(lambda _: ppo.env_group_metrics(rollout), axis_name=parallel.AXIS)
     found = jax.device_get(jax.jit(metrics)(np.zeros(1)))
-    np.testing.assert_array_equal(found["lane_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
-    np.testing.assert_array_equal(found["lane_games"][0], [1, 3])
+    np.testing.assert_array_equal(found["env_group_scores"][0], [3.0, 4.0 + 5.0 + 6.0])
+    np.testing.assert_array_equal(found["env_group_games"][0], [1, 3])
 
 
 def test_a_partner_without_a_return_is_taken_as_the_lowest_or_as_the_mean_of_the_others():
@@ -84,22 +84,24 @@ def test_a_partner_without_a_return_is_taken_as_the_lowest_or_as_the_mean_of_the
 ranked = jax.jit(rank_priorities, static_argnums=(1, 2))
 
 
-def population(lanes: int, **options: Any) -> tuple[PrioritizedPartnerPPO, PrioritizedPartnerState]:
-    """A learner with one lane a partner, 9, 1, 8, ... points with each so far."""
-    ppo = PrioritizedPartnerPPO(make_ppo().config, NETWORK, num_env_groups=lanes, **options)
+def population(
+    groups: int, **options: Any
+) -> tuple[PrioritizedPartnerPPO, PrioritizedPartnerState]:
+    """A learner with one env group per partner, 9, 1, 8, ... points with each so far."""
+    ppo = PrioritizedPartnerPPO(make_ppo().config, NETWORK, num_env_groups=groups, **options)
     learner = PrioritizedPartnerState(
         params={},
         opt_state=(),
         update=jnp.int32(5),
         key=jax.random.key(3),
-        returns=jnp.array([9.0, 1.0, 8.0, 7.0])[:lanes],
-        group_partner=jnp.arange(lanes),
+        returns=jnp.array([9.0, 1.0, 8.0, 7.0])[:groups],
+        group_partner=jnp.arange(groups),
     )
     return ppo, learner
 
 
-def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lanes 0 and 3 hold partner 2, lane 1 partner 0, lane 2 partner 3; scores go to these."""
+def test_each_env_group_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups 0 and 3 hold partner 2, group 1 partner 0, group 2 partner 3; scores go to these."""
     weights = np.random.default_rng(0).normal(size=(4, 3))
     partners = PartnerPopulation(stacks=({"weights": jnp.asarray(weights)},), stack_sizes=(4,))
     ppo, learner = population(4, beta=1.0)
@@ -108,8 +110,11 @@ def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatc
 
     def plain_update(self: Any, learner: Any, actors: Any, given: Any):
         met.append(given.partners)
-        lanes = {"lane_scores": jnp.array([4.0, 3.0, 0.0, 8.0]), "lane_games": jnp.ones(4)}
-        return learner.replace(update=learner.update + 1), actors, {"loss": 0.5} | lanes
+        by_group = {
+            "env_group_scores": jnp.array([4.0, 3.0, 0.0, 8.0]),
+            "env_group_games": jnp.ones(4),
+        }
+        return learner.replace(update=learner.update + 1), actors, {"loss": 0.5} | by_group
 
     monkeypatch.setattr(PPO, "update", plain_update)
     monkeypatch.setattr(
@@ -123,11 +128,11 @@ def test_each_lane_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatc
     expected = [0.95 * 9 + 0.05 * 3, 1.0, 0.95 * 8 + 0.05 * 6, 0.95 * 7]
     np.testing.assert_allclose(after.returns, expected, rtol=1e-6)
     np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by what is new
-    assert metrics.keys() == {"loss", "lowest_partner_score"}
-    assert float(metrics["lowest_partner_score"]) == 1.0
+    assert metrics.keys() == {"loss", "min_partner_score"}
+    assert float(metrics["min_partner_score"]) == 1.0
 
 
-class Lanes(flax.struct.PyTreeNode):
+class EnvGroups(flax.struct.PyTreeNode):
     """What a redraw reads of the actors."""
 
     env: Any
@@ -138,13 +143,13 @@ class Lanes(flax.struct.PyTreeNode):
 def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Eight environments: e plays with the partner of lane e % 4."""
+    """Eight environments: e plays with the partner of env group e % 4."""
     (ppo, learner), (steep, _) = (population(4, beta=b, resample_every=3) for b in (0.0, 20.0))
     restart = SimpleNamespace(skip_to_next_game=lambda env, changed: env + changed)
     monkeypatch.setattr(PPO, "env", property(lambda self: restart))
     on_the_way = np.arange(8) == 5
     again = np.arange(8) < 4  # rematches: of strangers there is none
-    actors: Any = Lanes(env=np.zeros(8, int), reset=on_the_way, rematch=again)
+    actors: Any = EnvGroups(env=np.zeros(8, int), reset=on_the_way, rematch=again)
     drawn, redraw = [], jax.jit(ppo.resample_partners)
     for update in range(1, 13):
         after, fresh = redraw(learner.replace(update=np.int32(update)), actors)
@@ -161,7 +166,7 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
 
 
 @pytest.mark.slow
-def test_lanes_are_drawn_again_now_and_then_and_begin_fresh_games():
+def test_env_groups_are_drawn_again_now_and_then_and_begin_fresh_games():
     plain = make_ppo()
     ppo = PrioritizedPartnerPPO(
         plain.config, NETWORK, num_env_groups=4, beta=20.0, resample_every=3

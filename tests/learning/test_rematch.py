@@ -131,7 +131,7 @@ def test_rematches_are_drawn_as_often_as_asked() -> None:
     assert set(np.asarray(episodes.seat_shift).tolist()) == {0, 1, 2}
 
 
-def test_a_line_up_moves_around_the_table() -> None:
+def test_a_lineup_moves_around_the_table() -> None:
     learns = np.array([[True, False, False], [True, True, False]])
     moved = jax.jit(rotate_seats_in_episode)(EpisodeSetup(is_learner=learns), np.array([1, 2]))
     assert np.asarray(moved.is_learner).tolist() == [[False, True, False], [True, False, True]]

@@ -30,7 +30,7 @@ from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, TrainContext
 from hanabi_rl.nn.structured_network import StructuredConfig
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3)
-NETWORK = StructuredConfig("learnt", trunk=(32, 16), head=16, critic=(32,), dropout=0.5)
+NETWORK = StructuredConfig("hint-history", trunk=(32, 16), head=16, critic=(32,), dropout=0.5)
 CONFIG = PPOConfig(
     game=RULES,
     num_envs=64,
@@ -158,7 +158,7 @@ def test_the_policy_has_nothing_of_the_critic(played: Any, clone: NetworkPolicy)
 @pytest.mark.slow
 def test_it_learns_the_small_game() -> None:
     """30 updates of 1,024 steps from nothing; a perfect score is 6."""
-    network = dataclasses.replace(NETWORK, level="facts")
+    network = dataclasses.replace(NETWORK, features="facts")
     ppo = PPO(CONFIG, network)
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     learner, actors = parallel.replicate(learner), parallel.shard(actors)

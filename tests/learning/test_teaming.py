@@ -11,7 +11,7 @@ from support.games import (
     one_game,
     random_games,
     shared_data,
-    taught_games,
+    teacher_games,
 )
 from support.small_ppo import make_ppo, small_rollout
 
@@ -37,7 +37,7 @@ def paid(games):
 
 @pytest.mark.parametrize(
     "games",
-    [taught_games(TINY, 40), random_games(Rules(num_players=3), 40)],
+    [teacher_games(TINY, 40), random_games(Rules(num_players=3), 40)],
     ids=["taught", "random, 3 players"],
 )
 def test_what_is_paid_is_the_constructive_links(games):

@@ -16,7 +16,9 @@ from hanabi_rl.agents.structured.features import Features
 from hanabi_rl.nn.structured_network import RowDropout, StructuredActorCritic, StructuredConfig
 from hanabi_rl.nn.structured_network import layer_norm as layer_norm
 
-CONFIG = StructuredConfig("learnt", trunk=(7, 6), head=5, card=(4, 3), critic=(9, 8), dropout=0.5)
+CONFIG = StructuredConfig(
+    "hint-history", trunk=(7, 6), head=5, card=(4, 3), critic=(9, 8), dropout=0.5
+)
 GAMES, HAND, HINTS = 4, 3, 6
 ACTIONS = 2 * HAND + HINTS + 1
 

@@ -151,9 +151,12 @@ def test_games_say_who_sat_where(cache):
         ("A", ["A"]),
         ("A+B+A", ["A", "B", "A"]),
         ("A?noise=0.1+B", ["A?noise=0.1", "B"]),
-        ("A?search=fast&partner=B+C", ["A?search=fast&partner=B+C"]),
-        ("D+A?search=fast&partner=B+C", ["D", "A?search=fast&partner=B+C"]),
-        ("A?search=fast&partner=B+C&hands=8+D", ["A?search=fast&partner=B+C&hands=8", "D"]),
+        ("A?search=fast&partner_model=B+C", ["A?search=fast&partner_model=B+C"]),
+        ("D+A?search=fast&partner_model=B+C", ["D", "A?search=fast&partner_model=B+C"]),
+        (
+            "A?search=fast&partner_model=B+C&num_hands=8+D",
+            ["A?search=fast&partner_model=B+C&num_hands=8", "D"],
+        ),
         ("A++B", ["A", "", "B"]),  # whom `load_policy` refuses
     ],
 )

@@ -229,7 +229,7 @@ def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone():
     seen = []
     for seed in (7, 8):
         root = jax.random.fold_in(jax.random.key(seed), 2**32 - 1)
-        records = play_games((one, two, one), rules, decks, seed, key_index=numbers)
+        records = play_games((one, two, one), rules, decks, seed, game_index=numbers)
         for game_index, number in enumerate(numbers):
             length = records.num_actions[game_index]
             drawn = np.asarray(bits_of(root, np.full(len(turns), number), turns, turns % 3))
@@ -241,7 +241,7 @@ def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone():
             (100, (two, one, two), (2, 1, 0)),
         ]:
             again = play_games(
-                lineup, rules, decks, seed, key_index=numbers, seating=seating, chunk_size=size
+                lineup, rules, decks, seed, game_index=numbers, seating=seating, chunk_size=size
             )
             assert_same(again, records)
     assert (seen[0] != seen[1]).any()
@@ -365,7 +365,7 @@ def test_new_parameters_and_seatings_do_not_recompile():
         ({"seed": -1}, "a seed from 0 to 4,294,967,295, got -1"),
         ({"seed": 2**32}, "a seed from 0 to 4,294,967,295, got 4294967296"),
         ({"chunk_size": 0}, "at least 1 game at once, got a chunk_size of 0"),
-        ({"key_index": np.arange(3)}, r"expected a key_index \[2\], got shape \(3,\)"),
+        ({"game_index": np.arange(3)}, r"expected a game_index \[2\], got shape \(3,\)"),
     ],
 )
 def test_errors_say_what_was_expected(arguments, message):
@@ -375,7 +375,7 @@ def test_errors_say_what_was_expected(arguments, message):
         play_games(**given)
 
 
-def test_what_is_no_line_up_is_refused():
+def test_what_is_no_lineup_is_refused():
     for policies, got in ((recurrent_policy(LENIENT, 1), "RecurrentPolicy"), (("a", "b"), "'a'")):
         with pytest.raises(ValueError, match=f"expected .*policies.*, got {got}"):
             play_games(policies, LENIENT, DECKS)
@@ -393,7 +393,7 @@ def test_in_a_series_policies_keep_what_they_know_of_each_other(at_once):
         evaluation_decks(rules, GAMES, 0),
         seating=np.array(seating),
         chunk_size=at_once,
-        series=length,
+        games_per_series=length,
     )
     for number, actions in enumerate(records.actions):
         mine = actions[seating[number][0] :: 2][:2]  # no hand is short yet
@@ -407,7 +407,7 @@ def test_decks_that_are_no_whole_series_are_refused():
     rules = LENIENT
     policy = clock_policy(rules, 1)
     with pytest.raises(ValueError, match="expected whole series of 3 games, got 16 decks"):
-        play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0), series=3)
+        play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0), games_per_series=3)
 
 
 @pytest.mark.parametrize("turns", [1, 3])

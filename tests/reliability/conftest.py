@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.games import TINY, taught_games
+from support.games import TINY, teacher_games
 from support.training import Run
 
 from hanabi_rl.data.files import save_games
@@ -63,7 +63,7 @@ def game_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("games")
     files = folder / "train.safetensors", folder / "val.safetensors"
     for path, number, seed in zip(files, (40, 16), (0, 1), strict=True):
-        save_games(path, taught_games(TINY, number, seed))  # type: ignore[arg-type]
+        save_games(path, teacher_games(TINY, number, seed))  # type: ignore[arg-type]
     return files
 
 

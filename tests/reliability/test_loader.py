@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 
 import jax
-from support.games import taught_games
+from support.games import teacher_games
 
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning_games import game_dataset
@@ -30,7 +30,7 @@ def tail(replayed: Callable, loader: BatchLoader, batches: int) -> list[str]:
 def test_the_tail_is_the_same_from_every_batch(
     injections: Callable[..., int], tally: Callable
 ) -> None:
-    games, resumed = taught_games(RULES, 45), tally("loader resumed")
+    games, resumed = teacher_games(RULES, 45), tally("loader resumed")
     examples = game_dataset(games, NetworkConfig(), jax.random.fold_in(jax.random.key(3), 1))
     replayed = jax.jit(examples.replayed)
     loader = BatchLoader(len(games), 4, seed=1)

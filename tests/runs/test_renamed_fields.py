@@ -47,7 +47,8 @@ def test_former_names_are_no_fields_of_today() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "preset"), [("hdr_ippo", "quick"), ("best_response", "quick"), ("obl", "quick")]
+    ("algorithm", "preset"),
+    [("hdr_ippo", "quick"), ("best_response", "adhoc"), ("obl", "next-level")],
 )
 def test_a_config_under_former_names_is_the_same_config(
     algorithm: str, preset: str, tmp_path: Path
@@ -81,6 +82,11 @@ def test_a_former_flag_is_refused_by_its_new_name(
     config = ALGORITHMS[algorithm].config
     with pytest.raises(ValueError, match=f"^{message}$"):
         parse_args(config, algorithm, configs_folder(), "quick", flags)
+
+
+def test_a_former_preset_is_refused_by_its_new_name() -> None:
+    with pytest.raises(FileNotFoundError, match="^--preset strangers was renamed to adhoc$"):
+        preset_config("best_response", "strangers")
 
 
 def test_a_preset_with_a_former_field_names_the_new_one() -> None:

@@ -75,6 +75,14 @@ def test_a_run_goes_on_with_what_it_was_given(tmp_path: Path) -> None:
     assert read_json(tmp_path / runs.INPUT_HASHES) == {"--partners a": "1", "--start-states b": "2"}
 
 
+def test_input_hashes_of_older_runs_are_read(tmp_path: Path) -> None:
+    (tmp_path / "given.json").write_text('{"--partners a": "1"}')
+    with pytest.raises(ValueError, match=r"--partners a: expected .* 1\), got .* \(2\)"):
+        runs.check_input_hashes(tmp_path, {"--partners a": "2"})
+    runs.write_input_hashes(tmp_path, {"--val b": "3"})
+    assert read_json(tmp_path / runs.INPUT_HASHES) == {"--partners a": "1", "--val b": "3"}
+
+
 def test_summary_carries_the_format_version(tmp_path: Path) -> None:
     runs.write_summary(tmp_path, {"selfplay_mean": 20.5, "kl_to_bc": float("nan")})
     assert read_json(tmp_path / "summary.json") == {
@@ -165,8 +173,8 @@ def test_a_config_with_an_unknown_field_is_refused(tmp_path: Path) -> None:
         ("2p-human-facts", 2, "2p-human-facts"),
         ("2p-human-facts", 3, "human-facts"),
         ("2p", 3, ""),
-        ("strangers-3p", 2, "strangers"),
-        ("my/3p-1k-as-published.toml", 4, "1k-as-published"),
+        ("adhoc-3p", 2, "adhoc"),
+        ("my/3p-1k-ah2ac2-code.toml", 4, "1k-ah2ac2-code"),
         ("mine_2p.toml", 5, "mine"),
         ("hp2", 3, "hp2"),
         ("2parts", 3, "2parts"),

@@ -13,7 +13,7 @@ import jax
 import pytest
 from filelock import FileLock
 from jax.experimental.compilation_cache import compilation_cache
-from support.games import TINY, taught_games
+from support.games import TINY, teacher_games
 from support.small_ppo import Chunk, SmallPPO, build_small_ppo
 
 from hanabi_rl.algorithms.bc import run_bc
@@ -86,7 +86,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> BCTrainConfig:
         for name, number, seed in (("train", 40, 0), ("val", 16, 1)):
             if not (path := folder / f"{name}.safetensors").exists():
                 folder.mkdir(exist_ok=True)
-                save_games(path, taught_games(TINY, number, seed))
+                save_games(path, teacher_games(TINY, number, seed))
     return BCTrainConfig(
         data=(str(folder / "train.safetensors"),),
         val=(str(folder / "val.safetensors"),),

@@ -69,7 +69,7 @@ def as_games(
     )
 
 
-def taught_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = False) -> Games:
+def teacher_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = False) -> Games:
     """Two-player games on random decks in which everyone plays the first card they were just told
     about, else tells of a playable card, else discards their oldest card (or their newest): simple,
     clonable."""
@@ -78,7 +78,7 @@ def taught_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fal
     for _ in range(num_games):
         table, played, told = PythonGame(rules, rng.permutation(full_deck(rules))), [], []
         while not table.over:
-            action, told = taught_action(table, told, newest)
+            action, told = teacher_action(table, told, newest)
             played.append(action)
             table.apply(action)
         tables.append(table)
@@ -86,7 +86,7 @@ def taught_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fal
     return as_games(rules, tables, moves)
 
 
-def taught_action(
+def teacher_action(
     table: PythonGame, told: list[int], newest: bool = False
 ) -> tuple[int, list[int]]:
     """The teacher's move after a hint about its slots `told`, and the slots that its own move tells

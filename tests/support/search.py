@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from support.compiled import deal, finished, legal_actions, score, step
-from support.hidden import random_game
+from support.indistinguishable import random_game
 
 from hanabi_rl.agents.policy import NetworkPolicy, init_params
 from hanabi_rl.agents.search.config import SearchConfig
@@ -28,7 +28,14 @@ from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
 from hanabi_rl.people.serve.lifecycle import Game
 
 TINY = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4)
-SETTINGS = SearchConfig(hands=128, rollouts=64, moves=4, least=0.0, window=4, effective=0.3)
+SETTINGS = SearchConfig(
+    num_hands=128,
+    num_rollouts=64,
+    max_moves=4,
+    min_prob=0.0,
+    history_window=4,
+    min_ess_fraction=0.3,
+)
 ROWS, WORLDS = 8, 64  # of one compiled call
 
 
@@ -55,9 +62,11 @@ class Habit:
 _init_params = jax.jit(init_params, static_argnums=(0, 1))
 
 
-def reader(rules: Rules = TINY, level: FeatureSet = "learnt", seed: int = 0) -> NetworkPolicy:
+def reader(
+    rules: Rules = TINY, feature_set: FeatureSet = "hint-history", seed: int = 0
+) -> NetworkPolicy:
     """An untrained structured policy that is sure of itself."""
-    network = StructuredConfig(level=level, trunk=(16,), head=8, card=())
+    network = StructuredConfig(feature_set, trunk=(16,), head=8, card=())
     params = _init_params(rules, network, jax.random.key(seed))
     return NetworkPolicy(params=params, rules=rules, network=network).at_temperature(0.1)
 
@@ -107,7 +116,7 @@ def _turn(
     rules = searching.rules
     obs = see(rules, state.without_deck(), seats)
     reset = jnp.broadcast_to(first, seats.shape)
-    after = update_carry(rules, searching.shown, carry, obs, reset)
+    after = update_carry(rules, searching.joint_spec, carry, obs, reset)
     return select_games(going, after, carry), step(rules, state, moves)[0]
 
 

@@ -9,6 +9,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.bots.registry import RENAMED_PARAMETERS
 from hanabi_rl.agents.identity import agent_hash, tag_treedef
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
@@ -63,10 +64,11 @@ class Bot(flax.struct.PyTreeNode):
         return {field.name: getattr(self, field.name) for field in self.parameter_fields()}
 
     def identity(self) -> str:
-        """See `Policy.identity`: of a bot, over its name, its version and its parameters."""
-        return agent_hash(
-            {"bot": self.name, "version": self.version, "parameters": self.parameters()}
-        )
+        """See `Policy.identity`: of a bot, over its name, its version and its parameters, by the
+        names that they had at first."""
+        first_names = {new: old for old, new in RENAMED_PARAMETERS.items()}
+        parameters = {first_names.get(name, name): x for name, x in self.parameters().items()}
+        return agent_hash({"bot": self.name, "version": self.version, "parameters": parameters})
 
 
 SMOOTHING = 0.02

@@ -115,12 +115,12 @@ def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservatio
     mine_known = public._replace(
         knowledge=public.knowledge.at[0].set(public.knowledge[0] & to_set(unseen > 0))
     )
-    mine = infer_hands(board, mine_known)
+    own_inference = infer_hands(board, mine_known)
 
-    hint, worth, danger = score_hints(rules, board, public, everyone, mine, seen)
-    play, has_play = _best_play(rules, board, mine_known, mine, seen)
-    guess, has_guess = _last_guess(board, mine, unseen, seen)
-    throw, has_throw = _best_discard(board, mine)
+    hint, worth, danger = score_hints(rules, board, public, everyone, own_inference, seen)
+    play, has_play = _best_play(rules, board, mine_known, own_inference, seen)
+    guess, has_guess = _last_guess(board, own_inference, unseen, seen)
+    throw, has_throw = _best_discard(board, own_inference)
 
     next_wrong = jnp.any(everyone.playable[1] & ((seen.hands[1] & board.playable) == 0))
     next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1])
@@ -155,7 +155,7 @@ def _best_play(
     rules: Rules,
     board: CardFacts,
     public: CommonKnowledge,
-    mine: HandInference,
+    own_inference: HandInference,
     seen: DecodedObservation,
 ) -> tuple[jax.Array, jax.Array]:
     """The slot to play ``int32[]`` and whether there is one: first low ranks and what the hinted
@@ -167,42 +167,44 @@ def _best_play(
     waiting = jnp.sum(members(rules, jnp.where(public.hinted, seen.hands, 0)), axis=(0, 1))
     leads_to = jnp.where(ranks < rules.num_ranks - 1, jnp.roll(waiting, -1), 0)
     value = (rules.num_ranks - 1.0 - ranks) + _Thresholds.WAITED_FOR * leads_to
-    can_be = members(rules, mine.candidates[0])
+    can_be = members(rules, own_inference.candidates[0])
     value = jnp.sum(can_be * value, axis=-1) / jnp.maximum(jnp.sum(can_be, axis=-1), 1)
 
     possible = public.knowledge[0] & public.inferred[0]
     possible = jnp.where(possible != 0, possible, public.knowledge[0])
     safe = (seen.lives > 1) | ((possible & ~board.playable) == 0)
-    playable = mine.playable[0] & safe
+    playable = own_inference.playable[0] & safe
     value = jnp.where(playable, value, -jnp.inf)
     newest_best = last_true(playable & (value == jnp.max(value)))
     return jnp.argmax(newest_best), jnp.any(playable)
 
 
 def _last_guess(
-    board: CardFacts, mine: HandInference, unseen: jax.Array, seen: DecodedObservation
+    board: CardFacts, own_inference: HandInference, unseen: jax.Array, seen: DecodedObservation
 ) -> tuple[jax.Array, jax.Array]:
     """With the deck gone and a life to spare: the slot most likely to be playable, and whether to
     try it."""
     bits = jnp.left_shift(jnp.uint32(1), jnp.arange(unseen.shape[0], dtype=jnp.uint32))
-    copies = jnp.where((mine.candidates[0][:, None] & bits) != 0, unseen, 0)
+    copies = jnp.where((own_inference.candidates[0][:, None] & bits) != 0, unseen, 0)
     good = jnp.sum(jnp.where((board.playable & bits) != 0, copies, 0), axis=-1)
-    chance = good / jnp.maximum(jnp.sum(copies, axis=-1), 1)
-    best = jnp.max(chance)
+    prob = good / jnp.maximum(jnp.sum(copies, axis=-1), 1)
+    best = jnp.max(prob)
     tries = (seen.deck == 0) & (seen.lives > 1) & (best > _Thresholds.GUESS)
-    return jnp.argmax(chance == best), tries
+    return jnp.argmax(prob == best), tries
 
 
-def _best_discard(board: CardFacts, mine: HandInference) -> tuple[jax.Array, jax.Array]:
+def _best_discard(board: CardFacts, own_inference: HandInference) -> tuple[jax.Array, jax.Array]:
     """The slot to discard ``int32[]``: the newest known trash, else the chop; and whether there is
     either.
 
     Otherwise the hinted card least likely to be critical.
     """
-    trash, chop = mine.trash[0], mine.chop[0]
-    size = jax.lax.population_count(mine.candidates[0]).astype(jnp.float32)
-    risk = jax.lax.population_count(mine.candidates[0] & board.critical) / jnp.maximum(size, 1.0)
-    risk = jnp.where(mine.candidates[0] == 0, jnp.inf, risk)
+    trash, chop = own_inference.trash[0], own_inference.chop[0]
+    size = jax.lax.population_count(own_inference.candidates[0]).astype(jnp.float32)
+    risk = jax.lax.population_count(own_inference.candidates[0] & board.critical) / jnp.maximum(
+        size, 1.0
+    )
+    risk = jnp.where(own_inference.candidates[0] == 0, jnp.inf, risk)
     least = last_true(risk == jnp.min(risk))
     choice = jnp.where(jnp.any(trash), last_true(trash), jnp.where(jnp.any(chop), chop, least))
     return jnp.argmax(choice), jnp.any(trash | chop)

@@ -94,21 +94,21 @@ def score_hints(
     board: CardFacts,
     public: CommonKnowledge,
     everyone: HandInference,
-    mine: HandInference,
+    own_inference: HandInference,
     seen: DecodedObservation,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The best hint.
 
     Args:
-        everyone: the reading of `public`. mine: the same with what the observer alone knows of its
-            own hand (row 0).
+        everyone: the reading of `public`.
+        own_inference: the same with what the observer alone knows of its own hand (row 0).
 
     Returns:
         Its place among the hints, int32[]; its worth, float32[], -inf if there is none to give; and
         what the next player would lose without a hint, float32[].
     """
     hints = all_hints(rules)
-    facts = _facts(board, public, mine, seen)
+    facts = _facts(board, public, own_inference, seen)
     danger = next_discard_loss(rules, board, everyone, seen)
 
     def waits(known: CommonKnowledge, reading: HandInference) -> jax.Array:
@@ -125,11 +125,11 @@ def score_hints(
         target: jax.Array, cards: jax.Array, is_rank: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         touched = ((seen.hands & cards) != 0) & target[:, None]
-        told = infer_hint(rules, board, public, everyone, target, touched, cards, is_rank)
-        after = infer_hands(board, told)
-        worth = _gain(public, everyone, told, after, facts, target, touched, seen)
+        after_hint = infer_hint(rules, board, public, everyone, target, touched, cards, is_rank)
+        after = infer_hands(board, after_hint)
+        worth = _gain(public, everyone, after_hint, after, facts, target, touched, seen)
         worth += HintValues.SOON * jnp.sum(
-            waits(told, after) & ~waits(public, everyone) & target[:, None]
+            waits(after_hint, after) & ~waits(public, everyone) & target[:, None]
         )
         worth += danger - next_discard_loss(rules, board, after, seen)
         pattern = jnp.sum(jnp.where(touched, jnp.left_shift(1, jnp.arange(rules.hand_size)), 0))
@@ -145,17 +145,20 @@ def score_hints(
 
 
 def _facts(
-    board: CardFacts, public: CommonKnowledge, mine: HandInference, seen: DecodedObservation
+    board: CardFacts,
+    public: CommonKnowledge,
+    own_inference: HandInference,
+    seen: DecodedObservation,
 ) -> _Facts:
     held = seen.hands != 0
     hinted = union_and_repeats(jnp.where(public.hinted, seen.hands, 0)).once
-    own = jnp.where(public.hinted[0], mine.candidates[0], 0)
+    own = jnp.where(public.hinted[0], own_inference.candidates[0], 0)
     known = union_and_repeats(jnp.where(is_single(own), own, 0)[None]).once
     vague = jnp.where(is_single(own), 0, own)
-    chances = 1.0 / jnp.maximum(jax.lax.population_count(vague), 1).astype(jnp.float32)
+    probs = 1.0 / jnp.maximum(jax.lax.population_count(vague), 1).astype(jnp.float32)
     maybe_mine = jnp.zeros(seen.hands.shape)
-    for cards, chance in zip(vague, chances, strict=True):
-        maybe_mine += jnp.where((seen.hands & cards) != 0, chance, 0.0)
+    for cards, prob in zip(vague, probs, strict=True):
+        maybe_mine += jnp.where((seen.hands & cards) != 0, prob, 0.0)
     return _Facts(
         useful=held & ((seen.hands & board.useless) == 0),
         playable=(seen.hands & board.playable) != 0,
@@ -168,7 +171,7 @@ def _facts(
 def _gain(
     public: CommonKnowledge,
     before: HandInference,
-    told: CommonKnowledge,
+    after_hint: CommonKnowledge,
     after: HandInference,
     facts: _Facts,
     target: jax.Array,
@@ -199,11 +202,11 @@ def _gain(
         - where(is_wrong & ~was_wrong, v.MISPLAY)
         + where(first_copy, v.TOUCH - v.MAYBE_MINE * facts.maybe_mine)
         + where(first_copy & facts.critical, v.CRITICAL)
-        - where(~kept & (first_copy | (told.hinted & useful & ~new & had)), v.WRONG)
+        - where(~kept & (first_copy | (after_hint.hinted & useful & ~new & had)), v.WRONG)
         - where(new & ~useful, jnp.where(after.trash, v.HARMLESS, v.TRASH))
         - where(new & useful & taken, jnp.where(after.trash, v.HARMLESS, v.DUPLICATE))
         + where(after.trash & ~before.trash & ~useful, v.KNOWN_TRASH)
-        + where(told.hinted & useful, v.NARROWED * narrowed)
+        + where(after_hint.hinted & useful, v.NARROWED * narrowed)
     )
     return jnp.sum(jnp.where(held & target[:, None], worth, 0.0))
 

@@ -57,8 +57,8 @@ def nothing_known(rules: Rules) -> Notes:
 def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
     """The notes after the last move, and what follows on the table as it is now."""
     board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
-    notes = _told_color(rules, notes, board, hint)
-    notes = _told_rank(rules, notes, board, hint, seen)
+    notes = _after_color_hint(rules, notes, board, hint)
+    notes = _after_rank_hint(rules, notes, board, hint, seen)
     notes = _after_play(rules, notes, board, seen)
     notes = jax.tree.map(
         lambda note, blank: odwyer_common.move_down(seen, note, blank), notes, _blank(rules)
@@ -66,7 +66,9 @@ def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
     return deduce(rules, notes, odwyer_common.board_now(seen))
 
 
-def _told_color(rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint) -> Notes:
+def _after_color_hint(
+    rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint
+) -> Notes:
     touched, others = hint.touched & hint.is_color, hint.untouched & hint.is_color
     color = jnp.maximum(odwyer_common.color_of(rules, hint.cards & -hint.cards), 0)
     next_rank = jnp.minimum(odwyer_common.piles(rules, board)[color], rules.num_ranks - 1)
@@ -84,11 +86,11 @@ def _of_rank(rules: Rules, rank: jax.Array) -> jax.Array:
     return jnp.array(rules.rank_cards, jnp.uint32)[rank]
 
 
-def _told_rank(
+def _after_rank_hint(
     rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint, seen: DecodedObservation
 ) -> Notes:
-    told = hint.is_rank & ~hint.reclaim
-    touched, others = hint.touched & told, hint.untouched & told
+    applies = hint.is_rank & ~hint.reclaim
+    touched, others = hint.touched & applies, hint.untouched & applies
     rank = odwyer_common.rank_of(rules, hint.cards & -hint.cards)
     last = hint.cards & odwyer_common.last_copies(rules, board)
     saved = touched & next_discards(notes, seen) & odwyer_common.in_set(notes.possible, last)
@@ -137,13 +139,13 @@ def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Not
         odwyer_common.last_copies(rules, board),
     )
     taken = odwyer_common.all_gone(rules, board, located)
-    kept = jnp.uint32(rules.all_cards) & ~taken
-    kept &= jnp.where(notes.valuable, last, rules.all_cards)
-    kept &= jnp.where(notes.playable, playable, rules.all_cards)
-    kept &= jnp.where(notes.worthless, board.played, rules.all_cards)
+    remaining = jnp.uint32(rules.all_cards) & ~taken
+    remaining &= jnp.where(notes.valuable, last, rules.all_cards)
+    remaining &= jnp.where(notes.playable, playable, rules.all_cards)
+    remaining &= jnp.where(notes.worthless, board.played, rules.all_cards)
     notes = _name(rules, notes)
     known = (notes.color >= 0) & (notes.rank >= 0)
-    notes = notes._replace(possible=jnp.where(known, notes.possible, notes.possible & kept))
+    notes = notes._replace(possible=jnp.where(known, notes.possible, notes.possible & remaining))
     notes = _name(rules, notes)
 
     possible, open_ = notes.possible, ~notes.worthless

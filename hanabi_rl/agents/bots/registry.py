@@ -58,6 +58,16 @@ SCORES_FILE = Path(__file__).parent / "scores.json"
 """What `python benchmarks/bots.py --write yes` measured."""
 
 
+RENAMED_PARAMETERS = {
+    "trusts": "trusts_hints",
+    "rash": "plays_hinted",
+    "exact": "exact_hints",
+    "gambles": "plays_at_deck_end",
+}
+"""Names in the commands of older cards and runs, which are still accepted -> names now. The
+identity of a bot hashes the old ones, so that renaming a parameter changes no identity."""
+
+
 class Parameter(NamedTuple):
     """A parameter of a bot."""
 
@@ -72,6 +82,7 @@ def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
         ValueError: no bot of that name, or a parameter that it does not have or take.
     """
     known = bot_parameters(name)
+    parameters = {RENAMED_PARAMETERS.get(key, key): value for key, value in parameters.items()}
     for key in parameters:
         if key not in known:
             raise ValueError(

@@ -41,15 +41,15 @@ RANGES: dict[str, tuple[Any, ...]] = {
     "lookahead": (0, 1, 2),
     "rank_first": (False, True),
     "plays_first": (False, True),
-    "trusts": (False, True),
+    "trusts_hints": (False, True),
     "focus_newest": (False, True),
     "chop_newest": (False, True),
 }
 """The values that members differ in; beside them epsilon, uniform in [0, `MAX_EPSILON`]."""
 NON_RANDOM_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "rash": (0, 1, 2),
-    "exact": (False, True),
-    "gambles": (False, True),
+    "plays_hinted": (0, 1, 2),
+    "exact_hints": (False, True),
+    "plays_at_deck_end": (False, True),
 }
 """What a member may be told to do beside what its seed draws."""
 
@@ -69,16 +69,16 @@ class RuleFamilyBot(RuleBot):
     """Names the rank, else the colour, of what it hints."""
     plays_first: bool = True
     """Plays what it can before it hints."""
-    trusts: bool = False
+    trusts_hints: bool = False
     """Plays one of the cards that the hint just before touched, if it can be playable and a life is
     to spare; else it plays by facts alone."""
-    rash: int = 0
+    plays_hinted: int = 0
     """1: plays every card that a hint ever touched, if it can be playable, with its last life too;
     2: even where it cannot be."""
-    exact: bool = False
+    exact_hints: bool = False
     """Hints where every card touched is playable, else not before it must: of these what touches
     most that was not hinted."""
-    gambles: bool = False
+    plays_at_deck_end: bool = False
     """Plays its newest card rather than discard once the deck has one card left or none, with its
     last life too."""
     focus_newest: bool = False
@@ -111,18 +111,18 @@ class RuleFamilyBot(RuleBot):
     def ordered_rules(self) -> tuple[Rule, ...]:
         """See `RuleBot`: its parameters may be traced."""
         play, trusted = known_play(self.focus_newest), trusted_play(self.focus_newest)
-        hinted = hinted_play(self.focus_newest, self.rash)
+        hinted = hinted_play(self.focus_newest, self.plays_hinted)
         hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first)
         return (
             only_if(self.plays_first, play),
-            only_if(self.plays_first & self.trusts, trusted),
+            only_if(self.plays_first & self.trusts_hints, trusted),
             only_if(self.plays_first, hinted),
-            only_if(self.exact, playable_alone(self.hint_tokens)),
-            only_if(~jnp.asarray(self.exact), hint),
+            only_if(self.exact_hints, playable_alone(self.hint_tokens)),
+            only_if(~jnp.asarray(self.exact_hints), hint),
             play,
-            only_if(self.trusts, trusted),
+            only_if(self.trusts_hints, trusted),
             hinted,
-            only_if(self.gambles, newest_at_the_end),
+            only_if(self.plays_at_deck_end, newest_at_the_end),
             osawa,
             discard_unhinted(self.chop_newest),
             discard_oldest,
@@ -172,28 +172,31 @@ def trusted_play(newest: jax.Array | bool) -> Rule:
     return rule
 
 
-def hinted_play(newest: jax.Array | bool, rash: jax.Array | int) -> Rule:
-    """Play a card that a hint touched, whenever: `RuleFamilyBot.rash`."""
+def hinted_play(newest: jax.Array | bool, plays_hinted: jax.Array | int) -> Rule:
+    """Play a card that a hint touched, whenever: `RuleFamilyBot.plays_hinted`."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
-        hinted = believed(facts.seen, facts.plausible, facts.playable, rash)
+        hinted = believed(facts.seen, facts.plausible, facts.playable, plays_hinted)
         return action_weights(rules, play=_end(hinted, newest))
 
     return rule
 
 
 def believed(
-    seen: DecodedObservation, possible: jax.Array, playable: jax.Array, rash: jax.Array | int
+    seen: DecodedObservation,
+    possible: jax.Array,
+    playable: jax.Array,
+    plays_hinted: jax.Array | int,
 ) -> jax.Array:
     """Which own cards that a hint touched are played, bool[H]: none, those that can be playable, or
-    all, as `RuleFamilyBot.rash` says.
+    all, as `RuleFamilyBot.plays_hinted` says.
 
     Args:
         possible: uint32[H], what each own card can be.
         playable: uint32[], what can be played now.
     """
     can_be = (possible & playable) != 0
-    return seen.hinted[0] & (rash >= jnp.where(can_be, 1, 2))
+    return seen.hinted[0] & (plays_hinted >= jnp.where(can_be, 1, 2))
 
 
 def newest_at_the_end(rules: Rules, facts: RuleInputs) -> jax.Array:

@@ -91,20 +91,20 @@ class RuleBot(Bot):
             (plausible, seen, legal),
         )
         weights = jnp.where(legal[:, rules.noop, None], legal, weights)
-        chances = self.action_probs(weights, legal)
+        probs = self.action_probs(weights, legal)
         if key is not None:
-            drawn = categorical(key, jnp.log(chances))
-            return plausible, smoothed(drawn, legal, self.smoothing)
+            sampled = categorical(key, jnp.log(probs))
+            return plausible, smoothed(sampled, legal, self.smoothing)
         spread = self.smoothing / jnp.sum(legal, axis=-1, keepdims=True)
-        mixed = jnp.log(spread + (1 - self.smoothing) * chances)
+        mixed = jnp.log(spread + (1 - self.smoothing) * probs)
         return plausible, jnp.where(legal, mixed, ILLEGAL_LOGIT)
 
 
 def observe_own(rules: Rules, plausible: jax.Array, seen: DecodedObservation) -> jax.Array:
     """What hints leave possible of the own cards ``uint32[H]`` after the last move."""
     last = seen.last
-    told = jnp.where(last.touched, plausible & last.hinted, plausible & ~last.hinted)
-    plausible = jnp.where(last.target[0], told, plausible)
+    after_hint = jnp.where(last.touched, plausible & last.hinted, plausible & ~last.hinted)
+    plausible = jnp.where(last.target[0], after_hint, plausible)
     left = last.actor[0] & (jnp.cumsum(last.slot) > 0)
     return jnp.where(left, jnp.roll(plausible, -1).at[-1].set(rules.all_cards), plausible)
 

@@ -121,10 +121,10 @@ def hint_weights(
     rank: jax.Array,
     *,
     rank_first: bool,
-    least: int = 1,
+    min_tokens: int = 1,
 ) -> jax.Array:
     """Names the colour or the rank of the first card ``[P-1, H]`` of which either is to be named,
-    with `least` tokens or more."""
+    with `min_tokens` tokens or more."""
     first = _first(color | rank)
     color, rank = (color & ~rank, rank) if rank_first else (color, rank & ~color)
     return action_weights(
@@ -132,7 +132,7 @@ def hint_weights(
         by_color=first & color,
         by_rank=first & rank,
         facts=facts,
-        when=facts.seen.info >= least,
+        when=facts.seen.info >= min_tokens,
     )
 
 
@@ -146,17 +146,17 @@ def own_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
     return (facts.plausible != 0) & odwyer_common.subset(facts.plausible, cards)
 
 
-def _chances(rules: Rules, facts: RuleInputs, cards: jax.Array) -> jax.Array:
-    """The chance of each own card to be in a set, by copies left: float32[H]; -1 of none."""
+def _probs(rules: Rules, facts: RuleInputs, cards: jax.Array) -> jax.Array:
+    """The probability that each own card is in a set, by copies left: float32[H]; -1 of none."""
     left = members(rules, facts.plausible) * facts.unseen
     good = jnp.sum(left * members(rules, cards), axis=-1)
     total = jnp.sum(left, axis=-1)
     return jnp.where(facts.plausible != 0, good / jnp.maximum(total, 1), -1.0)
 
 
-def _likeliest(chances: jax.Array, least: float) -> jax.Array:
-    """The first of the likeliest, if it is as likely as `least`: bool[H]."""
-    return _first((chances == jnp.max(chances)) & (chances >= least))
+def _likeliest(probs: jax.Array, min_prob: float) -> jax.Array:
+    """The first of the most probable, if at least `min_prob`: bool[H]."""
+    return _first((probs == jnp.max(probs)) & (probs >= min_prob))
 
 
 def may_discard(rules: Rules, facts: RuleInputs) -> jax.Array:
@@ -178,12 +178,12 @@ def certain(rules: Rules, facts: RuleInputs) -> jax.Array:
     return action_weights(rules, play=_first(named & own_cards_in(facts, facts.playable)))
 
 
-def probable(least: float, spare: bool = False) -> Rule:
-    """Play the card most likely playable, if as likely as `least`; with `spare` only with 2 lives
-    or more."""
+def probable(min_prob: float, spare: bool = False) -> Rule:
+    """Play the card most likely playable, with probability `min_prob` or more; with `spare` only
+    with 2 lives or more."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
-        chosen = _likeliest(_chances(rules, facts, facts.playable), least)
+        chosen = _likeliest(_probs(rules, facts, facts.playable), min_prob)
         return action_weights(rules, play=chosen, when=facts.seen.lives >= (2 if spare else 1))
 
     return rule
@@ -256,7 +256,9 @@ def useless_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
     """Name the colour, else the rank, of the first useless card that was not told it."""
     useless = partner_cards_in(facts, facts.seen.played | facts.unreachable)
     color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
-    return hint_weights(rules, facts, useless & color, useless & rank, rank_first=False, least=2)
+    return hint_weights(
+        rules, facts, useless & color, useless & rank, rank_first=False, min_tokens=2
+    )
 
 
 def any_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
@@ -278,12 +280,12 @@ def discard_random(rules: Rules, facts: RuleInputs) -> jax.Array:
     return action_weights(rules, discard=facts.plausible != 0, when=may_discard(rules, facts))
 
 
-def discard_useless(least: float) -> Rule:
-    """Discard the card most likely useless, if as likely as `least`."""
+def discard_useless(min_prob: float) -> Rule:
+    """Discard the card most likely useless, with probability of at least `min_prob`."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
-        chances = _chances(rules, facts, facts.seen.played | facts.unreachable)
-        chosen = _likeliest(chances, least)
+        probs = _probs(rules, facts, facts.seen.played | facts.unreachable)
+        chosen = _likeliest(probs, min_prob)
         return action_weights(rules, discard=chosen, when=may_discard(rules, facts))
 
     return rule

@@ -45,15 +45,17 @@ def nothing_known(rules: Rules) -> Notes:
 def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
     """The notes after the last move."""
     board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
-    notes = _told_color(rules, notes, board, hint)
-    notes = _told_rank(rules, notes, board, hint, seen)
+    notes = _after_color_hint(rules, notes, board, hint)
+    notes = _after_rank_hint(rules, notes, board, hint, seen)
     notes = jax.tree.map(
         lambda note, blank: odwyer_common.move_down(seen, note, blank), notes, BLANK
     )
     return _after_play(rules, notes, board, seen)
 
 
-def _told_color(rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint) -> Notes:
+def _after_color_hint(
+    rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint
+) -> Notes:
     touched = hint.touched & hint.is_color
     color = jnp.maximum(odwyer_common.color_of(rules, hint.cards & -hint.cards), 0)
     next_rank = jnp.minimum(odwyer_common.piles(rules, board)[color], rules.num_ranks - 1)
@@ -70,7 +72,7 @@ def _told_color(rules: Rules, notes: Notes, board: Board, hint: odwyer_common.La
     )
 
 
-def _told_rank(
+def _after_rank_hint(
     rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint, seen: DecodedObservation
 ) -> Notes:
     touched = hint.touched & hint.is_rank & ~hint.reclaim

@@ -91,7 +91,7 @@ class _Work(NamedTuple):
 
 def decide(
     rules: Rules,
-    shown: FeatureSpec,
+    spec: FeatureSpec,
     settings: SearchConfig,
     players: SearchModels,
     now: Position,
@@ -106,10 +106,10 @@ def decide(
         past: the others' last moves, leaves [W, ...], newest first; `length` int32[] of them.
         key: one typed key.
     """
-    rows = settings.rollouts
+    rows = settings.num_rollouts
     hand_key, *deal_keys = jax.random.split(key, 3)
-    hands = sample_hands(rules, settings.drawn, players.number, now.state, hand_key)
-    reads = length * settings.blocks
+    hands = sample_hands(rules, settings.num_sampled, players.number, now.state, hand_key)
+    reads = length * settings.num_blocks
 
     def repeated(tree: Any) -> Any:
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape[1:])), tree)
@@ -138,12 +138,12 @@ def decide(
 
         state, before = jax.lax.cond(playing, lambda: (work.state, work.before), look_back)
         model = jax.lax.cond(playing, lambda: work.deals.hand % players.number, model_read)
-        sight, legal = from_state(rules, state), legal_for_current_player(rules, state)
+        seat_obs, legal = from_state(rules, state), legal_for_current_player(rules, state)
         memory = before
-        if shown.level != "facts" or shown.profile:
-            memory = update_memory(rules, shown.level, before, sight)
-        features = features_of(rules, shown.level, memory, sight)
-        logits = model_logits(rules, shown, players, state.player[0] == 0, model, features, legal)
+        if spec.features != "facts" or spec.profile:
+            memory = update_memory(rules, spec.features, before, seat_obs)
+        features = features_of(rules, spec.features, memory, seat_obs)
+        logits = model_logits(rules, spec, players, state.player[0] == 0, model, features, legal)
 
         def decided() -> _Work:
             policy = jax.nn.log_softmax(logits[0])
@@ -154,9 +154,9 @@ def decide(
             )
 
         def read() -> _Work:
-            chance = jax.nn.softmax(logits, axis=-1)[:, past.action[which]]
+            probs = jax.nn.softmax(logits, axis=-1)[:, past.action[which]]
             at_random = 1.0 / jnp.maximum(jnp.sum(legal, axis=-1), 1)
-            likely = jnp.log((1 - settings.epsilon) * chance + settings.epsilon * at_random)
+            likely = jnp.log((1 - settings.epsilon) * probs + settings.epsilon * at_random)
             so_far = jax.lax.dynamic_slice(work.loglik, (block * rows,), (rows,))
             loglik = jax.lax.dynamic_update_slice(work.loglik, so_far + likely, (block * rows,))
             return work._replace(loglik=loglik)
@@ -170,8 +170,8 @@ def decide(
         action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
         def begin() -> tuple[_Work, jax.Array]:
-            effective = normalized_weights(work.loglik)[1] * settings.drawn / hands.num_valid
-            enough = effective >= settings.effective * settings.drawn
+            effective = normalized_weights(work.loglik)[1] * settings.num_sampled / hands.num_valid
+            enough = effective >= settings.min_ess_fraction * settings.num_sampled
             deals = determinize(rows, hands, work.loglik, work.num_tried, deal_keys[0])
             state = apply_determinizations(rules, repeated(now.state), hands, deals, deal_keys[1])
             begun = work._replace(effective=effective, stop=~enough, deals=deals, state=state)
@@ -187,7 +187,7 @@ def decide(
         time=jnp.int32(0),
         stop=jnp.bool_(False),
         policy=jnp.zeros(rules.num_moves),
-        tried=jnp.zeros(settings.moves, jnp.int32),
+        tried=jnp.zeros(settings.max_moves, jnp.int32),
         num_tried=jnp.int32(1),
         loglik=hands.loglik,
         effective=jnp.float32(0),
@@ -204,8 +204,8 @@ def select_candidates(
 ) -> tuple[jax.Array, jax.Array]:
     """The moves int32[M] that are tried, likeliest first, and how many they are, by the policy's
     log-probabilities float32[A]; 1 where there is no choice."""
-    chance, tried = jax.lax.top_k(jnp.where(legal, policy, ILLEGAL_LOGIT), settings.moves)
-    likely = (jnp.exp(chance) >= settings.least) & (chance > ILLEGAL_LOGIT / 2)
+    log_probs, tried = jax.lax.top_k(jnp.where(legal, policy, ILLEGAL_LOGIT), settings.max_moves)
+    likely = (jnp.exp(log_probs) >= settings.min_prob) & (log_probs > ILLEGAL_LOGIT / 2)
     return tried.astype(jnp.int32), jnp.maximum(jnp.sum(likely), 1)
 
 
@@ -219,7 +219,7 @@ def regularized_logits(
         policy: float32[A], log tau.
         tried, gain, error: [M], of which what was not tried gains 0.
     """
-    surely = jnp.sign(gain) * jnp.maximum(jnp.abs(gain) - settings.doubt * error, 0.0)
+    surely = jnp.sign(gain) * jnp.maximum(jnp.abs(gain) - settings.gain_std_errors * error, 0.0)
     return policy.at[tried].add(surely / settings.lam)
 
 
@@ -231,18 +231,18 @@ def _played(rules: Rules, work: _Work, action: jax.Array) -> _Work:
 
 def _decision(rules: Rules, settings: SearchConfig, work: _Work, hands: HandSamples) -> Decision:
     """The values of the moves, from the games that were played."""
-    rows, count, deals = settings.rollouts, work.num_tried, work.deals
+    rows, count, deals = settings.num_rollouts, work.num_tried, work.deals
     number = rows // count
     counted = jnp.arange(rows) < number * count
-    mine = counted & (jnp.arange(rows) % count == jnp.arange(settings.moves)[:, None])  # [M, R]
+    mine = counted & (jnp.arange(rows) % count == jnp.arange(settings.max_moves)[:, None])  # [M, R]
     scores = score(rules, work.state).astype(jnp.float32)
     more = scores - scores[deals.deal * count]
     value = jnp.sum(jnp.where(mine, scores * deals.weight, 0), axis=1)
     gain = jnp.sum(jnp.where(mine, more * deals.weight, 0), axis=1)
     spread = jnp.sum(jnp.where(mine, (more - gain[:, None]) ** 2, 0), axis=1)
     error = jnp.sqrt(spread / jnp.maximum(number - 1, 1) / number)
-    used = (jnp.arange(settings.moves) < count) & (count > 1)
-    used &= work.effective >= settings.effective * settings.drawn
+    used = (jnp.arange(settings.max_moves) < count) & (count > 1)
+    used &= work.effective >= settings.min_ess_fraction * settings.num_sampled
     gain = jnp.where(used, gain, 0)
     error = jnp.where(used & ~deals.exact, error, 0)
     return Decision(

@@ -102,10 +102,10 @@ def normalized_weights(loglik: jax.Array) -> tuple[jax.Array, jax.Array]:
     return weight, 1.0 / jnp.sum(weight**2)
 
 
-def systematic_resample(weight: jax.Array, shares: jax.Array) -> jax.Array:
+def systematic_resample(weight: jax.Array, positions: jax.Array) -> jax.Array:
     """The hand int32[R] at each share of the weights float32[K], the hands laid end to end: evenly
     spaced shares draw each hand as often as it weighs (systematic resampling, Kitagawa 1996)."""
-    which = jnp.sum(jnp.cumsum(weight)[:, None] <= shares, axis=0)
+    which = jnp.sum(jnp.cumsum(weight)[:, None] <= positions, axis=0)
     return jnp.minimum(which, len(weight) - 1)
 
 

@@ -24,7 +24,7 @@ from hanabi_rl.nn.structured_network import FeatureSet
 class FeatureSpec(NamedTuple):
     """What the networks of a search are shown: the most that any of them reads."""
 
-    level: FeatureSet
+    features: FeatureSet
     profile: bool
 
 
@@ -61,13 +61,13 @@ class SearchCarry(NamedTuple):
     past: MoveHistory
     length: jax.Array
     """int32[N]: moves in `past`."""
-    chance: jax.Array
+    key_data: jax.Array
     """uint32[N, 2]: a key, mixed from everything seen."""
 
 
-def init_history(rules: Rules, shown: FeatureSpec, window: int, games: int) -> SearchCarry:
+def init_history(rules: Rules, spec: FeatureSpec, window: int, games: int) -> SearchCarry:
     """Before the first timestep of games with strangers."""
-    memory = _no_memory(rules, shown, games)
+    memory = _fresh_memory(rules, spec, games)
     state = _blank_state(rules, games)
     now = Position(state, memory)
     hand = jnp.zeros((games, window, rules.hand_size), jnp.int32)
@@ -85,50 +85,50 @@ def init_history(rules: Rules, shown: FeatureSpec, window: int, games: int) -> S
             card=hand,
         ),
         length=jnp.zeros(games, jnp.int32),
-        chance=jnp.zeros((games, 2), jnp.uint32),
+        key_data=jnp.zeros((games, 2), jnp.uint32),
     )
 
 
 def update_carry(
-    rules: Rules, shown: FeatureSpec, history: SearchCarry, obs: jax.Array, reset: jax.Array
+    rules: Rules, spec: FeatureSpec, history: SearchCarry, obs: jax.Array, reset: jax.Array
 ) -> SearchCarry:
     """The history after one more observation float32[N, O]; where `reset` bool[N], of a game that
     begins with it."""
     games = obs.shape[0]
-    fresh = init_history(rules, shown, history.past.action.shape[1], games)
+    fresh = init_history(rules, spec, history.past.action.shape[1], games)
     history = select_games(reset, fresh, history)
-    sight = from_observation(rules, obs)
-    past, length = _with_move(rules, history, sight, ~reset)
-    moved = jnp.any(sight.seen.last.actor, axis=0)
+    seat_obs = from_observation(rules, obs)
+    past, length = _append_move(rules, history, seat_obs, ~reset)
+    moved = jnp.any(seat_obs.seen.last.actor, axis=0)
     over = history.now.state
     state = state_of(
         rules,
-        sight,
+        seat_obs,
         turn=jnp.where(moved, over.turn + 1, 0),
-        last_round=jnp.where(moved & (sight.seen.deck == 0), over.last_round + 1, 0),
+        last_round=jnp.where(moved & (seat_obs.seen.deck == 0), over.last_round + 1, 0),
     )
     memory = history.memory
-    if shown.level != "facts" or shown.profile:
-        memory = update_memory(rules, shown.level, memory, sight)
+    if spec.features != "facts" or spec.profile:
+        memory = update_memory(rules, spec.features, memory, seat_obs)
     return SearchCarry(
         now=Position(state, history.memory),
         memory=memory,
         past=past,
         length=length,
-        chance=_mixed(history.chance, state),
+        key_data=_mix_key(history.key_data, state),
     )
 
 
-def next_game_carry(rules: Rules, shown: FeatureSpec, history: SearchCarry) -> SearchCarry:
+def next_game_carry(rules: Rules, spec: FeatureSpec, history: SearchCarry) -> SearchCarry:
     """Before another game with the same players: what is known of them stays."""
     games, window = history.past.action.shape
-    kept = next_game(rules, shown.level, history.memory)
-    return init_history(rules, shown, window, games)._replace(memory=kept)
+    memory = next_game(rules, spec.features, history.memory)
+    return init_history(rules, spec, window, games)._replace(memory=memory)
 
 
-def _no_memory(rules: Rules, shown: FeatureSpec, games: int) -> Memory:
-    strangers = init_profile(rules, (games,)) if shown.profile else None
-    return init_memory(rules, shown.level, (games,), strangers)
+def _fresh_memory(rules: Rules, spec: FeatureSpec, games: int) -> Memory:
+    strangers = init_profile(rules, (games,)) if spec.profile else None
+    return init_memory(rules, spec.features, (games,), strangers)
 
 
 def _blank_state(rules: Rules, games: int) -> State:
@@ -145,12 +145,12 @@ def _blank_state(rules: Rules, games: int) -> State:
     )
 
 
-def _with_move(
-    rules: Rules, history: SearchCarry, sight: SeatObservation, known: jax.Array
+def _append_move(
+    rules: Rules, history: SearchCarry, seat_obs: SeatObservation, known: jax.Array
 ) -> tuple[MoveHistory, jax.Array]:
     """The past with the move that was made since `history.now`, where that is `known` bool[N], and
     its length."""
-    last, past = sight.seen.last, history.past
+    last, past = seat_obs.seen.last, history.past
     row = jnp.arange(rules.num_players)[:, None]
     actor = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
     # an own card that left the hand: it was in slot `gone`, and those above it moved down
@@ -164,7 +164,7 @@ def _with_move(
     theirs = known & jnp.any(last.actor[1:], axis=0)
     held = jnp.broadcast_to(jnp.arange(rules.hand_size), (len(actor), rules.hand_size))
     newest = MoveHistory(
-        position=_as_mover(rules, history.now, actor),
+        position=_as_current_player(rules, history.now, actor),
         action=last_action(rules, last),
         slot=held,
         card=jnp.zeros_like(held),
@@ -176,7 +176,7 @@ def _with_move(
     return select_games(theirs, longer, past), length
 
 
-def _as_mover(rules: Rules, position: Position, seat: jax.Array) -> Position:
+def _as_current_player(rules: Rules, position: Position, seat: jax.Array) -> Position:
     """The position with seat int32[N] to move."""
     state = position.state
     counters = pack_counters(
@@ -193,7 +193,7 @@ def _as_mover(rules: Rules, position: Position, seat: jax.Array) -> Position:
     return Position(state.replace(counters=counters), memory)
 
 
-def _mixed(chance: jax.Array, state: State) -> jax.Array:
+def _mix_key(key_data: jax.Array, state: State) -> jax.Array:
     """The key with everything that the state shows mixed into it."""
     seen = [state.colors, state.ranks, state.possible_colors, state.possible_ranks, state.discards]
     words = jnp.concatenate([*seen, *[x[:, None] for x in (state.fireworks, state.last)]], axis=1)
@@ -203,4 +203,4 @@ def _mixed(chance: jax.Array, state: State) -> jax.Array:
         mixed = jax.vmap(jax.random.fold_in)(jax.random.wrap_key_data(key), word)
         return jax.random.key_data(mixed)
 
-    return jax.lax.scan(lambda key, word: (fold(key, word), None), chance, words.T)[0]
+    return jax.lax.scan(lambda key, word: (fold(key, word), None), key_data, words.T)[0]

@@ -30,9 +30,9 @@ class SearchModels(NamedTuple):
 
 def model_logits(
     rules: Rules,
-    shown: FeatureSpec,
+    spec: FeatureSpec,
     players: SearchModels,
-    mine: jax.Array,
+    is_own_turn: jax.Array,
     model: jax.Array,
     features: Features,
     legal: jax.Array,
@@ -41,7 +41,7 @@ def model_logits(
     int32[R] of the others. A model of no row is not asked."""
 
     def of(policy: Any) -> jax.Array:
-        inputs = select_features(rules, shown, policy, features)
+        inputs = select_features(rules, spec, policy, features)
         fresh = jnp.zeros(legal.shape[0], jnp.bool_)
         answer: jax.Array = policy.step_features((), inputs, legal, fresh)[1]
         return jnp.where(legal, answer, ILLEGAL_LOGIT)
@@ -60,26 +60,26 @@ def model_logits(
 
     if not players.partner_models:
         return of(players.blueprint)
-    return jax.lax.cond(mine, lambda: of(players.blueprint), of_others)
+    return jax.lax.cond(is_own_turn, lambda: of(players.blueprint), of_others)
 
 
 def required_features(policy: Any) -> FeatureSpec:
     """What a policy reads of a structured view."""
     reads: str = policy.feature_spec
-    level, _, told = reads.partition("+")
-    return FeatureSpec(cast(FeatureSet, level), told == "profile")
+    feature_set, _, told = reads.partition("+")
+    return FeatureSpec(cast(FeatureSet, feature_set), told == "profile")
 
 
-def select_features(rules: Rules, shown: FeatureSpec, policy: Any, features: Features) -> Features:
-    """What the policy reads of features that show more: every level begins with those below it, and
-    the profile comes last."""
+def select_features(rules: Rules, spec: FeatureSpec, policy: Any, features: Features) -> Features:
+    """What the policy reads of a larger set of features: each begins with those of the smaller
+    ones, and the profile comes last."""
     reads = required_features(policy)
-    if reads == shown:
+    if reads == spec:
         return features
-    widths = sizes(rules, reads.level)
+    widths = sizes(rules, reads.features)
     own = Features(*[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)])
     if not reads.profile:
         return own
-    told = sizes(rules, reads.level, True).table.shape[-1] - widths.table.shape[-1]
+    told = sizes(rules, reads.features, True).table.shape[-1] - widths.table.shape[-1]
     table = jnp.concatenate([own.table, features.table[..., -told:]], axis=-1)
     return own._replace(table=table)

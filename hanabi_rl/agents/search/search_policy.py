@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import Policy, PyTree
-from hanabi_rl.agents.search.config import SearchConfig
+from hanabi_rl.agents.search.config import RENAMED_SETTINGS, SearchConfig
 from hanabi_rl.agents.search.decision import Decision, decide
 from hanabi_rl.agents.search.history import (
     FeatureSpec,
@@ -29,7 +29,7 @@ from hanabi_rl.agents.search.history import (
     update_carry,
 )
 from hanabi_rl.agents.search.models import SearchModels, required_features
-from hanabi_rl.agents.structured.hint_memory import LEVELS
+from hanabi_rl.agents.structured.hint_memory import FEATURE_SETS
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
@@ -51,22 +51,24 @@ class SearchPolicy(Wrapper):
         models = [model.identity() for model in self.models]
         own = {"wrapper": "searched", "of": self.policy.identity(), "models": models}
         settings = dataclasses.asdict(self.settings)
+        for old, new in RENAMED_SETTINGS.items():  # hashed as they were first called
+            settings[old] = settings.pop(new)
         return agent_hash({**own, "settings": settings, "version": VERSION})
 
     @property
-    def shown(self) -> FeatureSpec:
+    def joint_spec(self) -> FeatureSpec:
         """The most that the policy or a model reads."""
         each = [required_features(policy) for policy in (self.policy, *self.models)]
-        level = max((reads.level for reads in each), key=LEVELS.index)
-        return FeatureSpec(level, any(reads.profile for reads in each))
+        feature_set = max((reads.features for reads in each), key=FEATURE_SETS.index)
+        return FeatureSpec(feature_set, any(reads.profile for reads in each))
 
     def init_carry(self, batch: int) -> SearchCarry:
         """See `Policy.init_carry`."""
-        return init_history(self.rules, self.shown, self.settings.window, batch)
+        return init_history(self.rules, self.joint_spec, self.settings.history_window, batch)
 
-    def next_game(self, carry: SearchCarry, met: jax.Array) -> SearchCarry:
+    def next_game(self, carry: SearchCarry, continues: jax.Array) -> SearchCarry:
         """See `agents/policy.py`."""
-        return select_games(met, next_game_carry(self.rules, self.shown, carry), carry)
+        return select_games(continues, next_game_carry(self.rules, self.joint_spec, carry), carry)
 
     def step(
         self,
@@ -78,7 +80,7 @@ class SearchPolicy(Wrapper):
     ) -> tuple[SearchCarry, jax.Array]:
         """See `Policy.step`; the key is not read."""
         del key
-        carry = update_carry(self.rules, self.shown, carry, obs, reset)
+        carry = update_carry(self.rules, self.joint_spec, carry, obs, reset)
         my_turn = ~legal[:, self.rules.noop]
 
         def one(game: tuple[SearchCarry, jax.Array]) -> jax.Array:
@@ -99,10 +101,10 @@ class SearchPolicy(Wrapper):
         """Of one game, leaves without the axis of games."""
         now: Position = jax.tree.map(lambda x: x[None], history.now)
         past: MoveHistory = history.past
-        key = jax.random.wrap_key_data(history.chance)
+        key = jax.random.wrap_key_data(history.key_data)
         players = SearchModels(self.policy, self.models)
         return decide(
-            self.rules, self.shown, self.settings, players, now, past, history.length, key
+            self.rules, self.joint_spec, self.settings, players, now, past, history.length, key
         )
 
 
@@ -113,9 +115,9 @@ def with_search(policy: Policy, models: Sequence[Policy], settings: SearchConfig
         ValueError: a policy, or a model, that reads observations: what it remembers of a game is
             its own, and would have to be run again for every hand that the seat may hold.
     """
-    fewer = dataclasses.replace(settings, moves=min(settings.moves, policy.rules.num_moves))
+    fewer = dataclasses.replace(settings, max_moves=min(settings.max_moves, policy.rules.num_moves))
     found = SearchPolicy(policy, models=tuple(models), settings=fewer)
-    for what, each in (("", policy), *(("partner: ", model) for model in models)):
+    for what, each in (("", policy), *(("partner_model: ", model) for model in models)):
         if getattr(each, "feature_spec", None) is None:
             raise ValueError(
                 f"{what}expected an agent with a structured network, whose memory is public, got "

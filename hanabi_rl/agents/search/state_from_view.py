@@ -22,15 +22,17 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import State, pack_counters, pack_last
 
 
-def state_of(rules: Rules, sight: SeatObservation, turn: jax.Array, last_round: jax.Array) -> State:
+def state_of(
+    rules: Rules, seat_obs: SeatObservation, turn: jax.Array, last_round: jax.Array
+) -> State:
     """The games that are seen, the observer to move.
 
     Args:
-        sight: `N` views.
+        seat_obs: `N` views.
         turn: int32[N], moves made.
         last_round: int32[N], moves since the deck ran out, which no observation shows.
     """
-    seen, last = sight.seen, sight.seen.last
+    seen, last = seat_obs.seen, seat_obs.seen.last
     games = turn.shape[0]
 
     def word(sets: jax.Array, groups: tuple[int, ...], named: jax.Array | None) -> jax.Array:
@@ -52,7 +54,7 @@ def state_of(rules: Rules, sight: SeatObservation, turn: jax.Array, last_round: 
         possible_colors=word(seen.knowledge, rules.color_cards, seen.color_named),
         possible_ranks=word(seen.knowledge, rules.rank_cards, seen.rank_named),
         fireworks=seen.played,
-        discards=sight.discards.T,
+        discards=seat_obs.discards.T,
         counters=pack_counters(
             deck_left=seen.deck,
             info_tokens=seen.info,

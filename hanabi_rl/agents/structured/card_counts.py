@@ -40,11 +40,11 @@ class CardCounts(NamedTuple):
     """Cards seen twice in others' hands."""
 
 
-def count_cards(rules: Rules, sight: SeatObservation) -> CardCounts:
+def count_cards(rules: Rules, seat_obs: SeatObservation) -> CardCounts:
     """Counts the cards."""
-    seen = sight.seen
+    seen = seat_obs.seen
     planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]
-    for gone in sight.discards:
+    for gone in seat_obs.discards:
         planes = _take(planes, gone)
     kept = planes  # on the table, the fireworks included
     useless = materialize(useless_cards(rules, seen.played, ~kept[0] & rules.all_cards))

@@ -38,11 +38,11 @@ class HandFacts(NamedTuple):
     """uint32[N]: the cards seen with a hint in others' hands."""
 
 
-def hand_facts(rules: Rules, sight: SeatObservation, counts: CardCounts) -> HandFacts:
+def hand_facts(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> HandFacts:
     """Facts of positions and hints."""
-    held = sight.seen.knowledge != 0
-    unhinted = held & ~sight.seen.hinted
-    hinted = jnp.where(sight.seen.hinted, sight.seen.hands, 0)
+    held = seat_obs.seen.knowledge != 0
+    unhinted = held & ~seat_obs.seen.hinted
+    hinted = jnp.where(seat_obs.seen.hinted, seat_obs.seen.hands, 0)
     return HandFacts(
         held=held,
         unhinted=unhinted,
@@ -51,7 +51,7 @@ def hand_facts(rules: Rules, sight: SeatObservation, counts: CardCounts) -> Hand
     )
 
 
-class Chance(NamedTuple):
+class CardProbs(NamedTuple):
     """The cards that a card can be, by their numbers of copies."""
 
     sets: jax.Array
@@ -66,11 +66,11 @@ class Chance(NamedTuple):
         return list(quantize(copies(self.sets & asked, self.planes) / total))
 
 
-def own(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
+def own(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
     """Facts about the observer's cards."""
-    seen, last = sight.seen, sight.seen.last
+    seen, last = seat_obs.seen, seat_obs.seen.last
     mine = materialize(seen.knowledge[0] & counts.unseen[0])
-    playable, useless, critical, *rest = Chance(mine, counts.unseen).of(
+    playable, useless, critical, *rest = CardProbs(mine, counts.unseen).of(
         counts.playable,
         counts.useless,
         counts.critical,
@@ -78,7 +78,7 @@ def own(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFac
         counts.repeated,
         *map(jnp.uint32, rules.rank_cards),
     )
-    told = last.touched & last.target[0]
+    was_hinted = last.touched & last.target[0]
     return [
         hands.held[0],
         seen.hinted[0],
@@ -94,8 +94,8 @@ def own(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFac
         one_group(mine, rules.color_cards),
         one_group(mine, rules.rank_cards),
         is_single(mine),
-        told,
-        told & last.is_rank_hint,
+        was_hinted,
+        was_hinted & last.is_rank_hint,
         *[_is_slot(rules, s) for s in range(rules.hand_size)],
     ]
 
@@ -104,14 +104,16 @@ def _is_slot(rules: Rules, slot: int) -> jax.Array:
     return jnp.asarray(np.arange(rules.hand_size) == slot)[:, None]
 
 
-def others(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
+def others(
+    rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts
+) -> Columns:
     """Facts about the cards that the observer sees, and what their owners can tell."""
-    seen, last = sight.seen, sight.seen.last
+    seen, last = seat_obs.seen, seat_obs.seen.last
     cards = seen.hands[1:]
     knowledge = seen.knowledge[1:]
-    chance = Chance(knowledge, counts.left)
-    playable, useless, critical = chance.of(counts.playable, counts.useless, counts.critical)
-    told = last.touched & last.target[1:, None]
+    probs = CardProbs(knowledge, counts.left)
+    playable, useless, critical = probs.of(counts.playable, counts.useless, counts.critical)
+    was_hinted = last.touched & last.target[1:, None]
     mine = jnp.where(seen.hinted[0], seen.knowledge[0] & counts.unseen[0], 0)
     return [
         hands.held[1:],
@@ -127,8 +129,8 @@ def others(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: Hand
         one_group(knowledge, rules.color_cards) & hands.held[1:],
         one_group(knowledge, rules.rank_cards) & hands.held[1:],
         is_single(knowledge),
-        told,
-        told & last.is_rank_hint,
+        was_hinted,
+        was_hinted & last.is_rank_hint,
     ]
 
 
@@ -148,83 +150,91 @@ def card_value_features(rules: Rules, counts: CardCounts, cards: jax.Array) -> C
 
 
 def own_hint_history(
-    rules: Rules, sight: SeatObservation, counts: CardCounts, kept: HintSnapshot, ages: jax.Array
+    rules: Rules,
+    seat_obs: SeatObservation,
+    counts: CardCounts,
+    snapshot: HintSnapshot,
+    ages: jax.Array,
 ) -> Columns:
     """How things stood when the observer's cards were hinted."""
-    mine = materialize(sight.seen.knowledge[0] & counts.unseen[0])
-    mine_kept = jax.tree.map(lambda field: field[:, 0], kept)
-    recent, ever = awaited_cards(rules, sight, counts, kept)
+    mine = materialize(seat_obs.seen.knowledge[0] & counts.unseen[0])
+    own_snapshot = jax.tree.map(lambda field: field[:, 0], snapshot)
+    recent, ever = awaited_cards(rules, seat_obs, counts, snapshot)
     return [
-        *_remembered(rules, counts, mine_kept, ages[0], Chance(mine, counts.unseen)),
-        *Chance(mine, counts.unseen).of(recent, ever),
+        *_hint_records(rules, counts, own_snapshot, ages[0], CardProbs(mine, counts.unseen)),
+        *CardProbs(mine, counts.unseen).of(recent, ever),
     ]
 
 
 def others_hint_history(
-    rules: Rules, sight: SeatObservation, counts: CardCounts, kept: HintSnapshot, ages: jax.Array
+    rules: Rules,
+    seat_obs: SeatObservation,
+    counts: CardCounts,
+    snapshot: HintSnapshot,
+    ages: jax.Array,
 ) -> Columns:
     """How things stood when the cards that the observer sees were hinted."""
-    chance = Chance(sight.seen.knowledge[1:], counts.left)
-    theirs = jax.tree.map(lambda field: field[:, 1:], kept)
-    recent, ever = awaited_cards(rules, sight, counts, kept)
-    cards = sight.seen.hands[1:]
+    probs = CardProbs(seat_obs.seen.knowledge[1:], counts.left)
+    theirs = jax.tree.map(lambda field: field[:, 1:], snapshot)
+    recent, ever = awaited_cards(rules, seat_obs, counts, snapshot)
+    cards = seat_obs.seen.hands[1:]
     return [
-        *_remembered(rules, counts, theirs, ages[1:], chance),
+        *_hint_records(rules, counts, theirs, ages[1:], probs),
         (cards & recent) != 0,
         (cards & ever) != 0,
     ]
 
 
-def _remembered(
-    rules: Rules, counts: CardCounts, kept: HintSnapshot, ages: jax.Array, chance: Chance
+def _hint_records(
+    rules: Rules, counts: CardCounts, snapshot: HintSnapshot, ages: jax.Array, probs: CardProbs
 ) -> Columns:
     """The two records of each card, and what the card can be in their light."""
     facts = [
-        kept.by_rank,
-        kept.was_new,
-        kept.was_oldest,
-        kept.was_newest_new,
-        kept.was_newest,
-        *[kept.hinted & (kept.giver == k) for k in range(1, rules.num_players)],
-        kept.hinted & (kept.age < rules.num_players),
-        quantize(kept.touched / rules.hand_size),
-        quantize(kept.new / rules.hand_size),
-        quantize(jnp.where(kept.hinted, 1.0 / (1.0 + kept.age), 0.0)),
-        *_in_their_light(rules, counts, kept, chance),
+        snapshot.by_rank,
+        snapshot.was_new,
+        snapshot.was_oldest,
+        snapshot.was_newest_new,
+        snapshot.was_newest,
+        *[snapshot.hinted & (snapshot.giver == k) for k in range(1, rules.num_players)],
+        snapshot.hinted & (snapshot.age < rules.num_players),
+        quantize(snapshot.touched / rules.hand_size),
+        quantize(snapshot.new / rules.hand_size),
+        quantize(jnp.where(snapshot.hinted, 1.0 / (1.0 + snapshot.age), 0.0)),
+        *_probs_at_hint(rules, counts, snapshot, probs),
     ]
     columns: Columns = [jnp.sqrt(ages.astype(jnp.float32)) / 8]
     return columns + [fact[i] for i in range(2) for fact in facts]
 
 
-def _in_their_light(
-    rules: Rules, counts: CardCounts, kept: HintSnapshot, chance: Chance
+def _probs_at_hint(
+    rules: Rules, counts: CardCounts, snapshot: HintSnapshot, probs: CardProbs
 ) -> list[jax.Array]:
     """The chances [2, ...] that a card is one of those playable or critical then; and if it was
     playable then (for the last: then or one later), that it is now."""
-    then = chance.sets & kept.playable
-    soon = chance.sets & (kept.playable | successors(rules, kept.playable))
+    then = probs.sets & snapshot.playable
+    soon = probs.sets & (snapshot.playable | successors(rules, snapshot.playable))
     counted = [
-        jnp.broadcast_to(chance.sets, then.shape),
+        jnp.broadcast_to(probs.sets, then.shape),
         then,
-        chance.sets & kept.critical,
+        probs.sets & snapshot.critical,
         then & counts.playable,
         then & counts.useless,
         soon,
         soon & counts.playable,
     ]
     every, in_then, critical, now, gone, in_soon, soon_now = materialize(
-        copies(jnp.stack(counted), chance.planes)
+        copies(jnp.stack(counted), probs.planes)
     )
     parts, wholes = [in_then, critical, now, gone, soon_now], [every, every, in_then, in_then]
     return list(quantize(jnp.stack(parts) / jnp.maximum(jnp.stack([*wholes, in_soon]), 1)))
 
 
 def awaited_cards(
-    rules: Rules, sight: SeatObservation, counts: CardCounts, kept: HintSnapshot
+    rules: Rules, seat_obs: SeatObservation, counts: CardCounts, snapshot: HintSnapshot
 ) -> tuple[jax.Array, jax.Array]:
     """The playable cards that a hinted card of another hand waits for and that are in no hand the
     observer sees: of hints since its last turn, and of all hints; each uint32[N]."""
-    seen = sight.seen
+    seen = seat_obs.seen
     visible = union([card for hand in seen.hands[1:] for card in hand])
 
     def missing(hinted: jax.Array) -> jax.Array:
@@ -236,5 +246,5 @@ def awaited_cards(
             needed |= waiting
         return materialize(needed & counts.playable & ~visible)
 
-    recently = kept.hinted[0] & (kept.age[0] < rules.num_players)
+    recently = snapshot.hinted[0] & (snapshot.age[0] < rules.num_players)
     return missing(recently), missing(seen.hinted)

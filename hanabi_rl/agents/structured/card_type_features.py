@@ -32,16 +32,16 @@ class CardTypeFeatures(NamedTuple):
 
 
 def card_type_features(
-    rules: Rules, level: FeatureSet, after: Memory, sight: SeatObservation
+    rules: Rules, feature_set: FeatureSet, after: Memory, seat_obs: SeatObservation
 ) -> CardTypeFeatures:
     """The facts of the kinds in N games.
 
     Args:
-        rules, level: static. At `facts` nothing is told of how things stood at a hint.
+        rules, feature_set: static. At `facts` nothing is told of how things stood at a hint.
         after: the memory after the last move (`features.remember`), in the observer's frame.
-        sight: what the observer sees.
+        seat_obs: what the observer sees.
     """
-    seen, counts = sight.seen, count_cards(rules, sight)
+    seen, counts = seat_obs.seen, count_cards(rules, seat_obs)
     cards = bit(jnp.arange(rules.num_cards))[:, None]
 
     def has(sets: jax.Array) -> jax.Array:
@@ -63,9 +63,9 @@ def card_type_features(
         union(hinted),
     ]
     of_place = [seen.knowledge[0] & counts.unseen[0]]
-    if level != "facts":
+    if feature_set != "facts":
         kept = records(unpack(after))
-        of_kind += awaited_cards(rules, sight, counts, kept)
+        of_kind += awaited_cards(rules, seat_obs, counts, kept)
         for at in range(2):
             then = kept.playable[at, 0]
             of_place += [then, successors(rules, then), kept.critical[at, 0]]

@@ -1,4 +1,4 @@
-"""Features of the `reading` level: what `bots/hint_inference.py` makes of the hints given, and
+"""The features `conventions`: what `bots/hint_inference.py` makes of the hints given, and
 what it says that each hint to give would gain and lose, component by component.
 
 A hint changes what is known of one hand alone, and of the others only which cards are known
@@ -30,7 +30,7 @@ from hanabi_rl.agents.bots.hint_inference import (
 )
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.structured.card_counts import CardCounts, copies
-from hanabi_rl.agents.structured.card_features import Chance
+from hanabi_rl.agents.structured.card_features import CardProbs
 from hanabi_rl.agents.structured.packed_features import Columns
 from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import count, materialize, union
@@ -53,15 +53,17 @@ class HintEffects(NamedTuple):
 
 
 def features(
-    rules: Rules, sight: SeatObservation, counts: CardCounts, public: CommonKnowledge
+    rules: Rules, seat_obs: SeatObservation, counts: CardCounts, public: CommonKnowledge
 ) -> list[Columns]:
-    """The columns that this level adds to the table, own cards, others' cards and hints."""
-    everyone, mine, board, danger, judged = _read(rules, public, sight.seen, counts.unseen[0])
-    own = Chance(mine.candidates[0] & counts.unseen[0], counts.unseen)
-    theirs = Chance(everyone.candidates[1:], counts.left)
+    """The columns that this set adds to the table, own cards, others' cards and hints."""
+    everyone, mine, board, danger, judged = _read(rules, public, seat_obs.seen, counts.unseen[0])
+    own = CardProbs(mine.candidates[0] & counts.unseen[0], counts.unseen)
+    theirs = CardProbs(everyone.candidates[1:], counts.left)
     soon = soon_playable(rules, board, everyone.claimed)
-    held = sight.seen.hands[1:]
-    next_wrong = jnp.any(everyone.playable[1] & ((sight.seen.hands[1] & counts.playable) == 0), 0)
+    held = seat_obs.seen.hands[1:]
+    next_wrong = jnp.any(
+        everyone.playable[1] & ((seat_obs.seen.hands[1] & counts.playable) == 0), 0
+    )
     next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1], axis=0)
     best = jnp.maximum(jnp.max(judged.worth, axis=0), -50.0)
     table_columns = [
@@ -169,8 +171,8 @@ def _judge(  # type: ignore[no-untyped-def]
     rest = [jnp.stack(_except(exact, player)) for player in players]
     others = union_and_repeats(jnp.stack(rest, axis=2)[:, :, :, None])
     target = jnp.ones((1,) * (3 + more), bool)
-    told = infer_hint(rules, board, known, before, target, touched, cards, is_rank, others)
-    after = infer_hands(board, told, others)
+    after_hint = infer_hint(rules, board, known, before, target, touched, cards, is_rank, others)
+    after = infer_hands(board, after_hint, others)
 
     def word(mask: jax.Array) -> jax.Array:
         return hand_word(mask)[0]
@@ -204,7 +206,7 @@ def _judge(  # type: ignore[no-untyped-def]
         return word((late == 0) & ((reading.candidates & hands) != 0))
 
     waited = word(known.hinted) & waits(before) & ~trashed & ~played
-    danger_then = _danger_after(rules, board, public, exact, told, after, danger, seen)
+    danger_then = _danger_after(rules, board, public, exact, after_hint, after, danger, seen)
     weighted = [
         (v.PLAY, number(plays & playable & ~played)),
         (v.FIXED, number(was_wrong & ~is_wrong)),
@@ -249,7 +251,7 @@ def _computed_once(value: jax.Array) -> jax.Array:
 
 
 def _danger_after(  # type: ignore[no-untyped-def]
-    rules, board, public, exact, told, after, danger, seen
+    rules, board, public, exact, after_hint, after, danger, seen
 ) -> jax.Array:
     """What the next player would lose after each hint, float32[P - 1, C + R, *B]."""
     chop = union(list(jnp.where(after.chop[0, :, :1], seen.hands[1][:, None, None], 0)))
@@ -258,7 +260,7 @@ def _danger_after(  # type: ignore[no-untyped-def]
         later = range(2, rules.num_players)
         rest = jnp.stack([jnp.stack(_except(exact, 1, player)) for player in later], axis=2)
         others = union_and_repeats(rest[:, :, :, None])
-        others = others.union(union_and_repeats(known_exactly(board, told)[:, :, 1:]))
+        others = others.union(union_and_repeats(known_exactly(board, after_hint)[:, :, 1:]))
         hand = jax.tree.map(lambda x: x[1:2, :, None, None], public)
         again = infer_hands(board, hand, others)
         same = union(list(jnp.where(again.chop[0], seen.hands[1][:, None, None], 0)))

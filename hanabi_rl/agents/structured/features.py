@@ -1,12 +1,12 @@
 """The structured view: what a seat knows about each card and each hint, without naming a colour.
 
-Three levels, each with all that the one before it shows:
+Three sets of features, each with all that the one before it has:
 
 - `facts`: the rules, exact counts of cards, the hints and what they touched, places in the hand
   (among them how many older cards have no hint). No convention.
-- `learnt`: also how things stood when each card was hinted (`hint_memory.py`), from which a
+- `hint-history`: also how things stood when each card was hinted (`hint_memory.py`), from which a
   network can learn what hints mean to the players it learns from.
-- `reading`: also what `bots/hint_inference.py` makes of the hints by common conventions.
+- `conventions`: also what `bots/hint_inference.py` makes of the hints by common conventions.
 
 Beside any of them a network may be told whom it plays with: what every player has done so far with
 these partners (`profile.py`).
@@ -49,63 +49,65 @@ class Features(NamedTuple):
 
 
 def encode_step(
-    rules: Rules, level: FeatureSet, before: Memory, sight: SeatObservation
+    rules: Rules, feature_set: FeatureSet, before: Memory, seat_obs: SeatObservation
 ) -> tuple[Memory, Features]:
     """Reads one move and the position after it.
 
     Args:
-        rules, level: static.
+        rules, feature_set: static.
         before: the memory [N, ...] before the last move, in the observer's frame
             (`memory.init_memory` on the first look of a game).
-        sight: `sight.from_observation` or, for the mover, `sight.from_state`.
+        seat_obs: by `from_observation` or, for the current player, `from_state`.
 
     Returns:
         The memory after the move, and the features.
     """
-    after = update_memory(rules, level, before, sight)
-    return after, features_of(rules, level, after, sight)
+    after = update_memory(rules, feature_set, before, seat_obs)
+    return after, features_of(rules, feature_set, after, seat_obs)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def update_memory(
-    rules: Rules, level: FeatureSet, before: Memory, sight: SeatObservation
+    rules: Rules, feature_set: FeatureSet, before: Memory, seat_obs: SeatObservation
 ) -> Memory:
     """The first half of `encode_step`: the memory [N, ...] after the last move."""
-    counts = count_cards(rules, sight)
+    counts = count_cards(rules, seat_obs)
     after = hint_memory.pack(
-        hint_memory.remember(rules, level, hint_memory.unpack(before), sight, counts)
+        hint_memory.remember(rules, feature_set, hint_memory.unpack(before), seat_obs, counts)
     )
     if before.profile is None:
         return after
-    return after._replace(profile=profile.remember(rules, before.profile, sight, counts))
+    return after._replace(profile=profile.remember(rules, before.profile, seat_obs, counts))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
-def features_of(rules: Rules, level: FeatureSet, after: Memory, sight: SeatObservation) -> Features:
+def features_of(
+    rules: Rules, feature_set: FeatureSet, after: Memory, seat_obs: SeatObservation
+) -> Features:
     """The second half of `encode_step`, by far the dearer: what the observer sees and remembers
     now."""
-    counts, remembered = count_cards(rules, sight), hint_memory.unpack(after)
-    view = card_features.hand_facts(rules, sight, counts)
+    counts, remembered = count_cards(rules, seat_obs), hint_memory.unpack(after)
+    view = card_features.hand_facts(rules, seat_obs, counts)
     parts = [
-        table_features(rules, sight, counts),
-        card_features.own(rules, sight, counts, view),
-        card_features.others(rules, sight, counts, view),
-        hint_features.hints(rules, sight, counts, view),
+        table_features(rules, seat_obs, counts),
+        card_features.own(rules, seat_obs, counts, view),
+        card_features.others(rules, seat_obs, counts, view),
+        hint_features.hints(rules, seat_obs, counts, view),
     ]
-    if level != "facts":
+    if feature_set != "facts":
         kept = hint_memory.records(remembered), hint_memory.ages(remembered)
         more = [
             [],
-            card_features.own_hint_history(rules, sight, counts, *kept),
-            card_features.others_hint_history(rules, sight, counts, *kept),
-            hint_features.hint_history(rules, sight, counts),
+            card_features.own_hint_history(rules, seat_obs, counts, *kept),
+            card_features.others_hint_history(rules, seat_obs, counts, *kept),
+            hint_features.hint_history(rules, seat_obs, counts),
         ]
         parts = [a + b for a, b in zip(parts, more, strict=True)]
-    if level == "reading":
+    if feature_set == "conventions":
         from hanabi_rl.agents.structured import convention_features
 
         more = convention_features.features(
-            rules, sight, counts, hint_memory.to_common_knowledge(remembered, sight)
+            rules, seat_obs, counts, hint_memory.to_common_knowledge(remembered, seat_obs)
         )
         parts = [a + b for a, b in zip(parts, more, strict=True)]
     shown = _arrange(rules, parts)
@@ -130,9 +132,9 @@ def _arrange(rules: Rules, parts: list[Columns]) -> Features:
     )
 
 
-def table_features(rules: Rules, sight: SeatObservation, counts: CardCounts) -> list[jax.Array]:
+def table_features(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> list[jax.Array]:
     """The game as a whole: columns [N]."""
-    seen, last, count = sight.seen, sight.seen.last, jax.lax.population_count
+    seen, last, count = seat_obs.seen, seat_obs.seen.last, jax.lax.population_count
     heights = [count(seen.played & jnp.uint32(c)) for c in rules.color_cards]
     high = [
         sum(((h == r).astype(jnp.uint32) for h in heights), jnp.uint32(0)) / rules.num_colors
@@ -159,15 +161,15 @@ def table_features(rules: Rules, sight: SeatObservation, counts: CardCounts) -> 
 
 
 @functools.lru_cache(maxsize=64)
-def sizes(rules: Rules, level: FeatureSet, profile: bool = False) -> Features:
+def sizes(rules: Rules, feature_set: FeatureSet, profile: bool = False) -> Features:
     """The features of one game as `jax.ShapeDtypeStruct`s. Traced once, which takes seconds,
     however many agents are read."""
     from hanabi_rl.agents.structured.seat_observation import from_observation
 
     def one(obs: jax.Array) -> Features:
         strangers = init_profile(rules, (1,)) if profile else None
-        start = hint_memory.init_memory(rules, level, (1,), strangers)
-        return encode_step(rules, level, start, from_observation(rules, obs))[1]
+        start = hint_memory.init_memory(rules, feature_set, (1,), strangers)
+        return encode_step(rules, feature_set, start, from_observation(rules, obs))[1]
 
     return jax.eval_shape(one, jax.ShapeDtypeStruct((1, rules.obs_size), jnp.float32))
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
-from hanabi_rl.agents.structured.card_features import Chance, HandFacts, card_value_features
+from hanabi_rl.agents.structured.card_features import CardProbs, HandFacts, card_value_features
 from hanabi_rl.agents.structured.packed_features import Columns
 from hanabi_rl.games.hanabi.bits import materialize
 from hanabi_rl.games.hanabi.cards import is_single
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 
-def hints(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
+def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
     """Facts: what a hint touches and what its receiver can then tell by the counts."""
-    seen = sight.seen
-    touched = _touched(rules, sight)
+    seen = seat_obs.seen
+    touched = _touched(rules, seat_obs)
     new = touched & hands.unhinted[1:, None]
     named, by_rank = _named(rules), _by_rank(rules)
     held = seen.hands[1:]
     knowledge = seen.knowledge[1:, None]
-    after = Chance(materialize(jnp.where(touched, knowledge & named, 0)), counts.left)
-    before = Chance(seen.knowledge[1:], counts.left)
+    after = CardProbs(materialize(jnp.where(touched, knowledge & named, 0)), counts.left)
+    before = CardProbs(seen.knowledge[1:], counts.left)
     facts: Columns = card_value_features(rules, counts, held)[rules.num_ranks :]
     facts += [(held & counts.repeated) != 0, (held & hands.hinted_elsewhere) != 0]
     of_slots: Columns = [touched, new]
@@ -56,14 +56,14 @@ def hints(rules: Rules, sight: SeatObservation, counts: CardCounts, hands: HandF
     ]
 
 
-def hint_history(rules: Rules, sight: SeatObservation, counts: CardCounts) -> Columns:
+def hint_history(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> Columns:
     """What a receiver would remember of each card touched."""
-    unhinted = ((sight.seen.knowledge != 0) & ~sight.seen.hinted)[1:, None]
-    touched = _touched(rules, sight)
+    unhinted = ((seat_obs.seen.knowledge != 0) & ~seat_obs.seen.hinted)[1:, None]
+    touched = _touched(rules, seat_obs)
     new = touched & unhinted
     oldest, newest_new = new & first_true(unhinted), last_true(new)
-    knowledge = sight.seen.knowledge[1:, None] & _named(rules)
-    after = Chance(jnp.where(touched, knowledge, 0), counts.left)
+    knowledge = seat_obs.seen.knowledge[1:, None] & _named(rules)
+    after = CardProbs(jnp.where(touched, knowledge, 0), counts.left)
     return by_slot(rules, [oldest, newest_new, last_true(touched), *after.of(counts.critical)])
 
 
@@ -72,9 +72,9 @@ def by_slot(rules: Rules, columns: Columns) -> Columns:
     return [column[:, :, s] for s in range(rules.hand_size) for column in columns]
 
 
-def _touched(rules: Rules, sight: SeatObservation) -> jax.Array:
+def _touched(rules: Rules, seat_obs: SeatObservation) -> jax.Array:
     """bool[P - 1, C + R, H, N]."""
-    return (sight.seen.hands[1:, None] & _named(rules)) != 0
+    return (seat_obs.seen.hands[1:, None] & _named(rules)) != 0
 
 
 def _named(rules: Rules) -> jax.Array:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.structured.profile import PlayerProfile
     from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
-LEVELS: tuple[FeatureSet, ...] = ("facts", "learnt", "reading")
+FEATURE_SETS: tuple[FeatureSet, ...] = ("facts", "hint-history", "conventions")
 
 # The fields of a card. A record is how things stood at a hint: its flags and numbers, and which
 # cards were playable and critical then.
 _LAST, _FIRST, _AGE, _INFERRED, _KNOWN = 0, 3, 6, 7, 8
-_FIELDS = {"facts": 0, "learnt": 7, "reading": 9}
+_FIELDS = {"facts": 0, "hint-history": 7, "conventions": 9}
 _FLAGS = ("hinted", "by_rank", "was_new", "was_oldest", "was_newest_new", "was_newest")
 _AGE_PLACE, _AGE_BITS = 20, 8
 _MAX_AGE = (1 << _AGE_BITS) - 1
@@ -84,29 +84,32 @@ def _numbers(hand_size: int) -> dict[str, tuple[int, int]]:
 
 
 def init_memory(
-    rules: Rules, level: FeatureSet, batch: tuple[int, ...], profile: PlayerProfile | None = None
+    rules: Rules,
+    feature_set: FeatureSet,
+    batch: tuple[int, ...],
+    profile: PlayerProfile | None = None,
 ) -> Memory:
     """The memory before the first move of games, each leaf `[*batch, ...]`."""
-    bits = [0] * _FIELDS[level]
-    if level == "reading":
+    bits = [0] * _FIELDS[feature_set]
+    if feature_set == "conventions":
         bits[_INFERRED] = bits[_KNOWN] = rules.all_cards
     shape = (*batch, rules.num_players, rules.hand_size, len(bits))
     return Memory(jnp.broadcast_to(jnp.array(bits, jnp.uint32), shape), profile)
 
 
-def reset_memory(rules: Rules, level: FeatureSet, memory: Memory, reset: jax.Array) -> Memory:
+def reset_memory(rules: Rules, feature_set: FeatureSet, memory: Memory, reset: jax.Array) -> Memory:
     """The memory [N, ...], as before the first move with strangers where `reset` bool[N]."""
     known = memory.profile
     stranger = None if known is None else known.reset()
-    return select_games(reset, init_memory(rules, level, reset.shape, stranger), memory)
+    return select_games(reset, init_memory(rules, feature_set, reset.shape, stranger), memory)
 
 
-def next_game(rules: Rules, level: FeatureSet, memory: Memory) -> Memory:
+def next_game(rules: Rules, feature_set: FeatureSet, memory: Memory) -> Memory:
     """The memory before the first move of another game with the same players: what is known of them
     stays. Whoever moves first there must be row 0."""
     known = memory.profile
     kept = None if known is None else known.next_game()
-    return init_memory(rules, level, memory.cards.shape[:-3], kept)
+    return init_memory(rules, feature_set, memory.cards.shape[:-3], kept)
 
 
 def rotated(memory: Memory, seats: jax.Array) -> Memory:
@@ -138,35 +141,39 @@ def pack(bits: jax.Array) -> Memory:
 
 
 def remember(
-    rules: Rules, level: FeatureSet, bits: jax.Array, sight: SeatObservation, counts: CardCounts
+    rules: Rules,
+    feature_set: FeatureSet,
+    bits: jax.Array,
+    seat_obs: SeatObservation,
+    counts: CardCounts,
 ) -> jax.Array:
     """The memory uint32[W, P, H, N] after the last move, from that before it."""
-    if level == "facts":
+    if feature_set == "facts":
         return bits
-    last = sight.seen.last
+    last = seat_obs.seen.last
     inferred = bits[_INFERRED:_KNOWN]
-    if level == "reading":
-        inferred = _reread(rules, bits, sight)[None]
-    hinted = _note_hint(rules, bits[:_INFERRED], sight, counts)
+    if feature_set == "conventions":
+        inferred = _reread(rules, bits, seat_obs)[None]
+    hinted = _note_hint(rules, bits[:_INFERRED], seat_obs, counts)
     bits = jnp.concatenate([hinted, inferred])
-    fresh = init_memory(rules, level, ()).cards[0, 0, : bits.shape[0], None, None, None]
+    fresh = init_memory(rules, feature_set, ()).cards[0, 0, : bits.shape[0], None, None, None]
     younger = jnp.concatenate(
         [bits[:, :, 1:], jnp.broadcast_to(fresh, (*bits.shape[:2], 1, bits.shape[3]))], axis=2
     )
     moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(rules.hand_size)])
     bits = jnp.where(last.actor[:, None] & moved_down, younger, bits)
-    known = sight.seen.knowledge[None] if level == "reading" else bits[:0]
+    known = seat_obs.seen.knowledge[None] if feature_set == "conventions" else bits[:0]
     return materialize(jnp.concatenate([bits, known]))
 
 
 def _note_hint(
-    rules: Rules, bits: jax.Array, sight: SeatObservation, counts: CardCounts
+    rules: Rules, bits: jax.Array, seat_obs: SeatObservation, counts: CardCounts
 ) -> jax.Array:
     """The records and ages after the last move, before any card is drawn."""
-    last, players = sight.seen.last, rules.num_players
+    last, players = seat_obs.seen.last, rules.num_players
     hinted_before = bits[_LAST] & 1 != 0
     touched = last.touched & last.target[:, None]
-    held = sight.seen.knowledge != 0
+    held = seat_obs.seen.knowledge != 0
     new = touched & ~hinted_before
     row = jnp.arange(players)[:, None]
     giver = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
@@ -225,19 +232,19 @@ def ages(bits: jax.Array) -> jax.Array:
     return bits[_AGE]
 
 
-def to_common_knowledge(bits: jax.Array, sight: SeatObservation) -> CommonKnowledge:
+def to_common_knowledge(bits: jax.Array, seat_obs: SeatObservation) -> CommonKnowledge:
     """What `bots/hint_inference.py` calls common knowledge, after the last move."""
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge
 
-    return CommonKnowledge(sight.seen.knowledge, bits[_INFERRED], sight.seen.hinted)
+    return CommonKnowledge(seat_obs.seen.knowledge, bits[_INFERRED], seat_obs.seen.hinted)
 
 
-def _reread(rules: Rules, bits: jax.Array, sight: SeatObservation) -> jax.Array:
+def _reread(rules: Rules, bits: jax.Array, seat_obs: SeatObservation) -> jax.Array:
     """What the meaning of the hints leaves possible after the last move, before any card is
     drawn: uint32[P, H, N]."""
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge, update_common_knowledge
 
     before = CommonKnowledge(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)
-    nobody = sight.seen.last._replace(slot=jnp.zeros_like(sight.seen.last.slot))
-    seen = sight.seen._replace(last=nobody)  # the shift of a draw is this file's work
+    nobody = seat_obs.seen.last._replace(slot=jnp.zeros_like(seat_obs.seen.last.slot))
+    seen = seat_obs.seen._replace(last=nobody)  # the shift of a draw is this file's work
     return update_common_knowledge(rules, before, seen).inferred

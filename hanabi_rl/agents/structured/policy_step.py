@@ -24,7 +24,7 @@ PyTree = Any
 def initial_carry(rules: Rules, network: StructuredConfig, batch: int) -> Memory:
     """The memory of `batch` seats before the first timestep of their games."""
     strangers = init_profile(rules, (batch,)) if network.profile else None
-    return init_memory(rules, network.level, (batch,), strangers)
+    return init_memory(rules, network.features, (batch,), strangers)
 
 
 def step(
@@ -37,13 +37,13 @@ def step(
     reset: jax.Array,
 ) -> tuple[Memory, jax.Array]:
     """See `Policy.step`."""
-    known = reset_memory(rules, network.level, carry, reset)
-    if network.level != "facts" or network.profile:  # else nothing is remembered
-        known = update_memory(rules, network.level, known, from_observation(rules, obs))
+    known = reset_memory(rules, network.features, carry, reset)
+    if network.features != "facts" or network.profile:  # else nothing is remembered
+        known = update_memory(rules, network.features, known, from_observation(rules, obs))
 
     def think(rows: tuple[Memory, jax.Array, jax.Array]) -> jax.Array:
         known, obs, legal = rows
-        view = features_of(rules, network.level, known, from_observation(rules, obs))
+        view = features_of(rules, network.features, known, from_observation(rules, obs))
         return logits(network, params, view, legal)
 
     my_turn = ~legal[:, rules.noop]
@@ -53,12 +53,12 @@ def step(
 
 def next_game(rules: Rules, network: StructuredConfig, carry: Memory) -> Memory:
     """See `Policy.next_game`."""
-    return hint_memory.next_game(rules, network.level, carry)
+    return hint_memory.next_game(rules, network.features, carry)
 
 
 def own_inputs(rules: Rules, network: StructuredConfig, view: Features) -> Features:
     """What this network reads of features that have a profile: all, or all but the profile."""
-    width = sizes(rules, network.level, network.profile).table.shape[-1]
+    width = sizes(rules, network.features, network.profile).table.shape[-1]
     return view._replace(table=view.table[..., :width])
 
 
@@ -79,7 +79,7 @@ def logits(
 def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTree:
     """Freshly initialised parameters of the actor."""
     blank = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.level, network.profile)
+        lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.features, network.profile)
     )
     legal = jnp.ones((1, rules.num_moves), jnp.bool_)
     return network.actor().init(key, blank, legal)["params"]
@@ -94,7 +94,7 @@ def widen_params(
     Raises:
         ValueError: `to` shows less, or has other widths.
     """
-    narrow, wide = (sizes(rules, shown.level, shown.profile) for shown in (network, to))
+    narrow, wide = (sizes(rules, shown.features, shown.profile) for shown in (network, to))
     width = {name: getattr(wide, name).shape[-1] for name in ("own", "others", "hints")}
     shows_less = width["own"] < narrow.own.shape[-1] or (network.profile and not to.profile)
     if shows_less or (network.trunk, network.head, network.card) != (to.trunk, to.head, to.card):
@@ -102,8 +102,8 @@ def widen_params(
             f"expected a network of the same widths that is shown at least as much as {network}, "
             f"which the parameters are of, got {to}"
         )
-    game = sizes(rules, network.level).table.shape[-1]  # of the table, without a profile
-    more_of_game = sizes(rules, to.level).table.shape[-1] - game
+    game = sizes(rules, network.features).table.shape[-1]  # of the table, without a profile
+    more_of_game = sizes(rules, to.features).table.shape[-1] - game
     of_profile = wide.table.shape[-1] - narrow.table.shape[-1] - more_of_game
 
     def padded(rows: jax.Array, name: str) -> jax.Array:
@@ -112,8 +112,8 @@ def widen_params(
 
     def table(rows: jax.Array) -> jax.Array:
         """The same of those that read the table, whose last are the profile's."""
-        shown, told = jnp.split(rows, [game])
-        return jnp.concatenate([_with_zeros(shown, more_of_game), _with_zeros(told, of_profile)])
+        facts, profile = jnp.split(rows, [game])
+        return jnp.concatenate([_with_zeros(facts, more_of_game), _with_zeros(profile, of_profile)])
 
     def own(rows: jax.Array) -> jax.Array:
         """The same of those that read an own card, and then how it was encoded."""

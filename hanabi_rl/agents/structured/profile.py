@@ -28,7 +28,7 @@ COUNTS: dict[str, str | None] = {
     "turn": None,
     "hint": "turn",
     "hint_rank": "hint",
-    "hint_again": "hint",  # on cards that were all hinted before
+    "hint_repeated": "hint",  # on cards that were all hinted before
     "play": "turn",
     "misplay": "play",
     "play_known": "play",  # of a card that by its hints could only be playable
@@ -36,7 +36,7 @@ COUNTS: dict[str, str | None] = {
     "discard": "turn",
     "discard_chop": "discard",  # of its oldest card without a hint
     "discard_hinted": "discard",
-    "discard_rich": "discard",  # with at least half of the information tokens
+    "discard_many_tokens": "discard",  # with at least half of the information tokens
     "discard_critical": "discard",
     # of its moves when it was hinted since its last one, by that hint
     "told_color": "turn",
@@ -72,7 +72,7 @@ class PlayerProfile(NamedTuple):
 
     cards: jax.Array
     """uint32[..., P, H, 7]: how things stood when each card was hinted (`hint_memory`,
-    `learnt`)."""
+    `hint-history`)."""
     known: jax.Array
     """uint32[..., P, H]: what each card could be by its hints, before the last move; 0: no card."""
     before: jax.Array
@@ -112,7 +112,7 @@ def init_profile(rules: Rules, batch: tuple[int, ...]) -> PlayerProfile:
     """Before the first move with strangers, each leaf `[*batch, ...]`."""
     hand = (*batch, rules.num_players, rules.hand_size)
     return PlayerProfile(
-        cards=hint_memory.init_memory(rules, "learnt", batch).cards,
+        cards=hint_memory.init_memory(rules, "hint-history", batch).cards,
         known=jnp.zeros(hand, jnp.uint32),
         before=jnp.zeros((*batch, 2), jnp.uint32),
         counts=jnp.zeros((*batch, rules.num_players, len(_NAMES))),
@@ -120,7 +120,7 @@ def init_profile(rules: Rules, batch: tuple[int, ...]) -> PlayerProfile:
 
 
 def remember(
-    rules: Rules, profile: PlayerProfile, sight: SeatObservation, counts: CardCounts
+    rules: Rules, profile: PlayerProfile, seat_obs: SeatObservation, counts: CardCounts
 ) -> PlayerProfile:
     """The profile [N, ...] after the last move, from that before it. A move before the first look
     at a game (it began at a recorded position) counts for nobody."""
@@ -128,17 +128,17 @@ def remember(
     tallies = jnp.transpose(profile.counts, (2, 1, 0))  # [K, P, N]
     known = jnp.transpose(profile.known, (1, 2, 0))
     playable, critical = profile.before[:, 0], profile.before[:, 1]
-    last, looked = sight.seen.last, jnp.any(known != 0, axis=(0, 1))
-    own = _moves(rules, bits, known, sight, playable, critical)
-    meant, giver = _meanings(rules, bits, sight)
+    last, looked = seat_obs.seen.last, jnp.any(known != 0, axis=(0, 1))
+    own = _moves(rules, bits, known, seat_obs, playable, critical)
+    meant, giver = _meanings(rules, bits, seat_obs)
     more = [
         jnp.where(last.actor, own[name], False) if name in own else giver & meant[name]
         for name in _NAMES
     ]
-    after = hint_memory.remember(rules, "learnt", bits, sight, counts)
+    after = hint_memory.remember(rules, "hint-history", bits, seat_obs, counts)
     return PlayerProfile(
         cards=jnp.transpose(after, (3, 1, 2, 0)),
-        known=jnp.transpose(sight.seen.knowledge, (2, 0, 1)),
+        known=jnp.transpose(seat_obs.seen.knowledge, (2, 0, 1)),
         before=jnp.stack([counts.playable, counts.critical], axis=1),
         counts=jnp.transpose(tallies + jnp.where(looked, jnp.stack(more), False), (2, 1, 0)),
     )
@@ -148,12 +148,12 @@ def _moves(
     rules: Rules,
     bits: jax.Array,
     known: jax.Array,
-    sight: SeatObservation,
+    seat_obs: SeatObservation,
     playable: jax.Array,
     critical: jax.Array,
 ) -> dict[str, jax.Array]:
     """What the last move was to whoever made it: bool[N] each."""
-    last = sight.seen.last
+    last = seat_obs.seen.last
     record = hint_memory.records(bits)
     hinted, latest = bits[0] & 1 != 0, record.age[0] <= rules.num_players - 2
 
@@ -178,7 +178,7 @@ def _moves(
         "turn": moved,
         "hint": last.is_hint,
         "hint_rank": last.is_rank_hint,
-        "hint_again": last.is_hint & ~jnp.any(new, axis=(0, 1)),
+        "hint_repeated": last.is_hint & ~jnp.any(new, axis=(0, 1)),
         "play": last.is_play,
         "misplay": last.is_play & ~last.scored,
         "play_known": last.is_play & at(mine & ~playable == 0),
@@ -186,7 +186,7 @@ def _moves(
         "discard": discard,
         "discard_chop": discard & at(chop),
         "discard_hinted": discard & at(was_hinted),
-        "discard_rich": discard & (2 * (sight.seen.info - 1) >= rules.max_info_tokens),
+        "discard_many_tokens": discard & (2 * (seat_obs.seen.info - 1) >= rules.max_info_tokens),
         "discard_critical": discard & (last.card & critical != 0),
     }
     for name, kind in (("told_color", fresh & ~by_rank), ("told_rank", fresh & by_rank)):
@@ -197,11 +197,11 @@ def _moves(
 
 
 def _meanings(
-    rules: Rules, bits: jax.Array, sight: SeatObservation
+    rules: Rules, bits: jax.Array, seat_obs: SeatObservation
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     """Of the card that the last move showed, if it was hinted, how things stood at its first hint:
     bool[N] each; and who gave that hint, bool[P, N]."""
-    last, players = sight.seen.last, rules.num_players
+    last, players = seat_obs.seen.last, rules.num_players
     here = last.actor[:, None] & last.slot  # [P, H, N]
     record = jax.tree.map(lambda field: field[1], hint_memory.records(bits))
 

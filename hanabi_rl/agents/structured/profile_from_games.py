@@ -39,8 +39,8 @@ def _count(rules: Rules, decks: jax.Array, actions: jax.Array, moves: jax.Array)
     states = replay(rules, decks, actions).state
 
     def turn(known: profile.PlayerProfile, state: State) -> tuple[profile.PlayerProfile, jax.Array]:
-        sight = from_state(rules, state)
-        after = profile.remember(rules, known, sight, count_cards(rules, sight))
+        seat_obs = from_state(rules, state)
+        after = profile.remember(rules, known, seat_obs, count_cards(rules, seat_obs))
         return after.rotated(1), after.counts
 
     counts = jax.lax.scan(turn, init_profile(rules, (len(decks),)), states)[1]

@@ -42,7 +42,7 @@ def from_state(rules: Rules, state: State) -> SeatObservation:
     """What the mover of each of ``N`` games sees."""
     players, hand, player = rules.num_players, rules.hand_size, state.player
 
-    def mover_first(seats: jax.Array) -> jax.Array:
+    def current_player_first(seats: jax.Array) -> jax.Array:
         """uint32[N, P], seats in absolute order -> [P, N], the mover first."""
         rolled = [
             union([jnp.where(player == (p - k) % players, seats[:, p], 0) for p in range(players)])
@@ -60,10 +60,10 @@ def from_state(rules: Rules, state: State) -> SeatObservation:
             [jnp.where(slots_of(hands, g), jnp.uint32(s), 0) for g, s in enumerate(groups)]
         )
 
-    colors, ranks = mover_first(state.colors), mover_first(state.ranks)
+    colors, ranks = current_player_first(state.colors), current_player_first(state.ranks)
     maybe_colors, maybe_ranks = (
-        mover_first(state.possible_colors),
-        mover_first(state.possible_ranks),
+        current_player_first(state.possible_colors),
+        current_player_first(state.possible_ranks),
     )
     discards = state.discards.T
     gone = _gone_for_good(rules, state.fireworks, discards)
@@ -144,8 +144,8 @@ def _gone_for_good(rules: Rules, played: jax.Array, discards: jax.Array) -> jax.
     return gone
 
 
-def _computed_once(sight: SeatObservation) -> SeatObservation:
+def _computed_once(seat_obs: SeatObservation) -> SeatObservation:
     def once(leaf: jax.Array) -> jax.Array:
         return materialize(leaf) if leaf.dtype == jnp.uint32 else leaf
 
-    return jax.tree.map(once, sight)
+    return jax.tree.map(once, seat_obs)

@@ -40,12 +40,12 @@ def read(path: Path) -> Games:
 
 
 def read_each(
-    path: Path, validate: bool = True, on_bad: OnInvalid = raise_invalid
+    path: Path, validate: bool = True, on_invalid: OnInvalid = raise_invalid
 ) -> tuple[Games, np.ndarray]:
     """The games in the file, `unfinished` not yet known, and which are good so far (bool[N]).
     Raises GameDataError where the layout is not the expected one.
 
-    Hands `on_bad` each game with a number that does not fit into 32 bits (its id: 64); with
+    Hands `on_invalid` each game with a number that does not fit into 32 bits (its id: 64); with
     `validate`, also with a card or action out of range, or where a seat acts out of turn.
     """
     source = str(path)
@@ -62,7 +62,7 @@ def read_each(
         ]
     for error in itertools.chain.from_iterable(checks):
         if good[error.game]:
-            on_bad(error)
+            on_invalid(error)
             good[error.game] = False
     actions = tensors["actions"]
     turns = np.arange(actions.shape[1])

@@ -35,12 +35,13 @@ MIN_BRACKETS, CHARACTERS_A_BRACKET = (
 )
 
 
-def read_each(path: Path, on_bad: OnInvalid = raise_invalid) -> tuple[Games, int]:
+def read_each(path: Path, on_invalid: OnInvalid = raise_invalid) -> tuple[Games, int]:
     """The games in the file, `unfinished` not yet known, all of which are good, and the number of
     games whose surplus move was dropped (`data.endings`). A game without an id gets its position.
 
     Records name cards, not slots: reading replays them.
-    Hands `on_bad` each game that is malformed, illegal, or of another number of players than most.
+    `on_invalid` receives each game that is malformed, illegal, or of another number of players
+    than most.
     """
     source, played, seats, places = str(path), [], [], []
     for game, record in enumerate(_records(path)):  # one at a time: only what is a game is kept
@@ -48,7 +49,7 @@ def read_each(path: Path, on_bad: OnInvalid = raise_invalid) -> tuple[Games, int
             one = _read_game(record, game, source)
             row = _human_seats(record, one.rules, game, source)
         except GameDataError as error:
-            on_bad(error)
+            on_invalid(error)
             continue
         played.append(one if one.game_id is not None else dataclasses.replace(one, game_id=game))
         seats.append(row)
@@ -64,7 +65,7 @@ def read_each(path: Path, on_bad: OnInvalid = raise_invalid) -> tuple[Games, int
             field, game_id = "players", one.game_id
             wrong = GameDataError(problem, source=source, field=field, game=game, game_id=game_id)
             wrong.ended = ending_of(one.rules, one.deck, one.actions.tolist())
-            on_bad(wrong)
+            on_invalid(wrong)
     same = [one.rules == rules for one in played]
     games = games_of(
         list(itertools.compress(played, same)), list(itertools.compress(seats, same)), rules

@@ -47,7 +47,7 @@ def action_entropy(record: GameAnalysis) -> Ratio:
 def action_entropy_corrected(record: GameAnalysis) -> Ratio:
     """AD-entropy with the correction of Miller and Madow, nats."""
     actions, counted = record.games.actions, counted_turn_mask(record.games)
-    return _shifted(action_entropy(record), _seen(actions, counted) - 1)
+    return _shifted(action_entropy(record), _num_distinct(actions, counted) - 1)
 
 
 def response_entropy(record: GameAnalysis) -> Ratio:
@@ -92,10 +92,10 @@ def _mutual_information(pairs: MovePairs, kinds: int, corrected: bool) -> Ratio:
     outcomes = (pairs.before, pairs.after, _joint(pairs))
     row, column, both = (_entropy(outcome, pairs.counted, kinds) for outcome in outcomes)
     information = row.numerator + column.numerator - both.numerator
-    plugin = Ratio(information, both.denominator, most=row.most)
+    plugin = Ratio(information, both.denominator, max_value=row.max_value)
     if not corrected:
         return plugin
-    rows, columns, cells = (_seen(outcome, pairs.counted) for outcome in outcomes)
+    rows, columns, cells = (_num_distinct(outcome, pairs.counted) for outcome in outcomes)
     return _shifted(plugin, rows + columns - cells - 1)
 
 
@@ -110,10 +110,10 @@ def _entropy(outcomes: np.ndarray, counted: np.ndarray, kinds: int) -> Ratio:
     counts = np.bincount(outcomes[counted], minlength=int(outcomes.max(initial=0)) + 1)
     shares = np.maximum(counts, 1) / max(counted.sum(), 1)  # those of none are not looked up
     surprise = Ratio.masked_mean(-np.log(shares)[outcomes], counted)
-    return dataclasses.replace(surprise, most=float(np.log(kinds)))
+    return dataclasses.replace(surprise, max_value=float(np.log(kinds)))
 
 
-def _seen(outcomes: np.ndarray, counted: np.ndarray) -> int:
+def _num_distinct(outcomes: np.ndarray, counted: np.ndarray) -> int:
     """How many different outcomes were seen."""
     return len(np.unique(outcomes[counted]))
 

@@ -1,5 +1,5 @@
-"""What each move of a game is by the common conventions of hanab.live's H-Group (AH2AC2, appendix
-A.5, reads one game so by hand), in plain Python: `annotate`.
+"""Annotate each move by the common conventions of hanab.live's H-Group, in plain Python (AH2AC2,
+appendix A.5, annotates one game by hand).
 
 Read are the first levels: chop and focus (of several 1s of the starting hand the oldest), play and
 save hints, good touch, fix and stall hints, prompts, finesses and bluffs of one card. The last
@@ -23,7 +23,7 @@ from hanabi_rl.games.hanabi.python_game import PythonGame
 if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.rules import Rules
 
-Kind = Literal[
+AnnotationKind = Literal[
     "play hint",
     "save hint",
     "fix hint",
@@ -33,38 +33,38 @@ Kind = Literal[
     "stall hint",
     "other hint",
     "known play",
-    "play by hint",
-    "play by finesse",
+    "hinted play",
+    "finesse play",
     "other play",
-    "known trash",
+    "known useless",
     "chop",
     "other discard",
 ]
-"""What a move is: hints, plays (`by hint`: what a hint or a prompt promised), discards."""
-KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Type of a move: hint, play (`hinted play`: promised by a hint or a prompt) or discard."""
+ANNOTATION_KINDS: tuple[AnnotationKind, ...] = get_args(AnnotationKind)
 
 Violation = Literal[
     "focus",
     "good touch",
     "misleads",
-    "not promised",
+    "unsupported play",
     "blind play",
-    "touched discard",
-    "off chop",
-    "play left",
-    "save left",
+    "discards hinted card",
+    "not from chop",
+    "missed play",
+    "missed save",
 ]
-"""How a move departs from the conventions:
+"""Violations of the conventions:
 
-- `focus`: a hint that is none of the kinds above;
+- `focus`: a hint of no convention above (`other hint`);
 - `good touch`: a hint touches a useless card, or a second copy, and its owner cannot tell;
-- `misleads`: a hint's receiver takes the focus for what it is not, or will play a card that does
-  not fit;
-- `not promised`: a hinted card is played that need not fit; `blind play`: one without a hint;
-- `touched discard`: a hinted card not known to be useless; `off chop`: one without a hint that is
-  not the oldest;
-- `play left`: a discard, or a hint that stalls, though a card is known or promised to fit;
-- `save left`: the next player discards from its chop a card that a hint would have saved.
+- `misleads`: a hint's receiver mistakes the focus for another card, or will misplay a card;
+- `unsupported play`: play of a hinted card that may be unplayable; `blind play`: of an unhinted
+  card;
+- `discards hinted card`: discard of a hinted card not known to be useless; `not from chop`: of an
+  unhinted card that is not the oldest;
+- `missed play`: a discard or a stall hint although a card is known or promised playable;
+- `missed save`: the next player discards from its chop a card that a hint would have saved.
 """
 VIOLATIONS: tuple[Violation, ...] = get_args(Violation)
 
@@ -72,13 +72,13 @@ VIOLATIONS: tuple[Violation, ...] = get_args(Violation)
 class MoveAnnotation(NamedTuple):
     """One move."""
 
-    kind: Kind
-    breaks: tuple[Violation, ...] = ()
+    kind: AnnotationKind
+    violations: tuple[Violation, ...] = ()
     focus: int | None = None
     """The order (index in the deck) of the card that a hint is about."""
 
     def __str__(self) -> str:
-        return f"{self.kind}, but {', '.join(self.breaks)}" if self.breaks else self.kind
+        return f"{self.kind}, but {', '.join(self.violations)}" if self.violations else self.kind
 
 
 def annotate(
@@ -89,23 +89,23 @@ def annotate(
     Raises:
         ValueError: an illegal move, with its turn and reason.
     """
-    now, then, told = PythonGame(rules, deck), PythonGame(rules, deck), HintMemory()
+    now, then, memory = PythonGame(rules, deck), PythonGame(rules, deck), HintMemory()
     notes: list[MoveAnnotation] = []
-    endangered: int | None = None  # on the next player's chop, and a hint would save it
+    unsaved: int | None = None  # on the next player's chop, and a hint would save it
     for action in map(int, actions):
         if action == rules.noop:
             break
         then.apply(action)
-        move, before = decode_action(rules, action), ConventionState(now, told)
+        move, before = decode_action(rules, action), ConventionState(now, memory)
         if move.kind in ("color", "rank"):
-            note, told = _hint(before, move, then)
+            note, memory = _hint(before, move, then)
         else:
             order = now.hands[now.player][move.slot]
             note = (_play if move.kind == "play" else _discard)(before, order)
-            told = told.without(order, chop=note.kind == "chop")
-            if note.kind == "chop" and order == endangered:
-                notes[-1] = notes[-1]._replace(breaks=(*notes[-1].breaks, "save left"))
-        endangered = _endangered(before)
+            memory = memory.without(order, chop=note.kind == "chop")
+            if note.kind == "chop" and order == unsaved:
+                notes[-1] = notes[-1]._replace(violations=(*notes[-1].violations, "missed save"))
+        unsaved = _unsaved_card(before)
         notes.append(note)
         now.apply(action)
     return notes
@@ -114,7 +114,7 @@ def annotate(
 def _hint(
     before: ConventionState, move: Move, then: PythonGame
 ) -> tuple[MoveAnnotation, HintMemory]:
-    """What a hint was, and what is told after it. then: the table after it."""
+    """Annotate a hint; also return the updated memory. `then`: the game after the hint."""
     rules, giver = before.rules, before.player
     seat = (giver + move.offset) % rules.num_players
     hand, by_rank = before.hands[seat], move.kind == "rank"
@@ -124,56 +124,56 @@ def _hint(
     chop = before.chop(seat)
     on_chop = chop in new
     focus = chop if chop is not None and on_chop else _focus_off_chop(rules, move, new, touched)
-    told, relied = before.told, _relied_on(before, seat, focus, touched)
+    memory, indirect = before.memory, _indirect_play(before, seat, focus, touched)
     if new:
-        told = told.and_promised(
-            focus, _promise(ConventionState(then, told), focus, by_rank, on_chop)
+        memory = memory.with_promise(
+            focus, _promise(ConventionState(then, memory), focus, by_rank, on_chop)
         )
-    after = ConventionState(then, told)
+    after = ConventionState(then, memory)
 
-    def fits(order: int) -> bool:
+    def is_playable(order: int) -> bool:
         return bool(before.card(order) & before.playable)
 
     def is_fixed(order: int) -> bool:
         """It would have been played wrongly, or kept for nothing."""
-        stopped = before.is_owed(order) and not after.is_owed(order) and not fits(order)
+        stopped = before.is_owed(order) and not after.is_owed(order) and not is_playable(order)
         return stopped or (after.is_known_useless(order) and not before.is_known_useless(order))
 
     newly_due = [order for order in hand if after.is_owed(order) and not before.is_owed(order)]
-    breaks: list[Violation] = []
-    kind: Kind
-    if new and before.card(focus) & ConventionState(then, before.told).soon_playable(giver):
+    violations: list[Violation] = []
+    kind: AnnotationKind
+    if new and before.card(focus) & ConventionState(then, before.memory).soon_playable(giver):
         kind = "play hint"
     elif on_chop and before.needs_saving(focus, by_rank):
         kind = "save hint"
-    elif relied is not None and new:
-        kind = relied[0]
-    elif any(map(fits, newly_due)):
+    elif indirect is not None and new:
+        kind = indirect[0]
+    elif any(map(is_playable, newly_due)):
         kind = "play hint"
     elif any(is_fixed(order) for order in touched if order not in new):
         kind = "fix hint"
-    elif relied is not None:
-        kind = relied[0]
-    elif _stalls(before, move, bool(new), on_chop):
+    elif indirect is not None:
+        kind = indirect[0]
+    elif _is_stall(before, move, bool(new), on_chop):
         kind = "stall hint"
     else:
-        kind, breaks = "other hint", ["focus"]
-    if relied is not None and kind == relied[0]:
-        told = told.and_promised(relied[1], before.card(relied[1]))
-        promise = _promise(ConventionState(then, told), focus, by_rank, on_chop)
-        told = told.and_promised(focus, promise | before.card(focus))  # it waits
+        kind, violations = "other hint", ["focus"]
+    if indirect is not None and kind == indirect[0]:
+        memory = memory.with_promise(indirect[1], before.card(indirect[1]))
+        promise = _promise(ConventionState(then, memory), focus, by_rank, on_chop)
+        memory = memory.with_promise(focus, promise | before.card(focus))  # it waits
         newly_due = [order for order in newly_due if order != focus]
     useful = [
         order for order in new if not after.is_known_useless(order)
     ]  # as far as its owner can tell
     if any(_is_bad_touch(before, order, useful) for order in useful):
-        breaks.append("good touch")
-    is_lie = bool(new) and not told.promised[focus] & before.card(focus)
-    if is_lie or not all(fits(o) for o in newly_due if o == focus or o not in new):
-        breaks.append("misleads")
+        violations.append("good touch")
+    is_lie = bool(new) and not memory.promised[focus] & before.card(focus)
+    if is_lie or not all(is_playable(o) for o in newly_due if o == focus or o not in new):
+        violations.append("misleads")
     if kind in ("stall hint", "other hint") and before.has_play(giver):
-        breaks.append("play left")
-    return MoveAnnotation(kind, tuple(breaks), focus), told
+        violations.append("missed play")
+    return MoveAnnotation(kind, tuple(violations), focus), memory
 
 
 def _focus_off_chop(rules: Rules, move: Move, new: Sequence[int], touched: Sequence[int]) -> int:
@@ -197,45 +197,47 @@ def _promise(after: ConventionState, focus: int, by_rank: bool, on_chop: bool) -
         could |= after.critical & ~last
     if on_chop and by_rank:
         twos = rules.rank_cards[1] if rules.num_ranks > 1 else 0
-        could |= (last | twos) & ~after.dead
+        could |= (last | twos) & ~after.useless
     return after.known[focus] & could or after.known[focus]
 
 
-def _relied_on(
-    scene: ConventionState, seat: int, focus: int, touched: list[int]
-) -> tuple[Kind, int] | None:
+def _indirect_play(
+    state: ConventionState, seat: int, focus: int, touched: list[int]
+) -> tuple[AnnotationKind, int] | None:
     """Where the focus fits after one card that no hint has promised, nor this one touches: what was
     relied on, and the card that its holder will take for the missing one. It is the newest hinted
     card that can be it (a prompt), else the newest card without a hint (a finesse), of the first
     player after the giver who has such a one; the receiver, who does not see its own, comes last.
     Where nobody does, and the newest card of the very next player fits, that one is played in its
     place (a bluff)."""
-    rank = scene.deck[focus] % scene.rules.num_ranks
-    needed = scene.card(focus) >> 1
+    rank = state.deck[focus] % state.rules.num_ranks
+    needed = state.card(focus) >> 1
     if (
         rank == 0
-        or scene.card(focus) & scene.dead
-        or not needed & scene.soon_playable(scene.player)
+        or state.card(focus) & state.useless
+        or not needed & state.soon_playable(state.player)
     ):
         return None
-    players = scene.rules.num_players
-    after = [(scene.player + step) % players for step in range(1, players)]
-    bluff: tuple[Kind, int] | None = None
+    players = state.rules.num_players
+    after = [(state.player + step) % players for step in range(1, players)]
+    bluff: tuple[AnnotationKind, int] | None = None
     for other in sorted(after, key=lambda other: other == seat):
-        hand = [order for order in scene.hands[other] if order not in touched]
-        fitting = [order for order in hand if order in scene.hinted and scene.meant[order] & needed]
-        fresh = [o for o in hand if o not in scene.hinted and o not in scene.told.promised]
+        hand = [order for order in state.hands[other] if order not in touched]
+        fitting = [
+            order for order in hand if order in state.hinted and state.inferred[order] & needed
+        ]
+        fresh = [o for o in hand if o not in state.hinted and o not in state.memory.promised]
         expected = (fitting or fresh)[-1:]
-        if expected and scene.card(expected[0]) == needed:
+        if expected and state.card(expected[0]) == needed:
             return ("prompt" if fitting else "finesse"), expected[0]
         if fitting:
             return None  # the wrong card would be played
-        if other == after[0] != seat and expected and scene.card(expected[0]) & scene.playable:
+        if other == after[0] != seat and expected and state.card(expected[0]) & state.playable:
             bluff = ("bluff", expected[0])
     return bluff
 
 
-def _stalls(before: ConventionState, move: Move, new: bool, on_chop: bool) -> bool:
+def _is_stall(before: ConventionState, move: Move, new: bool, on_chop: bool) -> bool:
     """A hint that must be given or is allowed to say little: no discard is possible, or none is
     safe; in the early game one that touches nothing new or 5s off the chop; and when there is
     nothing left to draw."""
@@ -245,7 +247,7 @@ def _stalls(before: ConventionState, move: Move, new: bool, on_chop: bool) -> bo
     return (
         before.tokens == rules.max_info_tokens
         or locked
-        or (not before.told.chopped and (fives or not new))
+        or (not before.memory.chop_discarded and (fives or not new))
         or before.drawn == rules.deck_size
     )
 
@@ -257,9 +259,9 @@ def _is_bad_touch(before: ConventionState, order: int, new: list[int]) -> bool:
     seen = [o for o in {*before.hinted, *new} - {order} if before.holder[o] != before.player]
     own = [o for o in before.hands[before.player] if o in before.hinted]
     return (
-        bool(card & before.dead)
+        bool(card & before.useless)
         or any(before.card(o) == card for o in seen)
-        or any(before.meant[o] == card for o in own)
+        or any(before.inferred[o] == card for o in own)
     )
 
 
@@ -267,34 +269,34 @@ def _play(before: ConventionState, order: int) -> MoveAnnotation:
     if before.known[order] & ~before.playable == 0:
         return MoveAnnotation("known play")
     if before.is_owed(order):
-        return MoveAnnotation("play by hint" if order in before.hinted else "play by finesse")
+        return MoveAnnotation("hinted play" if order in before.hinted else "finesse play")
     if before.drawn == before.rules.deck_size:
         return MoveAnnotation("other play")  # nothing to lose
     return MoveAnnotation(
-        "other play", ("not promised" if order in before.hinted else "blind play",)
+        "other play", ("unsupported play" if order in before.hinted else "blind play",)
     )
 
 
 def _discard(before: ConventionState, order: int) -> MoveAnnotation:
-    breaks: list[Violation] = []
-    kind: Kind = "other discard"
+    violations: list[Violation] = []
+    kind: AnnotationKind = "other discard"
     if before.is_known_useless(order):
-        kind = "known trash"
+        kind = "known useless"
     elif order == before.chop(before.player):
         kind = "chop"
     else:
-        breaks.append("touched discard" if order in before.hinted else "off chop")
+        violations.append("discards hinted card" if order in before.hinted else "not from chop")
     if before.has_play(before.player):
-        breaks.append("play left")
-    return MoveAnnotation(kind, tuple(breaks))
+        violations.append("missed play")
+    return MoveAnnotation(kind, tuple(violations))
 
 
-def _endangered(scene: ConventionState) -> int | None:
+def _unsaved_card(state: ConventionState) -> int | None:
     """The card on the next player's chop where a hint can save it, which that player, who has
     nothing to play and no useless card, else may discard."""
-    seat = (scene.player + 1) % scene.rules.num_players
-    chop = scene.chop(seat)
-    busy = scene.has_play(seat) or any(map(scene.is_known_useless, scene.hands[seat]))
-    if chop is None or busy or not scene.tokens or not scene.needs_saving(chop):
+    seat = (state.player + 1) % state.rules.num_players
+    chop = state.chop(seat)
+    busy = state.has_play(seat) or any(map(state.is_known_useless, state.hands[seat]))
+    if chop is None or busy or not state.tokens or not state.needs_saving(chop):
         return None
     return chop

@@ -49,23 +49,23 @@ class Turns(NamedTuple):
 
 def information_per_play(record: GameAnalysis) -> Ratio:
     """By the hints that named a card's colour or rank."""
-    return Ratio.masked_mean(record.turns.named, record.turns.plays, share=True)
+    return Ratio.masked_mean(record.turns.named, record.turns.plays, is_proportion=True)
 
 
 def deduced_information_per_play(record: GameAnalysis) -> Ratio:
     """The same, counting also what hints about other cards left as the only colour or rank
     possible."""
-    return Ratio.masked_mean(record.turns.deduced, record.turns.plays, share=True)
+    return Ratio.masked_mean(record.turns.deduced, record.turns.plays, is_proportion=True)
 
 
 def communicativeness(record: GameAnalysis) -> Ratio:
     """Hints given per turn on which there was an information token."""
-    return Ratio.masked_mean(record.turns.hints, record.turns.could_hint, share=True)
+    return Ratio.masked_mean(record.turns.hints, record.turns.could_hint, is_proportion=True)
 
 
-def hint_share(record: GameAnalysis) -> Ratio:
+def hint_rate(record: GameAnalysis) -> Ratio:
     """Hints given per turn."""
-    return Ratio.masked_mean(record.turns.hints, record.turns.counted, share=True)
+    return Ratio.masked_mean(record.turns.hints, record.turns.counted, is_proportion=True)
 
 
 def length(record: GameAnalysis) -> Ratio:

@@ -43,7 +43,7 @@ class BRProx:
             "interval_over": self.over,
             "mean": self.mean,
             "quartiles": self.quartiles,
-            "clipped_share": self.clipped,
+            "clipped_fraction": self.clipped,
             "unclipped_iqm": self.unclipped,
             "best_response_zero_fraction": self.best_zero,
             "runs": self.runs,

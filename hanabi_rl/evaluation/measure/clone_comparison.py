@@ -63,12 +63,12 @@ class PredictionComparison:
     def accuracy_difference(self) -> Ratio:
         """The policy's accuracy less the clone's."""
         gained = self.policy.correct - self.clone.correct
-        return Ratio(gained, self.policy.decisions, least=-1.0, most=1.0)
+        return Ratio(gained, self.policy.decisions, min_value=-1.0, max_value=1.0)
 
     def loss_difference(self) -> Ratio:
         """The policy's nats per seat and timestep less the clone's."""
         more = self.policy.nll - self.clone.nll
-        return Ratio(more, self.policy.seat_timesteps, least=-float("inf"))
+        return Ratio(more, self.policy.seat_timesteps, min_value=-float("inf"))
 
 
 def compare_predictions(policy: Policy, clone: Policy, games: Games) -> PredictionComparison:

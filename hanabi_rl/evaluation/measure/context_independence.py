@@ -72,7 +72,7 @@ def context_independence(record: GameAnalysis, bogin: bool = False) -> Ratio:
     which makes it too wide, by a fifth or so, where two messages are about as likely."""
     found = record.independence.bogin if bogin else record.independence.likeliest
     return Ratio(
-        np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator, most=1.0
+        np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator, max_value=1.0
     )
 
 
@@ -83,7 +83,7 @@ def pool_spread(record: GameAnalysis) -> float:
 
 def read_ci(rules: Rules, concepts: Concepts) -> ContextIndependence:
     """CI over every pool of formulas."""
-    kinds = _sent(concepts)
+    kinds = _messages_sent(concepts)
     likeliest, bogin = [], []
     for pool in formula_pools(len(atom_names(rules))):
         counts = formula_counts(concepts, pool)
@@ -133,7 +133,7 @@ def formula_counts(concepts: Concepts, formulas: Formulas) -> np.ndarray:
     return np.concatenate(parts, axis=2)[..., : len(concepts.atoms)]
 
 
-def _sent(concepts: Concepts) -> np.ndarray:
+def _messages_sent(concepts: Concepts) -> np.ndarray:
     """int64[4, N]: the events of each message."""
     words = np.ascontiguousarray(concepts.messages).view(np.uint8)
     return np.unpackbits(words, axis=2).sum(axis=2, dtype=np.int64).T
@@ -252,7 +252,7 @@ def _own_atoms(
 def _next_atoms(rules: Rules, sight: SeatObservation, counts: CardCounts, slot: int) -> Named:
     """What the mover sees of the next player's card in `slot`."""
     seen, card = sight.seen, sight.seen.hands[1, slot]
-    newest = (card != 0) & ~_later(seen.hands[1], slot)
+    newest = (card != 0) & ~_newer_cards(seen.hands[1], slot)
     drawn = seen.last.actor[1] & seen.last.slot.any(axis=0)
     yield f"next {slot}: playable", card & counts.playable != 0
     yield f"next {slot}: critical", card & counts.critical != 0
@@ -265,7 +265,7 @@ def _next_atoms(rules: Rules, sight: SeatObservation, counts: CardCounts, slot: 
         yield f"next {slot}: colour {color}", card & cards != 0
 
 
-def _later(hand: jax.Array, slot: int) -> jax.Array:
+def _newer_cards(hand: jax.Array, slot: int) -> jax.Array:
     """bool[N]: whether a hand uint32[H, N] has a card younger than that in `slot`."""
     younger = list(hand[slot + 1 :])
     return union(younger) != 0 if younger else jnp.zeros(hand.shape[1], jnp.bool_)

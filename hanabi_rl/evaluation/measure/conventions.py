@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hanabi_rl.data.games import Games
-from hanabi_rl.evaluation.measure.annotate import KINDS, VIOLATIONS, Kind, Violation, annotate
+from hanabi_rl.evaluation.measure.annotate import (
+    ANNOTATION_KINDS,
+    VIOLATIONS,
+    AnnotationKind,
+    Violation,
+    annotate,
+)
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
 from hanabi_rl.storage.progress import SOON_S, Progress
@@ -23,24 +29,24 @@ class Conventions:
     each game."""
 
     counted: np.ndarray  # bool
-    kind: np.ndarray  # int8, place in KINDS
-    breaks: np.ndarray  # uint16, bit i: BREAKS[i]
+    kind: np.ndarray  # int8, place in ANNOTATION_KINDS
+    violations: np.ndarray  # uint16, bit i: VIOLATIONS[i]
     decks: np.ndarray  # int64[N], see `Games.deck_ids`
 
     def adherence(self) -> Ratio:
         """The share of moves that break nothing."""
-        return self._share(self.breaks == 0)
+        return self._fraction(self.violations == 0)
 
-    def of_kind(self, kind: Kind) -> Ratio:
+    def of_kind(self, kind: AnnotationKind) -> Ratio:
         """The share of moves that are of a kind."""
-        return self._share(self.kind == KINDS.index(kind))
+        return self._fraction(self.kind == ANNOTATION_KINDS.index(kind))
 
-    def breaking(self, name: Violation) -> Ratio:
+    def of_violation(self, name: Violation) -> Ratio:
         """The share of moves that break something."""
-        return self._share(self.breaks >> VIOLATIONS.index(name) & 1 != 0)
+        return self._fraction(self.violations >> VIOLATIONS.index(name) & 1 != 0)
 
-    def _share(self, which: np.ndarray) -> Ratio:
-        return Ratio.masked_mean(which, self.counted, share=True)
+    def _fraction(self, which: np.ndarray) -> Ratio:
+        return Ratio.masked_mean(which, self.counted, is_proportion=True)
 
 
 def adherence(record: GameAnalysis) -> Ratio:
@@ -51,22 +57,24 @@ def adherence(record: GameAnalysis) -> Ratio:
 def read_conventions(games: Games) -> Conventions:
     """Annotates every game; 10 ms each."""
     shape = games.actions.shape
-    kind, breaks = np.zeros(shape, np.int8), np.zeros(shape, np.uint16)
+    kind, violations = np.zeros(shape, np.int8), np.zeros(shape, np.uint16)
     with Progress("annotation", total=len(games), unit="games", quiet_s=SOON_S) as progress:
         for game, deck in enumerate(games.decks):
             for turn, note in enumerate(annotate(games.rules, deck, games.actions[game].tolist())):
-                kind[game, turn] = KINDS.index(note.kind)
-                breaks[game, turn] = sum(1 << VIOLATIONS.index(name) for name in note.breaks)
+                kind[game, turn] = ANNOTATION_KINDS.index(note.kind)
+                violations[game, turn] = sum(
+                    1 << VIOLATIONS.index(name) for name in note.violations
+                )
             progress.update(game + 1)
-    return Conventions(counted_turn_mask(games), kind, breaks, games.deck_ids)
+    return Conventions(counted_turn_mask(games), kind, violations, games.deck_ids)
 
 
 def convention_figures(found: Conventions) -> dict[str, Any]:
     """Adherence and the share of moves of every kind and break, JSON-ready, each with its 95%
     interval (`_ci95`) and None where nothing was counted."""
     ratios = {"adherence": found.adherence()}
-    ratios |= {f"kind/{kind}": found.of_kind(kind) for kind in KINDS}
-    ratios |= {f"break/{name}": found.breaking(name) for name in VIOLATIONS}
+    ratios |= {f"kind/{kind}": found.of_kind(kind) for kind in ANNOTATION_KINDS}
+    ratios |= {f"break/{name}": found.of_violation(name) for name in VIOLATIONS}
     ratios = {name: ratio.group_by(found.decks) for name, ratio in ratios.items()}
     figures: dict[str, Any] = {"games": len(found.kind), "moves": int(found.counted.sum())}
     for (name, ratio), interval in zip(

@@ -81,7 +81,7 @@ def evaluate_lineup(
         seed,
         sample=sample,
         seating=np.repeat(seatings, num_games, axis=0),
-        key_index=np.tile(np.arange(num_games), len(seatings)),
+        game_index=np.tile(np.arange(num_games), len(seatings)),
     )
     records = tuple(
         together.select(slice(first, first + num_games))
@@ -99,12 +99,13 @@ def evaluate_with_partners(
     seed: int = 0,
     *,
     purpose: Purpose = "report",
-    series: int = 1,
+    games_per_series: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """`evaluate_pair` of one agent with each of several partners, greedily, in one compiled
     program.
 
-    Of every `series` decks in a row the agent plays the k-th with the same partner k times before:
+    Of every `games_per_series` decks in a row the agent plays the k-th with the same partner k
+    times before:
     both keep what they know of each other (`play_games`), and sit k seats further. Where somebody
     searches a progress bar shows how many games are over.
 
@@ -117,33 +118,33 @@ def evaluate_with_partners(
     # series of one partner at once: as many games as other evaluations play, and no more than asked
     slow = any(map(runs_search, (agent, *partners)))
     most = 1 if slow else _AT_ONCE // (players * others)
-    at_once = max(1, min(num_games // series, most))
-    beside = make_multi_policy(partners, each=players * at_once)
+    at_once = max(1, min(num_games // games_per_series, most))
+    partner_policy = make_multi_policy(partners, each=players * at_once)
 
     def part(first: int) -> np.ndarray:
         """int32[2, M, P, n]: scores and points of the decks from `first` on."""
         # the same shapes for every part; what the last has too many is not counted
-        game = np.arange(first, first + at_once * series) % num_games
+        game = np.arange(first, first + at_once * games_per_series) % num_games
         seat = np.repeat(np.arange(players), len(game))
-        places = (seat + np.tile(game % series, players))[:, None] + np.arange(players)
+        places = (seat + np.tile(game % games_per_series, players))[:, None] + np.arange(players)
         together = play_games(
-            (agent, *(beside,) * (players - 1)),
+            (agent, *(partner_policy,) * (players - 1)),
             rules,
             np.tile(decks[game], (others * players, 1)),
             seed,
             seating=np.tile(places % players, (others, 1)),
-            key_index=np.tile(game, others * players),
+            game_index=np.tile(game, others * players),
             chunk_size=others * players * at_once,
-            series=series,
+            games_per_series=games_per_series,
         )
         both = np.stack([together.scores, together.points])
         return both.reshape(2, others, players, len(game))[..., : num_games - first]
 
     parts: list[np.ndarray] = []
     with Progress("games", total=num_games, unit="decks", quiet_s=SOON_S) as progress:
-        for first in range(0, num_games, at_once * series):
+        for first in range(0, num_games, at_once * games_per_series):
             parts.append(part(first))
-            progress.update(min(num_games, first + at_once * series))
+            progress.update(min(num_games, first + at_once * games_per_series))
     scores, points = np.concatenate(parts, axis=-1)
     return scores, points
 

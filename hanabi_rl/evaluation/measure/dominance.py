@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 KnowledgeLevel = Literal["named", "hints", "public", "view"]
 KNOWLEDGE_LEVELS: tuple[KnowledgeLevel, ...] = ("named", "hints", "public", "view")
-Kind = Literal["G1", "G2", "G3"]
-KINDS: tuple[Kind, ...] = ("G1", "G2", "G3")
+DominanceKind = Literal["G1", "G2", "G3"]
+DOMINANCE_KINDS: tuple[DominanceKind, ...] = ("G1", "G2", "G3")
 
 
 class CardKnowledge(NamedTuple):
@@ -53,7 +53,7 @@ class CardKnowledge(NamedTuple):
     unplayable: np.ndarray
 
 
-def frequency(record: GameAnalysis, kind: Kind, level: KnowledgeLevel = "hints") -> Ratio:
+def frequency(record: GameAnalysis, kind: DominanceKind, level: KnowledgeLevel = "hints") -> Ratio:
     """The share of the agent's turns of a game that were such moves; the denominator counts seats
     of games."""
     games, found = record.games, dominated_moves(record, kind, level)
@@ -66,15 +66,17 @@ def frequency(record: GameAnalysis, kind: Kind, level: KnowledgeLevel = "hints")
     return Ratio(share, present, is_proportion=True)
 
 
-def pooled_frequency(record: GameAnalysis, kind: Kind, level: KnowledgeLevel = "hints") -> Ratio:
+def pooled_frequency(
+    record: GameAnalysis, kind: DominanceKind, level: KnowledgeLevel = "hints"
+) -> Ratio:
     """The share of all the agent's turns together."""
     return Ratio.masked_mean(
-        dominated_moves(record, kind, level), counted_turn_mask(record.games), share=True
+        dominated_moves(record, kind, level), counted_turn_mask(record.games), is_proportion=True
     )
 
 
 def dominated_moves(
-    record: GameAnalysis, kind: Kind, level: KnowledgeLevel = "hints"
+    record: GameAnalysis, kind: DominanceKind, level: KnowledgeLevel = "hints"
 ) -> np.ndarray:
     """bool[N, T]: the counted turns with a move of this kind."""
     games, place = record.games, KNOWLEDGE_LEVELS.index(level)

@@ -1,5 +1,4 @@
-"""How well an agent plays with strangers: partners of several families, several games in a row with
-each."""
+"""Scores of an agent with unseen partners of several families, in series of games with each."""
 
 from __future__ import annotations
 
@@ -20,19 +19,19 @@ if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.rules import Rules
 
 VERSION = 1
-"""Of the list of partners: results of two versions are not compared."""
+"""Version of the partner list; results of different versions are not comparable."""
 
-BEST_RESPONSE_FILE = Path(__file__).with_name("best_with.json")
-"""What a best response of a stated budget scores with each partner (benchmarks/best_with.py)."""
+BEST_RESPONSE_FILE = Path(__file__).with_name("best_response_scores.json")
+"""Mean score of a best response to each partner (benchmarks/best_response_scores.py)."""
 
 SCORES_FILE = Path(__file__).with_name("gauntlet_scores.json")
-"""What agents score in the gauntlet, by number of players (benchmarks/default_partners.py)."""
+"""Scores of agents in the gauntlet, by number of players (benchmarks/gauntlet_scores.py)."""
 
-SELF_PLAY = "itself"
-"""What the agent's own kind is called among the families; it is no stranger."""
+SELF_PLAY = "self-play"
+"""Family name of the agent's own copies."""
 
-HUMAN_PROXIES = "people"
-"""The family of partners that are given by hand: clones or proxies of people."""
+HUMAN_PROXIES = "human proxies"
+"""Family name of partners that the user adds: clones or proxies of humans."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "rule lists": (
@@ -52,14 +51,14 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "agent:clone-3p",
         "agent:human-3p",
     ),
-    "self-taught": ("agent:ippo-2p", "agent:ippo-4p", "agent:ippo-5p"),
-    "rule seeds": tuple(f"bot:rules?seed={seed}" for seed in range(900, 904)),
+    "self-play RL": ("agent:ippo-2p", "agent:ippo-4p", "agent:ippo-5p"),
+    "rule family": tuple(f"bot:rules?seed={seed}" for seed in range(900, 904)),
 }
-"""The partners of every family; agents play in the gauntlet of the game that they play."""
+"""Partners by family; a gauntlet uses those for the agent's number of players."""
 
 
 def family_of(name: str) -> str | None:
-    """The family of a partner, whatever its settings; None where it is in none of the list."""
+    """Return the family of a partner, ignoring its options; None if it is not in the list."""
     plain = parse_name(name).without_options
     for family, names in FAMILIES.items():
         if plain in {parse_name(other).without_options for other in names}:
@@ -68,13 +67,13 @@ def family_of(name: str) -> str | None:
 
 
 class GauntletPartner(NamedTuple):
-    """Somebody to play with."""
+    """Partner of the gauntlet."""
 
     name: str
     family: str
     policy: Policy
-    best: float | None = None
-    """What a best response scores with it, where that is known."""
+    best_response: float | None = None
+    """Mean score of a best response to it; None if unknown."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,183 +82,192 @@ class PartnerResult:
 
     partner: GauntletPartner
     seen_in_training: bool
-    """Whether the agent met it in training, or it wrapped in options."""
+    """True if the agent was trained with the partner, ignoring the partner's options."""
     scores: np.ndarray
-    """int32[P, S, K]: the agent at every seat of S series of K games; all seats share the decks,
-    and from game to game of a series everybody sits one seat further."""
+    """int32[P, S, K]: the agent at each of P seats, S series of K games. Seats share the decks;
+    between games of a series all players move one seat on."""
 
     @property
     def mean(self) -> Interval:
-        """Over series, the seats of one averaged first."""
-        return mean_interval(self.scores.mean(axis=(0, 2)), least=0, most=self.max_score)
+        """Mean score, over series (averaged over seats first)."""
+        return mean_interval(self.scores.mean(axis=(0, 2)), min_value=0, max_value=self.max_score)
 
     @property
     def by_game(self) -> list[Interval]:
-        """The same of each game of the series, the first to the K-th."""
+        """Mean score of each game of the series, first to K-th."""
         by_game = self.scores.mean(axis=0).T
-        return [mean_interval(scores, least=0, most=self.max_score) for scores in by_game]
+        return [mean_interval(scores, min_value=0, max_value=self.max_score) for scores in by_game]
 
     @property
     def max_score(self) -> int:
-        """Of the game that is played."""
+        """Maximum score of the game."""
         return self.partner.policy.rules.max_score
 
     @property
-    def zero_share(self) -> float:
-        """Games of score 0."""
+    def zero_rate(self) -> float:
+        """Fraction of games of score 0."""
         return float((self.scores == 0).mean())
 
     @property
     def fraction_of_best_response(self) -> float | None:
-        """The mean as a share of a best response's; above 1 the agent is the better response."""
-        best = self.partner.best
+        """Mean / mean of a best response; above 1 if the agent is the better response."""
+        best = self.partner.best_response
         return None if best is None else float(self.scores.mean()) / best
 
 
 @dataclasses.dataclass(frozen=True)
 class GauntletResult:
-    """One agent with everybody, and with itself."""
+    """One agent with every partner, and in self-play."""
 
     agent: str
     self_play: PartnerResult
     partner_results: Sequence[PartnerResult]
 
-    def family(self, name: str, met: bool | None = None) -> Interval | None:
-        """The mean over the partners of a family, or over those of them that were `met` in training
-        or were not; None where there are none. The partners share their decks, so the interval is
-        over series."""
-        found = [
+    def family(self, name: str, seen_in_training: bool | None = None) -> Interval | None:
+        """Mean over the partners of a family, optionally only those seen (True) or unseen (False)
+        in training; None without partners. Partners share decks: the interval is over series."""
+        scores = [
             b.scores.mean(axis=(0, 2))
             for b in self.partner_results
-            if b.partner.family == name and met in (None, b.seen_in_training)
+            if b.partner.family == name and seen_in_training in (None, b.seen_in_training)
         ]
-        most = self.self_play.max_score
-        return mean_interval(np.mean(found, axis=0), least=0, most=most) if found else None
+        max_score = self.self_play.max_score
+        return (
+            mean_interval(np.mean(scores, axis=0), min_value=0, max_value=max_score)
+            if scores
+            else None
+        )
 
-    def families(self, met: bool | None = None) -> dict[str, Interval]:
-        """`family` of each that has such partners, in the order of the list."""
+    def families(self, seen_in_training: bool | None = None) -> dict[str, Interval]:
+        """`family` of each family with such partners, in the order of the list."""
         names = dict.fromkeys(b.partner.family for b in self.partner_results)
-        found = {name: self.family(name, met) for name in names}
-        return {name: mean for name, mean in found.items() if mean is not None}
+        means = {name: self.family(name, seen_in_training) for name in names}
+        return {name: mean for name, mean in means.items() if mean is not None}
 
-    def over_families(self, met: bool | None = None) -> tuple[float, float] | None:
-        """(mean, worst) of the families' means, each family counted once."""
-        means = [interval.mean for interval in self.families(met).values()]
+    def family_summary(self, seen_in_training: bool | None = None) -> tuple[float, float] | None:
+        """(mean, worst) over the means of families; None without families."""
+        means = [interval.mean for interval in self.families(seen_in_training).values()]
         return (float(np.mean(means)), min(means)) if means else None
 
     def best_response_means(self) -> dict[str, float]:
-        """The mean over the partners of each family of what best responses to them score; only
-        families all of whose partners' are known."""
-        found: dict[str, list[float | None]] = {}
-        for each in self.partner_results:
-            found.setdefault(each.partner.family, []).append(each.partner.best)
+        """Mean score of best responses to the partners of each family; only families for which all
+        are known."""
+        by_family: dict[str, list[float | None]] = {}
+        for result in self.partner_results:
+            by_family.setdefault(result.partner.family, []).append(result.partner.best_response)
         return {
             name: float(np.mean(known))
-            for name, every in found.items()
-            if len(known := [best for best in every if best is not None]) == len(every)
+            for name, scores in by_family.items()
+            if len(known := [score for score in scores if score is not None]) == len(scores)
         }
 
     def fractions_of_best_response(self) -> dict[str, float]:
-        """The mean with each family of `best_response_means` as a share of it."""
+        """Mean with each family / its `best_response_means`."""
         means = self.families()
         return {name: means[name].mean / best for name, best in self.best_response_means().items()}
 
     def fraction_of_best_response(self) -> float | None:
-        """The mean over the families of `best_response_means` as a share of the mean of
-        `best_response_means`; None without one."""
+        """Mean over the families of `best_response_means` / mean of `best_response_means`; None
+        without such families."""
         best, means = self.best_response_means(), self.families()
         total = sum(best.values())
         return sum(means[name].mean for name in best) / total if best else None
 
     def gain(self) -> Interval | None:
-        """From the first to the last game of a series, over all partners alike."""
+        """Mean score difference of last and first game of a series, over all partners; None for
+        series of one game."""
         first_last = [b.scores.mean(axis=0)[:, [0, -1]] for b in self.partner_results]
         if not first_last or self.partner_results[0].scores.shape[2] == 1:
             return None
         first, last = np.mean(first_last, axis=0).T
-        most = self.self_play.max_score
-        return mean_interval(last - first, least=-most, most=most)
+        max_score = self.self_play.max_score
+        return mean_interval(last - first, min_value=-max_score, max_value=max_score)
 
-    def zero_share(self) -> float:
-        """Games of score 0, over all partners alike."""
-        return float(np.mean([b.zero_share for b in self.partner_results]))
+    def zero_rate(self) -> float:
+        """Fraction of games of score 0, over all partners."""
+        return float(np.mean([b.zero_rate for b in self.partner_results]))
 
 
 def best_response_scores(rules: Rules) -> dict[str, float]:
-    """Partner -> the mean score of a best response to it; nobody where no figures ship for the
-    game, or they are of another version of the list."""
+    """Partner -> mean score of a best response to it; empty if no scores are bundled for the game
+    or this version of the list."""
     if not BEST_RESPONSE_FILE.is_file() or not rules.is_standard:
         return {}
-    kept = read_json(BEST_RESPONSE_FILE)
-    if kept["gauntlet_version"] != VERSION:
+    stored = read_json(BEST_RESPONSE_FILE)
+    if stored["gauntlet_version"] != VERSION:
         return {}
-    of_game = kept["players"].get(str(rules.num_players), {})
-    return {name: float(figures["mean"]) for name, figures in of_game.items()}
+    scores = stored["players"].get(str(rules.num_players), {})
+    return {name: float(score["mean"]) for name, score in scores.items()}
 
 
 def default_partner(num_players: int) -> str:
-    """Of the agents that ship and bots, who scores most with strangers in the standard game: the
-    mean over families. Whom a person meets where no partner is named."""
+    """Return the bundled agent or bot with the best mean over families in the standard game: the
+    partner of a person who names none."""
     scores = read_json(SCORES_FILE)["players"].get(
         str(num_players), {"bot:convention": {"mean": 0.0}}
     )
     return max(scores, key=lambda name: float(scores[name]["mean"]))
 
 
-def gauntlet_partners(agent: Policy, people: Sequence[str] = ()) -> list[GauntletPartner]:
-    """Everybody in the gauntlet of the agent's game; nobody who is the agent itself, and nobody
-    twice.
+def gauntlet_partners(agent: Policy, human_proxies: Sequence[str] = ()) -> list[GauntletPartner]:
+    """Return the gauntlet partners for the agent's game, without the agent or duplicates.
 
     Args:
-        people: names of clones or proxies of people, a family of their own.
+        human_proxies: names of clones or proxies of humans, added as a separate family.
 
     Raises:
-        ValueError: one of `people` cannot be read, plays another game, or is there already.
+        ValueError: a human proxy cannot be read, plays another game, or is already a partner.
     """
-    rules, itself = agent.rules, agent.identity()
-    best, found = best_response_scores(rules), dict[str, GauntletPartner]()
-    for family, names in {**FAMILIES, HUMAN_PROXIES: tuple(people)}.items():
+    rules, agent_identity = agent.rules, agent.identity()
+    best, partners = best_response_scores(rules), dict[str, GauntletPartner]()
+    for family, names in {**FAMILIES, HUMAN_PROXIES: tuple(human_proxies)}.items():
         for name in names:
             if family != HUMAN_PROXIES and not is_bundled_for(name, rules):
                 continue
             policy = load_policy(name, rules)
-            if family == HUMAN_PROXIES and (known := found.get(policy.identity())):
+            if family == HUMAN_PROXIES and (known := partners.get(policy.identity())):
                 raise ValueError(
-                    "people: expected who is not in the gauntlet yet, got "
-                    f"{name}: {known.name} of the family {known.family}"
+                    f"--human-proxies: {name} is already in the gauntlet ({known.name}, family "
+                    f"{known.family})"
                 )
-            if policy.identity() != itself:
-                found.setdefault(
+            if policy.identity() != agent_identity:
+                partners.setdefault(
                     policy.identity(), GauntletPartner(name, family, policy, best.get(name))
                 )
-    return list(found.values())
+    return list(partners.values())
 
 
 def run_gauntlet(
     name: str,
     agent: Policy,
     partners: Sequence[GauntletPartner],
-    met: Sequence[str],
-    series: int,
-    length: int,
+    training_partners: Sequence[str],
+    num_series: int,
+    games_per_series: int,
     seed: int = 0,
 ) -> GauntletResult:
-    """One agent with everybody and with itself.
+    """Play one agent with every partner and in self-play.
 
     Args:
-        name: what the agent is called.
-        met: names of whom it met in training, whatever their options.
-        series, length: how many series of how many games, with the agent at each seat in the
-            first one.
+        name: label of the agent.
+        training_partners: names of the agent's training partners; their options are ignored.
+        num_series: series with each partner, for each seat of the agent in the first game.
     """
-    known = {strip_options(one) for one in met}
-    everybody = [GauntletPartner(name, SELF_PLAY, agent), *partners]
-    policies = [partner.policy for partner in everybody]
-    scores, _ = evaluate_with_partners(agent, policies, series * length, seed, series=length)
-    beside = [
+    seen = {strip_options(one) for one in training_partners}
+    everyone = [GauntletPartner(name, SELF_PLAY, agent), *partners]
+    scores, _ = evaluate_with_partners(
+        agent,
+        [partner.policy for partner in everyone],
+        num_series * games_per_series,
+        seed,
+        games_per_series=games_per_series,
+    )
+    results = [
         PartnerResult(
-            partner, strip_options(partner.name) in known, own.reshape(len(own), series, length)
+            partner,
+            strip_options(partner.name) in seen,
+            by_seat.reshape(len(by_seat), num_series, games_per_series),
         )
-        for partner, own in zip(everybody, scores, strict=True)
+        for partner, by_seat in zip(everyone, scores, strict=True)
     ]
-    return GauntletResult(name, beside[0], beside[1:])
+    return GauntletResult(name, results[0], results[1:])

@@ -69,7 +69,7 @@ def group_matrix(
             GroupSummary(
                 name=name,
                 agents=tuple(labels[i] for i in inside),
-                selfplay=mean_interval(means[inside, inside], least=0, most=max_score),
+                selfplay=mean_interval(means[inside, inside], min_value=0, max_value=max_score),
                 intra=_over_pairs(means, [inside], max_score),
                 inter=_over_pairs(means, [inside, outside], max_score),
             )

@@ -36,7 +36,7 @@ DISTANCE = "event_distance"
 """The sum over the fourteen events of how far two shares of turns are apart."""
 COMPARED_MEASURES: tuple[Measure, ...] = (
     *measures_of("behaviour"),
-    *(MEASURES[name] for name in ("score", "zero_share", "perfect_share", "adherence")),
+    *(MEASURES[name] for name in ("score", "zero_rate", "perfect_rate", "adherence")),
     *measures_of("events"),
 )
 """What is compared of how people and agents play."""
@@ -71,11 +71,11 @@ class HumanLikeness:
         """The agent's figure less the people's, of `DISTANCE` the distance; None where one of them
         has none."""
         if name == DISTANCE:
-            apart = [self.difference(label, event) for event in EVENTS]
-            known = [abs(each) for each in apart if each is not None]
+            differences = [self.difference(label, event) for event in EVENTS]
+            known = [abs(each) for each in differences if each is not None]
             return sum(known) if len(known) == len(EVENTS) else None
-        own, theirs = self.agents[label][name], self.people[name]
-        return own.mean - theirs.mean if own.defined and theirs.defined else None
+        agent, people = self.agents[label][name], self.people[name]
+        return agent.mean - people.mean if agent.defined and people.defined else None
 
     def within(self, label: str, name: str) -> bool | None:
         """Whether an agent differs from the people no more than halves of them from one another."""
@@ -86,8 +86,8 @@ class HumanLikeness:
 
     def count_within(self, label: str) -> tuple[int, int]:
         """How many figures are within the spread, and of how many that is known."""
-        told = [self.within(label, name) for name in self.spread.of]
-        return sum(map(bool, told)), sum(one is not None for one in told)
+        within = [self.within(label, name) for name in self.spread.of]
+        return sum(map(bool, within)), sum(one is not None for one in within)
 
 
 def compare_with_humans(
@@ -109,18 +109,18 @@ def compare_with_humans(
     """
     people = read_measures(GameAnalysis(games))
     spread = human_variation(people)
-    habits: dict[str, MeasureValues] = {}
+    agent_measures: dict[str, MeasureValues] = {}
     predictions: dict[str, Prediction] = {}
     with_clone: dict[str, Interval] = {}
     for label, policy in agents.items():
         predictions[label] = predict(policy, games if predicted is None else predicted)
         played = evaluate_selfplay(policy, num_games, seed, sample=sample).records
-        habits[label] = read_measures(GameAnalysis(played))
+        agent_measures[label] = read_measures(GameAnalysis(played))
         if clone is not None:
-            beside = evaluate_pair(policy, clone, num_games, seed, sample=sample)
-            with_clone[label] = beside.summary.mean
-        on_agent(len(habits))
-    return HumanLikeness(people, spread, habits, predictions, with_clone)
+            result = evaluate_pair(policy, clone, num_games, seed, sample=sample)
+            with_clone[label] = result.summary.mean
+        on_agent(len(agent_measures))
+    return HumanLikeness(people, spread, agent_measures, predictions, with_clone)
 
 
 def read_measures(record: GameAnalysis) -> MeasureValues:

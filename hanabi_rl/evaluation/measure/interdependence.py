@@ -72,8 +72,8 @@ def read_links(games: Games) -> Links:
     steps = read.scored & (read.card % rules.num_ranks > 0)
     linked = np.zeros(playing.shape, bool)
     for link in (touches.links(), firework, token):
-        linked |= _turns(playing.shape, link.game, link.giver)
-        linked |= _turns(playing.shape, link.game, link.receiver)
+        linked |= _turn_mask(playing.shape, link.game, link.giver)
+        linked |= _turn_mask(playing.shape, link.game, link.receiver)
     return Links(
         **_count_hints(read, touches),
         outcomes=np.stack([_outcome_pairs(read, touches, name) for name in OUTCOMES], axis=-1),
@@ -94,21 +94,21 @@ def _count_hints(read: LinkInputs, touches: HintedCards) -> dict[str, np.ndarray
     every, constructive = touches.links(), touches.links("constructive")
     soon = every.receiver - every.giver < read.rules.num_players
     shape = read.order.shape
-    given = {
+    masks = {
         "hints": read.moves.is_hint,
-        "accepted": _turns(shape, every.game, every.giver),
-        "prompt": _turns(shape, every.game[soon], every.giver[soon]),
-        "helpful": _turns(shape, constructive.game, constructive.giver),
+        "accepted": _turn_mask(shape, every.game, every.giver),
+        "prompt": _turn_mask(shape, every.game[soon], every.giver[soon]),
+        "helpful": _turn_mask(shape, constructive.game, constructive.giver),
     }
     counts = {}
-    for name, which in given.items():
+    for name, which in masks.items():
         game, turn = np.nonzero(which)
         target = turn + read.moves.offset[game, turn].astype(np.int64)
         counts[name] = _by_pair(read, LinkPairs(game, turn, target))
     return counts
 
 
-def _turns(shape: tuple[int, ...], game: np.ndarray, turn: np.ndarray) -> np.ndarray:
+def _turn_mask(shape: tuple[int, ...], game: np.ndarray, turn: np.ndarray) -> np.ndarray:
     """bool[N, T]: the turns named by `game` and `turn` int64[L]."""
     marked = np.zeros(shape, bool)
     marked[game, turn] = True
@@ -117,8 +117,8 @@ def _turns(shape: tuple[int, ...], game: np.ndarray, turn: np.ndarray) -> np.nda
 
 def _first_hints(read: LinkInputs, touches: HintedCards) -> LinkPairs:
     """The first hint on every card that scored, with the turn on which it did."""
-    kept = touches.fresh & (touches.used >= 0)
-    game, giver, receiver = (field[kept] for field in (touches.game, touches.turn, touches.used))
+    first = touches.fresh & (touches.used >= 0)
+    game, giver, receiver = (field[first] for field in (touches.game, touches.turn, touches.used))
     scored = read.scored[game, receiver]
     return LinkPairs(game[scored], giver[scored], receiver[scored])
 
@@ -147,13 +147,13 @@ def _by_seat(read: LinkInputs, which: np.ndarray) -> np.ndarray:
 
 def constructive(record: GameAnalysis) -> Ratio:
     """Int_cons: information links whose card scored and whose hint told something about it."""
-    return _a_game(record, record.links.outcome("constructive"))
+    return _per_game(record, record.links.outcome("constructive"))
 
 
 def constructive_kept(record: GameAnalysis) -> Ratio:
     """The same, 0 in games that lost every life."""
     kept = record.links.outcome("constructive") * (record.games.lives > 0)[:, None, None]
-    return _a_game(record, kept)
+    return _per_game(record, kept)
 
 
 def constructive_per_point(record: GameAnalysis) -> Ratio:
@@ -164,93 +164,93 @@ def constructive_per_point(record: GameAnalysis) -> Ratio:
 def nonconstructive(record: GameAnalysis) -> Ratio:
     """Int_non-cons: the information links that are not constructive, whatever the card came to."""
     kept = [name != "constructive" and name != "unused" for name in OUTCOMES]
-    return _a_game(record, record.links.outcomes[..., kept])
+    return _per_game(record, record.links.outcomes[..., kept])
 
 
 def misplays(record: GameAnalysis) -> Ratio:
     """Information links whose card was played and did not fit."""
-    return _a_game(record, record.links.outcome("misplay"))
+    return _per_game(record, record.links.outcome("misplay"))
 
 
 def useful_discards(record: GameAnalysis) -> Ratio:
     """Information links whose card was discarded though it could still have scored."""
-    return _a_game(record, record.links.outcome("useful_discard"))
+    return _per_game(record, record.links.outcome("useful_discard"))
 
 
 def useless_discards(record: GameAnalysis) -> Ratio:
     """Information links whose card was discarded when it could score no more: tidying up."""
-    return _a_game(record, record.links.outcome("useless_discard"))
+    return _per_game(record, record.links.outcome("useless_discard"))
 
 
 def loops(record: GameAnalysis) -> Ratio:
     """Information links whose card scored, of a hint that repeated what was known of it."""
-    return _a_game(record, record.links.outcome("loop"))
+    return _per_game(record, record.links.outcome("loop"))
 
 
 def firework(record: GameAnalysis) -> Ratio:
     """Cards that scored on top of another seat's."""
-    return _a_game(record, record.links.firework)
+    return _per_game(record, record.links.firework)
 
 
 def token(record: GameAnalysis) -> Ratio:
     """Hints that spent a token which another seat gained."""
-    return _a_game(record, record.links.token)
+    return _per_game(record, record.links.token)
 
 
 def triggers(record: GameAnalysis) -> Ratio:
     """%trig: hints on the givers' turns."""
-    return _share(record.links.hints, record.links.turns)
+    return _fraction(record.links.hints, record.links.turns)
 
 
 def triggers_with_token(record: GameAnalysis) -> Ratio:
     """Hints on the givers' turns that had a token to spend."""
-    return _share(record.links.hints, record.links.token_turns)
+    return _fraction(record.links.hints, record.links.token_turns)
 
 
 def not_accepted(record: GameAnalysis) -> Ratio:
     """A0: hints of whose cards none was played or discarded afterwards."""
-    return _share(record.links.hints - record.links.accepted, record.links.hints)
+    return _fraction(record.links.hints - record.links.accepted, record.links.hints)
 
 
 def not_prompt(record: GameAnalysis) -> Ratio:
     """A1: hints of whose cards none was played or discarded on the receiver's next turn."""
-    return _share(record.links.hints - record.links.prompt, record.links.hints)
+    return _fraction(record.links.hints - record.links.prompt, record.links.hints)
 
 
 def not_helpful(record: GameAnalysis) -> Ratio:
     """A2: hints that gave no constructive link."""
-    return _share(record.links.hints - record.links.helpful, record.links.hints)
+    return _fraction(record.links.hints - record.links.helpful, record.links.hints)
 
 
 def hinted_points(record: GameAnalysis) -> Ratio:
     """Of the receivers' points, those from cards on which a giver gave the first hint."""
-    return _share(record.links.hinted_points, record.links.points)
+    return _fraction(record.links.hinted_points, record.links.points)
 
 
 def crossing(record: GameAnalysis) -> Ratio:
     """Of the receivers' cards that scored on top of another card, those on top of a giver's."""
-    return _share(record.links.firework, record.links.steps)
+    return _fraction(record.links.firework, record.links.steps)
 
 
 def linked_turns(record: GameAnalysis) -> Ratio:
     """Turns that give or receive in any link."""
-    return _share(record.links.linked_turns, record.links.turns)
+    return _fraction(record.links.linked_turns, record.links.turns)
 
 
 def reciprocal(record: GameAnalysis) -> Ratio:
     """Games in which two seats helped each other: constructive links in both directions."""
-    given = record.links.outcome("constructive") > 0
-    both = given & given.swapaxes(1, 2)
-    return _a_game(record, _sums(both).clip(max=1), share=True)
+    helps = record.links.outcome("constructive") > 0
+    both = helps & helps.swapaxes(1, 2)
+    return _per_game(record, _sums(both).clip(max=1), is_proportion=True)
 
 
-def _a_game(record: GameAnalysis, counts: np.ndarray, share: bool = False) -> Ratio:
+def _per_game(record: GameAnalysis, counts: np.ndarray, is_proportion: bool = False) -> Ratio:
     """`counts` [N, ...] of the games that were not left before their end."""
     finished = ~record.games.unfinished
-    return Ratio(_sums(counts) * finished, _sums(record.links.games) * finished, share)
+    return Ratio(_sums(counts) * finished, _sums(record.links.games) * finished, is_proportion)
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> Ratio:
+def _fraction(part: np.ndarray, whole: np.ndarray) -> Ratio:
     return Ratio(_sums(part), _sums(whole), is_proportion=True)
 
 

@@ -44,12 +44,15 @@ class Interval(NamedTuple):
         """`[low, high]`, the form every `*_ci95` key of a JSON file has."""
         return [self.low, self.high]
 
-    def within(self, least: float = -np.inf, most: float = np.inf) -> Interval:
-        """The interval without the values below `least` and above `most`, which the figure cannot
-        have. The estimate stays inside; an interval without bounds stays as it is."""
+    def within(self, min_value: float = -np.inf, max_value: float = np.inf) -> Interval:
+        """Clip the interval to [`min_value`, `max_value`], the possible values of the estimate. The
+        estimate stays inside; an interval without bounds is unchanged."""
         if not np.isfinite([self.low, self.high]).all():
             return self
-        low, high = max(self.low, min(least, self.mean)), min(self.high, max(most, self.mean))
+        low, high = (
+            max(self.low, min(min_value, self.mean)),
+            min(self.high, max(max_value, self.mean)),
+        )
         return self._replace(low=float(low), high=float(high))
 
     def __format__(self, spec: str) -> str:
@@ -72,10 +75,10 @@ def explained(text: str) -> str:
 
 
 def mean_interval(
-    values: np.ndarray, level: float = 0.95, least: float = -np.inf, most: float = np.inf
+    values: np.ndarray, level: float = 0.95, min_value: float = -np.inf, max_value: float = np.inf
 ) -> Interval:
-    """Student's t interval for the mean of independent `values` float[N], cut to `least` and
-    `most`, the range that the values can have.
+    """Student's t interval for the mean of independent `values` float[N], cut to `min_value` and
+    `max_value`, the range that the values can have.
 
     A single value has an infinite interval. Raises ValueError for no values.
     """
@@ -85,7 +88,7 @@ def mean_interval(
     if count == 1:
         return _unbounded(mean)
     error = float(values.std(ddof=1) / np.sqrt(count))
-    return t_interval(mean, error, count - 1, level).within(least, most)
+    return t_interval(mean, error, count - 1, level).within(min_value, max_value)
 
 
 def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0.95) -> Interval:

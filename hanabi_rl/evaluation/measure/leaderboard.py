@@ -30,9 +30,9 @@ class LeaderboardEntry:
     """int32[N]."""
     points: np.ndarray
     """int32[N]."""
-    line_up: np.ndarray
+    lineup: np.ndarray
     """int[N]: the index in `mixed_lineups` of what each game was played by."""
-    line_ups: tuple[Lineup, ...]
+    lineups: tuple[Lineup, ...]
     max_score: int
     prediction: Prediction | None = None
 
@@ -46,23 +46,23 @@ class LeaderboardEntry:
         """The median score, bootstrapped over games."""
         return bootstrap_median(self.score)
 
-    def line_up_means(self) -> list[Interval]:
+    def lineup_means(self) -> list[Interval]:
         """The mean score of each line-up."""
         return [
-            mean_interval(self.score[self.line_up == index], least=0, most=self.max_score)
-            for index in range(len(self.line_ups))
+            mean_interval(self.score[self.lineup == index], min_value=0, max_value=self.max_score)
+            for index in range(len(self.lineups))
         ]
 
     def as_dict(self, proxies: Sequence[str]) -> dict[str, Any]:
         """JSON-ready figures; every `*_ci95` is `[low, high]`."""
         entropy = None if self.prediction is None else self.prediction.cross_entropy_per_timestep()
-        counts = np.bincount(self.line_up, minlength=len(self.line_ups))
+        counts = np.bincount(self.lineup, minlength=len(self.lineups))
         return {
             **summary_dict(self.summary),
             "median_ci95": self.median.bounds,
             "cross_entropy_per_timestep": None if entropy is None else entropy.mean,
             "cross_entropy_per_timestep_ci95": None if entropy is None else entropy.bounds,
-            "line_ups": [
+            "lineups": [
                 {
                     "seats": seat_names(seats, proxies),
                     "games": int(count),
@@ -70,7 +70,7 @@ class LeaderboardEntry:
                     "ci95": mean.bounds,
                 }
                 for seats, count, mean in zip(
-                    self.line_ups, counts, self.line_up_means(), strict=True
+                    self.lineups, counts, self.lineup_means(), strict=True
                 )
             ],
         }
@@ -164,8 +164,8 @@ def _play(
 ) -> LeaderboardEntry:
     rules = next(iter(policies.values())).rules
     decks = evaluation_decks(rules, num_games, seed)
-    line_up = np.arange(num_games) % len(seats_of)
-    seats = np.array(seats_of)[line_up]
+    lineup = np.arange(num_games) % len(seats_of)
+    seats = np.array(seats_of)[lineup]
     score, points = np.zeros(num_games, np.int32), np.zeros(num_games, np.int32)
     for team in dict.fromkeys(tuple(sorted(who)) for who in seats_of):
         games = np.flatnonzero((np.sort(seats, axis=1) == team).all(axis=1))
@@ -177,7 +177,7 @@ def _play(
             decks[games],
             seed,
             seating=seating,
-            key_index=games,
+            game_index=games,
         )
         score[games], points[games] = records.scores, records.points
-    return LeaderboardEntry(score, points, line_up, seats_of, rules.max_score, prediction)
+    return LeaderboardEntry(score, points, lineup, seats_of, rules.max_score, prediction)

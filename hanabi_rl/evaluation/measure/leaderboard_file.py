@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.agents.hub import parse_hub_name
-from hanabi_rl.agents.loading import BOT, HUB, LOADERS, SHIPPED, parse_name
+from hanabi_rl.agents.loading import BOT, BUNDLED, HUB, LOADERS, parse_name
 from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 from hanabi_rl.storage.files import read_json, write_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_RENAMED_IN_2 = {
+    "by": "submitted_by",
+    "zero_share": "zero_rate",
+    "perfect_share": "perfect_rate",
+}
 _HASH = re.compile(r"[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -36,16 +41,16 @@ class LeaderboardAgent:
 class LeaderboardRow(LeaderboardAgent):
     """A candidate: its games with the proxies, a deck each, in every mixed line-up."""
 
-    by: str = ""
-    """Who adds it."""
+    submitted_by: str = ""
+    """Name of the submitter."""
     version: str = ""
     """Of hanabi_rl, that played the games."""
     mean: float = 0.0
     ci95: tuple[float, ...] = ()
     """[low, high]."""
     median: float = 0.0
-    zero_share: float = 0.0
-    perfect_share: float = 0.0
+    zero_rate: float = 0.0
+    perfect_rate: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +69,9 @@ class LeaderboardFile:
 
 
 def read_board(path: Path) -> LeaderboardFile:
-    """The board in `path`, every field and row checked; nothing is played and no agent loaded.
+    """Return the leaderboard in `path`, of format 1 or 2, every field and row checked.
+
+    No game is played and no agent loaded.
 
     Raises:
         ValueError: naming the file, the row, what was expected and got.
@@ -72,6 +79,8 @@ def read_board(path: Path) -> LeaderboardFile:
     data = read_json(path)
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected an object, got {type(data).__name__}")
+    if data.get("format_version") == 1:
+        data = _from_format_1(data)
     data = {
         **data,
         "proxies": tuple(
@@ -106,21 +115,31 @@ def with_row(board: LeaderboardFile, row: LeaderboardRow) -> LeaderboardFile:
 
 
 def row_of(
-    entry: LeaderboardEntry, agent: str, identity: str, by: str, version: str
+    entry: LeaderboardEntry, agent: str, identity: str, submitted_by: str, version: str
 ) -> LeaderboardRow:
     """A candidate's games as a row of a board."""
     summary = entry.summary
     return LeaderboardRow(
         agent=agent,
         hash=identity,
-        by=by,
+        submitted_by=submitted_by,
         version=version,
         mean=round(summary.mean.mean, 3),
         ci95=tuple(round(float(bound), 3) for bound in summary.mean.bounds),
         median=float(summary.median),
-        zero_share=round(summary.zero_share, 4),
-        perfect_share=round(summary.perfect_share, 4),
+        zero_rate=round(summary.zero_rate, 4),
+        perfect_rate=round(summary.perfect_rate, 4),
     )
+
+
+def _from_format_1(data: dict[str, Any]) -> dict[str, Any]:
+    rows = [
+        {_RENAMED_IN_2.get(key, key): value for key, value in row.items()}
+        if isinstance(row, dict)
+        else row
+        for row in data.get("rows", ())
+    ]
+    return {**data, "format_version": 2, "rows": rows}
 
 
 def _record(cls: type[Any], data: Any, where: str) -> Any:
@@ -156,10 +175,10 @@ def _check(board: LeaderboardFile, where: str) -> None:
         expect(
             0 <= low <= row.mean <= high <= 25, f"a mean {at} in its interval", (row.mean, row.ci95)
         )
-        shares = (row.zero_share, row.perfect_share)
-        expect(min(shares) >= 0 and sum(shares) <= 1, f"shares {at} from 0 to 1", shares)
+        rates = (row.zero_rate, row.perfect_rate)
+        expect(min(rates) >= 0 and sum(rates) <= 1, f"rates {at} from 0 to 1", rates)
         expect(0 <= row.median <= 25, f"a median {at} from 0 to 25", row.median)
-        expect(bool(row.by.strip()), f"who adds {row.agent} (by)", repr(row.by))
+        expect(bool(row.submitted_by.strip()), f"submitted_by {at}", repr(row.submitted_by))
         expect(bool(row.version), f"the version that played {row.agent}", repr(row.version))
     hashes = [player.hash for player in (*board.proxies, *board.rows)]
     twice = next((one for one in hashes if hashes.count(one) > 1), None)
@@ -173,7 +192,7 @@ def check_public(name: str, where: str) -> None:
     the same one tomorrow: a path, or `hf:` without a commit."""
     parsed = parse_name(name)
     local = parsed.scheme not in (BOT, *LOADERS) or (
-        parsed.scheme not in (BOT, SHIPPED, HUB) and Path(parsed.path).exists()
+        parsed.scheme not in (BOT, BUNDLED, HUB) and Path(parsed.path).exists()
     )
     if local:
         raise ValueError(

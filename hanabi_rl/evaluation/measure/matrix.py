@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 _MAPS = Path("/proc/self/maps")
-_MOST_MAPS = 30_000
+_MAX_MAPS = 30_000
 
 
 class MatrixAgent(NamedTuple):
@@ -182,18 +182,18 @@ def get_or_play_cell(
     cell = None if cache is None else cache.load(key)
     if cell is not None:
         return cell, False
-    _make_room()
+    _clear_compiled()
     cell = play_cell(single, others, setting)
     if cache is not None:
         cache.save(key, cell)
     return cell, True
 
 
-def _make_room() -> None:
+def _clear_compiled() -> None:
     """Forgets what was compiled before there is no room for more: every line-up of other kinds
     compiles to a few hundred mappings of memory, and Linux allows a process 65,530. (A matrix of 17
     kinds died in its 93rd cell: `LLVM ERROR: Unable to allocate section memory!`.)"""
-    if _MAPS.exists() and len(_MAPS.read_bytes().splitlines()) > _MOST_MAPS:
+    if _MAPS.exists() and len(_MAPS.read_bytes().splitlines()) > _MAX_MAPS:
         jax.clear_caches()
 
 

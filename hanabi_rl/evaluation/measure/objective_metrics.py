@@ -29,7 +29,7 @@ from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask, with_coun
 
 Figures = Mapping[str, Any]
 """As `objective_figures` has them."""
-SHOWN: tuple[Measure, ...] = (MEASURES["points"], *measures_of("objective"))
+REPORTED: tuple[Measure, ...] = (MEASURES["points"], *measures_of("objective"))
 MIN_SAMPLES = {  # figure -> (what it is counted from, how many of them it wants)
     "coordination": ("pairs", 20_000),
     "response_entropy": ("pairs", 20_000),
@@ -53,7 +53,7 @@ class ObjectiveMetrics:
 
     @property
     def with_partners(self) -> dict[str, float | None]:
-        """`name` and `name_sd` of each of `SHOWN` over the partners; empty without one, no
+        """`name` and `name_sd` of each of `REPORTED` over the partners; empty without one, no
         deviation of one."""
         return partner_means(list(self.pairs.values())) if self.pairs else {}
 
@@ -123,10 +123,10 @@ def recorded_metrics(games: Games, label: str) -> list[ObjectiveMetrics]:
 
 
 def partner_means(pairs: Sequence[Figures]) -> dict[str, float | None]:
-    """`name` and `name_sd` of each of `SHOWN`: the mean over the partners with whom it is defined,
-    and their standard deviation (None of fewer than two)."""
+    """`name` and `name_sd` of each of `REPORTED`: mean over the partners where defined, and
+    standard deviation (None for fewer than two)."""
     found: dict[str, float | None] = {}
-    for measure in SHOWN:
+    for measure in REPORTED:
         values = [pair[measure.name] for pair in pairs if pair[measure.name] is not None]
         found[measure.name] = float(np.mean(values)) if values else None
         found[f"{measure.name}_sd"] = float(np.std(values, ddof=1)) if len(values) > 1 else None

@@ -61,7 +61,7 @@ class Adaptation:
         seats of one averaged first."""
         players, most = self.last.rules.num_players, self.last.rules.max_score
         gained = (self.last.scores - self.first_meeting_scores).reshape(players, -1).mean(axis=0)
-        return mean_interval(gained, least=-most, most=most)
+        return mean_interval(gained, min_value=-most, max_value=most)
 
     def kinds(self) -> dict[tuple[str, str], tuple[int, int, int]]:
         """(what it would do with a stranger, what it does) -> how often; and of the cards played by
@@ -91,7 +91,7 @@ def adaptation(
     """
     if not has_profile(agent):
         raise ValueError(
-            "expected an agent that remembers whom it plays with (agent:anyone-2p, or what "
+            "expected an agent that remembers whom it plays with (agent:adhoc-2p, or what "
             "--network.profile trains): another one does nothing else in a later game"
         )
     if length < 2:
@@ -101,13 +101,13 @@ def adaptation(
     decks = evaluation_decks(rules, num_series * length, seed)[number]
     start = np.repeat(np.arange(players), num_series * length)
     seating = ((start + number % length)[:, None] + np.arange(players)) % players
-    line_up = (agent, *(partner,) * (players - 1))
+    lineup = (agent, *(partner,) * (players - 1))
     games = play_games(
-        line_up, rules, decks, seed, seating=seating, key_index=number, series=length
+        lineup, rules, decks, seed, seating=seating, game_index=number, games_per_series=length
     )
     is_last = number % length == length - 1
-    strangers = play_games(
-        line_up, rules, decks[is_last], seed, seating=seating[is_last], key_index=number[is_last]
+    first_meetings = play_games(
+        lineup, rules, decks[is_last], seed, seating=seating[is_last], game_index=number[is_last]
     )
     games = dataclasses.replace(games, human_seats=np.arange(players) == seating[:, :1])
     last = games.select(is_last)
@@ -116,7 +116,7 @@ def adaptation(
     return Adaptation(
         first=games.select(number % length == 0),
         last=last,
-        first_meeting_scores=strangers.scores,
+        first_meeting_scores=first_meetings.scores,
         decisions=said.counted.sum(axis=1),
         changes=tuple(
             _change(last, game, turn, int(said.guess[game, turn]))
@@ -125,13 +125,16 @@ def adaptation(
     )
 
 
-def _change(games: Games, game: int, turn: int, stranger: int) -> Change:
+def _change(games: Games, game: int, turn: int, first_meeting_action: int) -> Change:
     table, moves = PythonGame(games.rules, games.decks[game]), games.moves(game).tolist()
     for action in moves[:turn]:
         table.apply(action)
-    actions = stranger, moves[turn]
+    actions = first_meeting_action, moves[turn]
     return Change(
-        game, turn, *actions, scores_card=(_scores(table, stranger), _scores(table, moves[turn]))
+        game,
+        turn,
+        *actions,
+        scores_card=(_scores(table, first_meeting_action), _scores(table, moves[turn])),
     )
 
 

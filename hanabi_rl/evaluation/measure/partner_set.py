@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hanabi_rl.evaluation.measure.matrix import EvalSetting
     from hanabi_rl.play.decks import Purpose
 
-By = Literal["br-div", "p-div"]
+DiversityMetric = Literal["br-div", "p-div"]
 FORMAT_VERSION = 1
 MIN_SCORE_FRACTION = 0.05  # of the greatest score: pairs that do not do better cannot do the task
 
@@ -220,7 +220,7 @@ def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]
     return [p for p in partners if np.mean(p.score or 0.0) > MIN_SCORE_FRACTION * max_score]
 
 
-def behaviour_features(partners: Sequence[EvalPartner], by: By) -> np.ndarray:
+def behaviour_features(partners: Sequence[EvalPartner], by: DiversityMetric) -> np.ndarray:
     """float64[n, S * (E + 1)]: normalised events of the best responses (`br-div`) or of the
     partners (`p-div`), and the scores, seat by seat. Raises ValueError for partners that were not
     measured."""
@@ -234,11 +234,11 @@ def behaviour_features(partners: Sequence[EvalPartner], by: By) -> np.ndarray:
 
 
 def select_partners(
-    partners: Sequence[EvalPartner], size: int, by: By, samples: int | None, seed: int
-) -> tuple[Selection, dict[By, float]]:
+    partners: Sequence[EvalPartner], size: int, by: DiversityMetric, samples: int | None, seed: int
+) -> tuple[Selection, dict[DiversityMetric, float]]:
     """`diversity.select` among measured partners, and the determinant of the chosen by each of
-    `By`."""
-    features: dict[By, np.ndarray] = {
+    `DiversityMetric`."""
+    features: dict[DiversityMetric, np.ndarray] = {
         kind: behaviour_features(partners, kind) for kind in ("br-div", "p-div")
     }
     chosen = select(features[by], size, samples=samples, seed=seed)
@@ -248,7 +248,7 @@ def select_partners(
 def selected_set(
     measured_ones: Sequence[EvalPartner],
     size: int,
-    by: By,
+    by: DiversityMetric,
     setting: EvalSetting,
     rules: Rules,
     samples: int | None = None,

@@ -52,17 +52,17 @@ NEWEST, FIVE = HAND - 1, 4  # a slot, and the rank that can never be played in t
 Pair = tuple[Situation, Situation]
 
 
-def save(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) -> Pair:
-    """A1, M1: partners throw their oldest cards, or their newest. `shown`: the last move is a
+def save(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
+    """A1, M1: partners throw their oldest cards, or their newest. `visible`: the last move is a
     discard, else a hint for the agent that is no news."""
     chance, (x, y, z, w, _), rank = int(rng.integers(2**32)), all_colors(rng), 2 + number // 2 % 2
     old, new = ((x, 4), (y, rank)) if number % 2 else ((y, rank), (x, 4))
     kept, thrown, five = (z, 1), [(y, rank), (w, 5 - rank)], {(AGENT, number % HAND): (z, FIVE)}
     partners = range(1, rules.num_players)
 
-    def came_to_be(held: list[tuple[int, int] | None], begin: int, marked: int) -> Situation:
-        """`held`: what the next player gets, `begin`: the slot that a third throws."""
-        given = five | {(NEXT, place): card for place, card in enumerate(held) if card}
+    def situation(cards: list[tuple[int, int] | None], begin: int, target: int) -> Situation:
+        """`cards`: what the next player gets, `begin`: the slot that a third throws."""
+        given = five | {(NEXT, place): card for place, card in enumerate(cards) if card}
         for seat in partners[1:]:
             given |= {(seat, begin): (x, rank), (seat, begin + 1): (z, 5 - rank)}
         deal = SituationBuilder(
@@ -72,7 +72,7 @@ def save(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
             plain=HAND + 2,
             ranks=dict.fromkeys(partners, (1,)),
         )
-        for turn in range(3 if shown else 4):
+        for turn in range(3 if visible else 4):
             deal.hint(NEXT, rank=1)
             for _ in partners:
                 if turn in (0, 3):
@@ -80,50 +80,50 @@ def save(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
                 else:
                     deal.discard(NEWEST) if begin else deal.discard_chop()
         hand = deal.table.hands[NEXT]
-        return _plain(deal, hand[marked], other=hand[5 - marked])
+        return _checked_situation(deal, hand[target], other=hand[5 - target])
 
     return (
-        came_to_be([kept, *thrown, old, None, None, new], 0, 1),
-        came_to_be([kept, old, None, None, *thrown, new], NEWEST, NEWEST),
+        situation([kept, *thrown, old, None, None, new], 0, 1),
+        situation([kept, old, None, None, *thrown, new], NEWEST, NEWEST),
     )
 
 
-def trust(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) -> Pair:
+def trust(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
     """A2, M2: hints for the agent touched cards that could be played, or dead ones; the last of
-    them touches the marked card. `shown`: that is the last move, or else one is that touches a
+    them touches the target card. `visible`: that is the last move, or else one is that touches a
     card which, as the agent sees, cannot be played."""
     chance, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
     slots, partners = rng.permutation(HAND).tolist(), range(1, rules.num_players)
 
-    def came_to_be(dead: bool) -> Situation:
+    def situation(dead: bool) -> Situation:
         mine = [(x, 0), (y, 0), (z, 2 + number % 2 if dead else 0)]
         given = {(AGENT, slot): card for slot, card in zip(slots, mine, strict=False)}
         given |= {(NEXT, 2): (w, 3), (last, 2): (w, 3), (last, 3): (y, 0), (last, 4): (x, 0)}
-        given |= {(last, 0): (y, 1), (last, 1): (y, 1)} if shown else {}
+        given |= {(last, 0): (y, 1), (last, 1): (y, 1)} if visible else {}
         deal = SituationBuilder(
             np.random.default_rng(chance),
             rules,
             given,
-            plain=HAND + (4 if shown else 2),
+            plain=HAND + (4 if visible else 2),
             colors=dict.fromkeys(partners, (z,)) | {AGENT: (x, y, z)},
             ranks=dict.fromkeys(partners, (1,)),
         )
-        marked = deal.table.hands[AGENT][slots[2]]
+        target = deal.table.hands[AGENT][slots[2]]
         deal.hint(NEXT, rank=3)
         _point(deal, x, dead=dead)
-        if shown:
+        if visible:
             _point_twice(deal, y, z, dead=dead)
         else:
             _point(deal, y, dead=dead)
             for _ in partners:
                 deal.hint(AGENT, color=z)
-        return _plain(deal, marked)
+        return _checked_situation(deal, target)
 
-    return came_to_be(dead=False), came_to_be(dead=True)
+    return situation(dead=False), situation(dead=True)
 
 
-def tell(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) -> Pair:
-    """A3, M3: partners play what they are told of, or throw it. `shown`: the last move does so,
+def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
+    """A3, M3: partners play what they are told of, or throw it. `visible`: the last move does so,
     else it is a hint for the agent that is no news."""
     del number
     chance, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
@@ -131,7 +131,7 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
     given = dict(zip(((AGENT, s) for s in mine), ((w, FIVE), (x, 0), (x, 1), (z, 3)), strict=False))
     given |= {(NEXT, theirs[0]): (x, 0), (NEXT, theirs[1]): (x, 1), (last, theirs[2]): (y, 3)}
 
-    def came_to_be(throws: bool) -> Situation:
+    def situation(throws: bool) -> Situation:
         deal = SituationBuilder(
             np.random.default_rng(chance),
             rules,
@@ -140,10 +140,10 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
             colors={NEXT: (x,)},
             ranks={last: (3,), NEXT: (1, 3)},
         )
-        marked, partners = deal.table.hands[NEXT][theirs[1]], range(1, rules.num_players)
+        target, partners = deal.table.hands[NEXT][theirs[1]], range(1, rules.num_players)
         theirs_is, mine_is = (deal.discard, deal.play) if throws else (deal.play, deal.discard)
 
-        def told(seat: int, color: int, rank: int) -> None:
+        def hint_and_use(seat: int, color: int, rank: int) -> None:
             """The agent tells a partner of a card, which that plays or throws."""
             deal.hint(seat, rank=rank)
             for other in partners:
@@ -156,23 +156,23 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, shown: bool) ->
             for _ in partners:
                 deal.hint(AGENT, rank=FIVE)
 
-        told(NEXT, x, 0)
+        hint_and_use(NEXT, x, 0)
         mine_is(deal.slot(x, 0))
         deal.hint(AGENT, rank=FIVE)
         for _ in partners[1:]:
             deal.discard_chop()
-        if shown:
+        if visible:
             deal.discard(deal.slot(x, 1))
             no_news()
         mine_is(deal.slot(z, 3))
         no_news()
-        told(last, y, 3)
-        if not shown:
+        hint_and_use(last, y, 3)
+        if not visible:
             deal.discard(deal.slot(x, 1))
             no_news()
-        return _plain(deal, marked)
+        return _checked_situation(deal, target)
 
-    return came_to_be(throws=False), came_to_be(throws=True)
+    return situation(throws=False), situation(throws=True)
 
 
 def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
@@ -225,19 +225,19 @@ def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool)
     deal.hint(AGENT, color=first if dead else second)
 
 
-def _plain(deal: SituationBuilder, marked: int, other: int = -1) -> Situation:
+def _checked_situation(deal: SituationBuilder, target: int, other: int = -1) -> Situation:
     """Where the next player would throw no last copy but these cards, whichever end it throws."""
     table, hand = deal.table, deal.table.hands[NEXT]
     free = [order for slot, order in enumerate(hand) if not is_hinted(table, NEXT, slot)]
     ends = {free[0], free[-1]} if free else set()
-    if not ends or any(is_critical(table, table.deck[o]) for o in ends - {marked, other}):
+    if not ends or any(is_critical(table, table.deck[o]) for o in ends - {target, other}):
         raise Rejected
-    return deal.situation(marked)
+    return deal.situation(target)
 
 
-_SAVE = "lets the next player throw away what cannot be replaced"
-_TRUST = "believes hints of partners whose hints mean nothing, or doubts those that were right"
-_TELL = "tells partners of a card who throw what they are told of, or not those who play it"
+_SAVE = "lets the next player discard a critical card"
+_TRUST = "trusts hints of useless cards, or distrusts hints of playable ones"
+_TELL = "hints a card to partners who discard hinted cards, or not to those who play them"
 
 
 def _pairs() -> tuple[UnitTest, ...]:
@@ -248,21 +248,21 @@ def _pairs() -> tuple[UnitTest, ...]:
             "save the next discard",
             _SAVE,
             (hints_target, hints_target),
-            ("they throw their oldest", "they throw their newest"),
+            ("they discard their oldest", "they discard their newest"),
         ),
         (
             trust,
             "trust the hint",
             _TRUST,
             (plays_target, negate(plays_target)),
-            ("hints were true", "hints were of dead cards"),
+            ("hints were of playable cards", "hints were of useless cards"),
         ),
         (
             tell,
-            "tell of the playable",
+            "hint the playable card",
             _TELL,
             (hints_target, negate(hints_target)),
-            ("they play what they hear of", "they throw what they hear of"),
+            ("they play hinted cards", "they discard hinted cards"),
         ),
     )
     return tuple(
@@ -273,7 +273,7 @@ def _pairs() -> tuple[UnitTest, ...]:
             means,
             1,
             right,
-            build=functools.partial(build, shown=category == "AR"),
+            build=functools.partial(build, visible=category == "AR"),
             histories=histories,
         )
         for letter, category in categories

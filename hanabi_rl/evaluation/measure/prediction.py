@@ -57,13 +57,13 @@ class Prediction(NamedTuple):
         return Ratio(self.nll, self.decisions)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready: accuracy and nats per decision, each with its `*_ci95`."""
-        accuracy, nats = self.accuracy().interval, self.cross_entropy().interval
+        """JSON-ready: accuracy and cross-entropy [nats per decision], each with `*_ci95`."""
+        accuracy, cross_entropy = self.accuracy().interval, self.cross_entropy().interval
         return {
             "accuracy": accuracy.mean,
             "accuracy_ci95": accuracy.bounds,
-            "nats": nats.mean,
-            "nats_ci95": nats.bounds,
+            "cross_entropy": cross_entropy.mean,
+            "cross_entropy_ci95": cross_entropy.bounds,
         }
 
     def accuracy_per_timestep(self) -> Ratio:

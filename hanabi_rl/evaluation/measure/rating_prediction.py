@@ -25,7 +25,7 @@ class RatingChange(NamedTuple):
     """What people give on average; the interval is that of the line at this value."""
     person: Interval
     """What one person gives; the interval is that of a single rating (prediction interval)."""
-    held: bool
+    clipped: bool
     """The line itself leads beyond the scale: it says nothing but that it does not hold there."""
     r: float
     significant: bool
@@ -59,8 +59,8 @@ def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None
     of_person = float(error * np.hypot(spread * np.sqrt(ratings + 1), distance))
     low, high = siu2025.RATING_RANGE
     return RatingChange(
-        _held(t_interval(change, of_line, ratings - 2)),
-        _held(t_interval(change, of_person, ratings - 2)),
+        _clip_to_scale(t_interval(change, of_line, ratings - 2)),
+        _clip_to_scale(t_interval(change, of_person, ratings - 2)),
         abs(change) > high - low,
         line.r,
         line.p < siu2025.SIGNIFICANT,
@@ -70,7 +70,7 @@ def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None
     )
 
 
-def _held(change: Interval) -> Interval:
+def _clip_to_scale(change: Interval) -> Interval:
     """The difference of two ratings, no further than one end of the scale is from the other."""
     length = siu2025.RATING_RANGE[1] - siu2025.RATING_RANGE[0]
     mean, low, high = np.clip([change.mean, *change.bounds], -length, length).tolist()

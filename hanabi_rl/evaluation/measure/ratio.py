@@ -26,16 +26,18 @@ class Ratio:
     denominator: np.ndarray  # float[N], what is counted: decisions, turns, games
     is_proportion: bool = False
     """Of what is counted: in every game from 0 to the denominator."""
-    least: float = 0.0
+    min_value: float = 0.0
     """The lowest value that the ratio can have; of a difference -inf."""
-    most: float = np.inf
+    max_value: float = np.inf
     """The highest value that the ratio can have; of a share 1."""
 
     @classmethod
-    def masked_mean(cls, values: np.ndarray, counted: np.ndarray, share: bool = False) -> Ratio:
+    def masked_mean(
+        cls, values: np.ndarray, counted: np.ndarray, is_proportion: bool = False
+    ) -> Ratio:
         """The mean of `values` [N, T] where `counted` bool[N, T]."""
         total = np.where(counted, values, 0).sum(axis=1, dtype=np.float64)
-        return cls(total, counted.sum(axis=1), share)
+        return cls(total, counted.sum(axis=1), is_proportion)
 
     def group_by(self, groups: np.ndarray) -> Ratio:
         """The same ratio of whole groups of games, as `Games.deck_numbers` int[N] tells them apart:
@@ -66,14 +68,14 @@ class Ratio:
         """Where a share is 0 or 1 resamples say that it always will be: the interval is then the
         exact one of as many tries as there are games (or groups) with something to count. Of
         shares of moves that is conservative: a game of thirty counts as one."""
-        share = interval.mean
+        mean = interval.mean
         if (
-            self.is_proportion and share in (0, 1) and np.isfinite(interval.low)
+            self.is_proportion and mean in (0, 1) and np.isfinite(interval.low)
         ):  # of one game: no bounds
             count = int((self.denominator > 0).sum())
-            low, high = clopper_pearson_interval(round(share * count), count).bounds
-            interval = Interval(share, low, high, interval.std_error)
-        return interval.within(self.least, 1.0 if self.is_proportion else self.most)
+            low, high = clopper_pearson_interval(round(mean * count), count).bounds
+            interval = Interval(mean, low, high, interval.std_error)
+        return interval.within(self.min_value, 1.0 if self.is_proportion else self.max_value)
 
     @property
     def bounds(self) -> list[float]:

@@ -33,44 +33,46 @@ class PartnerStyle(NamedTuple):
 def memoryless_reference(table: PythonGame, rng: np.random.Generator) -> int:
     """Reads the last move alone."""
     del rng
-    return _choose(table, infer_partner_style(table, table.turn - 1))
+    return _choose_action(table, infer_partner_style(table, table.turn - 1))
 
 
 def memory_reference(table: PythonGame, rng: np.random.Generator) -> int:
     """Reads every move."""
     del rng
-    return _choose(table, infer_partner_style(table, 0))
+    return _choose_action(table, infer_partner_style(table, 0))
 
 
 def infer_partner_style(table: PythonGame, since: int) -> PartnerStyle:
     """What the others' moves have shown from turn `since`."""
-    found, past = PartnerStyle(), PythonGame(table.rules, table.deck)
+    style, past = PartnerStyle(), PythonGame(table.rules, table.deck)
     for action in table.actions:
         if past.turn >= since and past.player != table.player:
-            found = _learn(found, table, past, decode_action(table.rules, action), since)
+            style = _update_style(style, table, past, decode_action(table.rules, action), since)
         past.apply(action)
-    return found
+    return style
 
 
-def _learn(
-    found: PartnerStyle, now: PythonGame, past: PythonGame, move: Move, since: int
+def _update_style(
+    style: PartnerStyle, now: PythonGame, past: PythonGame, move: Move, since: int
 ) -> PartnerStyle:
     """... with the move that was made on the table `past`."""
     if move.kind in ("play", "discard"):
         if since > 0 or scripted_players.is_hinted(past, past.player, move.slot):
-            found = found._replace(plays=move.kind == "play")
+            style = style._replace(plays=move.kind == "play")
         newest = move.slot == len(past.hands[past.player]) - 1
-        return found._replace(newest_first=newest) if move.kind == "discard" else found
+        return style._replace(newest_first=newest) if move.kind == "discard" else style
     if _target(past, move) != now.player:
-        return found
+        return style
     touched = [past.hands[now.player][slot] for slot in past.touched(move)]
     could_be = any(
-        scripted_players.is_playable(past, card) for order in touched for card in _cards(now, order)
+        scripted_players.is_playable(past, card)
+        for order in touched
+        for card in _possible_cards(now, order)
     )
-    return found._replace(points_at_playable=found.points_at_playable and could_be)
+    return style._replace(points_at_playable=style.points_at_playable and could_be)
 
 
-def _cards(now: PythonGame, order: int) -> set[int]:
+def _possible_cards(now: PythonGame, order: int) -> set[int]:
     """What a card of the mover can be, or was."""
     hand = now.hands[now.player]
     if order in hand:
@@ -78,23 +80,23 @@ def _cards(now: PythonGame, order: int) -> set[int]:
     return {now.deck[order]}
 
 
-def _choose(table: PythonGame, others: PartnerStyle) -> int:
+def _choose_action(table: PythonGame, style: PartnerStyle) -> int:
     certain = scripted_players.certain_slots(table, table.player)
-    slot = certain[0] if certain else _pointed_at(table) if others.points_at_playable else None
+    slot = certain[0] if certain else _hinted_slot(table) if style.points_at_playable else None
     if slot is not None:
         return encode_action(table.rules, Move("play", slot=slot))
-    hint = _saving_hint(table, others)
-    hint = _telling_hint(table, others) if hint is None else hint
+    hint = _save_hint(table, style)
+    hint = _play_hint(table, style) if hint is None else hint
     if hint is not None:
         return hint
     if table.info_tokens < table.rules.max_info_tokens:
         return encode_action(table.rules, Move("discard", slot=_discard(table)))
     harmless = [hint for hint in scripted_players.legal_hints(table) if not _playable(table, hint)]
-    new = [hint for hint in harmless if _tells_something(table, hint)]
+    new = [hint for hint in harmless if _touches_new_card(table, hint)]
     return (new or harmless or scripted_players.legal_actions(table))[0]
 
 
-def _pointed_at(table: PythonGame) -> int | None:
+def _hinted_slot(table: PythonGame) -> int | None:
     """The only card that the last move, a hint, touched, where it may be playable and not the whole
     game is at stake."""
     before, me = PythonGame(table.rules, table.deck), table.player
@@ -109,18 +111,18 @@ def _pointed_at(table: PythonGame) -> int | None:
     return touched[0]
 
 
-def _saving_hint(table: PythonGame, others: PartnerStyle) -> int | None:
+def _save_hint(table: PythonGame, style: PartnerStyle) -> int | None:
     """The hint that touches the card which the next player would discard, where that is a last copy
     (which it would not throw because it is told of it)."""
     seat = (table.player + 1) % table.rules.num_players
     free = [
         s for s in range(len(table.hands[seat])) if not scripted_players.is_hinted(table, seat, s)
     ]
-    place = free[-1] if free and others.newest_first else scripted_players.chop(table, seat)
+    place = free[-1] if free and style.newest_first else scripted_players.chop(table, seat)
     card = table.deck[table.hands[seat][place]]
     if scripted_players.certain_slots(table, seat) or not scripted_players.is_critical(table, card):
         return None
-    if others.plays is False and scripted_players.is_playable(table, card):
+    if style.plays is False and scripted_players.is_playable(table, card):
         return None
     hints = [
         hint for hint in scripted_players.legal_hints(table) if place in _touched(table, hint, seat)
@@ -128,11 +130,11 @@ def _saving_hint(table: PythonGame, others: PartnerStyle) -> int | None:
     return hints[0] if hints else None
 
 
-def _telling_hint(table: PythonGame, others: PartnerStyle) -> int | None:
+def _play_hint(table: PythonGame, style: PartnerStyle) -> int | None:
     """The hint that says most of what can be played: to those who throw what they are told of,
     none; to those who play it, one that touches nothing else."""
     hints = scripted_players.legal_hints(table)
-    if others.plays is False or not hints:
+    if style.plays is False or not hints:
         return None
     worth = [len(_newly_certain(table, hint)) for hint in hints]
     if max(worth) > 0:
@@ -143,7 +145,7 @@ def _telling_hint(table: PythonGame, others: PartnerStyle) -> int | None:
         for hint in hints
         if set(_touched(table, hint, seat)) == set(_playable(table, hint)) != set()
     ]
-    return plain[0] if plain and others.plays else None
+    return plain[0] if plain and style.plays else None
 
 
 def _newly_certain(table: PythonGame, hint: int) -> set[int]:
@@ -179,7 +181,7 @@ def _discard(table: PythonGame) -> int:
     return next((slot for slot in order if slot not in kept), order[0])
 
 
-def _tells_something(table: PythonGame, hint: int) -> bool:
+def _touches_new_card(table: PythonGame, hint: int) -> bool:
     """The hint touches a card that no hint has touched."""
     move = decode_action(table.rules, hint)
     seat = _target(table, move)

@@ -1,5 +1,5 @@
-"""Every measure by name, with what a reader needs to know of it. To add one, write a function
-`Record -> Ratio` beside its like and a line here: tables, JSON and the command line follow."""
+"""Registry of all measures. To add one, write a function `GameAnalysis -> Ratio` in its module and
+add one entry here: tables, JSON and the command line follow."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links of Hanab
 class Measure:
     """One measure of recorded games."""
 
-    name: str  # its key in JSON
-    group: Group  # which of them are shown together
-    label: str  # its line in a table; indented where it refines the line above
+    name: str  # key in JSON
+    group: Group  # measures of one group form one table
+    label: str  # row of a table; indented if it refines the row above
     unit: str
     of: Callable[[GameAnalysis], Ratio]
     source: str = "ours"
     published: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
-    """players -> who -> the figure, in the standard game."""
+    """players -> agent -> published value, in the standard game."""
 
 
 def _table_10(field: str) -> dict[int, dict[str, float]]:
     return {
-        players: {who: getattr(row, field) for who, row in rows.items()}
+        players: {agent: getattr(row, field) for agent, row in rows.items()}
         for players, rows in ah2ac2.BEHAVIOUR.items()
     }
 
 
 def _table_3(field: str) -> dict[int, dict[str, float]]:
-    """Of Siu et al.: each agent with partners of 20 kinds."""
-    return {2: {who: getattr(row, field).mean for who, row in siu2025.TABLE_3.items()}}
+    """Table 3 of Siu et al.: each agent with 20 types of partners."""
+    return {2: {agent: getattr(row, field).mean for agent, row in siu2025.TABLE_3.items()}}
 
 
 _TAKES = {
@@ -75,29 +75,29 @@ _TAKES = {
     "G2": ("plays", "unplayable"),
     "G3": ("plays", "playable"),
 }
-_SHOWN = {("G1", "hints"), ("G2", "hints"), ("G2", "named"), ("G3", "hints")}
+_REPORTED = {("G1", "hints"), ("G2", "hints"), ("G2", "named"), ("G3", "hints")}
 
 
-def _dominance(kind: dominance.Kind, level: dominance.KnowledgeLevel) -> Measure:
+def _dominance(kind: dominance.DominanceKind, level: dominance.KnowledgeLevel) -> Measure:
     """G1, G2 or G3 at one level of knowledge."""
-    shown, (takes, known) = (kind, level) in _SHOWN, _TAKES[kind]
+    reported, (takes, known) = (kind, level) in _REPORTED, _TAKES[kind]
     return Measure(
         f"{kind.lower()}_{level}",
-        "objective" if shown else "objective detail",
-        f"{kind}: {takes} a card known {known}, by {level}",
-        "share of own turns, a game",
+        "objective" if reported else "objective detail",
+        f"{kind}: {takes} card known {known} ({level})",
+        "fraction of own turns per game",
         functools.partial(dominance.frequency, kind=kind, level=level),
-        siu2025.SOURCE if shown else "ours",
-        _table_3(kind.lower()) if shown else {},
+        siu2025.SOURCE if reported else "ours",
+        _table_3(kind.lower()) if reported else {},
     )
 
 
-def _pooled(kind: dominance.Kind) -> Measure:
+def _pooled(kind: dominance.DominanceKind) -> Measure:
     return Measure(
         f"{kind.lower()}_pooled",
         "objective detail",
-        f"{kind} by hints, all turns together",
-        "share of own turns",
+        f"{kind} by hints, turns pooled",
+        "fraction of own turns",
         functools.partial(dominance.pooled_frequency, kind=kind),
     )
 
@@ -107,7 +107,7 @@ def _event(place: int, name: str) -> Measure:
         name,
         "events",
         name.replace("_", " "),
-        "share of turns",
+        "fraction of turns",
         functools.partial(events.event_rate, place=place),
         "the events of ZSC-Eval (arXiv 2310.05208); Hanabi's are ours",
     )
@@ -117,8 +117,8 @@ _ALL = (
     Measure(
         "information_per_play",
         "behaviour",
-        "information per play, by what hints named",
-        "share of colour and rank known, a card played",
+        "information per play, from hints given",
+        "fraction of color and rank known per play",
         behaviour.information_per_play,
         CANAAN,
         _table_10("information_per_play"),
@@ -126,44 +126,48 @@ _ALL = (
     Measure(
         "deduced_information_per_play",
         "behaviour",
-        "  and by what hints left as the only one",
-        "share of colour and rank known, a card played",
+        "  including deduction by elimination",
+        "fraction of color and rank known per play",
         behaviour.deduced_information_per_play,
     ),
     Measure(
         "communicativeness",
         "behaviour",
-        "communicativeness: hints per turn with a token",
-        "hints a turn with an information token",
+        "communicativeness",
+        "hints per turn with an information token",
         behaviour.communicativeness,
         CANAAN,
         _table_10("communicativeness"),
     ),
     Measure(
-        "hint_share",
+        "hint_rate",
         "behaviour",
         "  hints per turn of any kind",
-        "hints a turn",
-        behaviour.hint_share,
+        "hints per turn",
+        behaviour.hint_rate,
     ),
     Measure(
         "efficiency",
         "behaviour",
         "efficiency: cards gotten per clue",
-        "cards per clue, a game",
+        "cards per clue per game",
         efficiency.efficiency,
         "hanab.live",
     ),
-    Measure("length", "behaviour", "turns of a finished game", "turns a game", behaviour.length),
-    Measure("accuracy", "prediction", "accuracy", "share of decisions", prediction.accuracy),
+    Measure("length", "behaviour", "turns of a finished game", "turns per game", behaviour.length),
+    Measure("accuracy", "prediction", "accuracy", "fraction of decisions", prediction.accuracy),
     Measure(
-        "cross_entropy", "prediction", "cross-entropy", "nats a decision", prediction.cross_entropy
+        "cross_entropy",
+        "prediction",
+        "cross-entropy",
+        "nats per decision",
+        prediction.cross_entropy,
     ),
     Measure(
         "accuracy_per_timestep",
         "prediction",
         "accuracy per timestep",
-        "share of seat-timesteps",
+        "fraction of seat-timesteps",
         prediction.accuracy_per_timestep,
         AH2AC2,
     ),
@@ -171,43 +175,47 @@ _ALL = (
         "cross_entropy_per_timestep",
         "prediction",
         "cross-entropy per timestep",
-        "nats a seat-timestep",
+        "nats per seat-timestep",
         prediction.cross_entropy_per_timestep,
         AH2AC2,
     ),
-    Measure("score", "scores", "mean score", "points a game", selfplay.score, AH2AC2),
+    Measure("score", "scores", "mean score", "points per game", selfplay.score, AH2AC2),
     Measure(
-        "points", "scores", "points before the last life was lost", "points a game", selfplay.points
+        "points",
+        "scores",
+        "points before the last life is lost",
+        "points per game",
+        selfplay.points,
     ),
-    Measure("zero_share", "scores", "games of score 0", "share of games", selfplay.zero_share),
-    Measure("perfect_share", "scores", "perfect games", "share of games", selfplay.perfect_share),
+    Measure("zero_rate", "scores", "games of score 0", "fraction of games", selfplay.zero_rate),
+    Measure("perfect_rate", "scores", "perfect games", "fraction of games", selfplay.perfect_rate),
     Measure(
         "constructive",
         "interdependence",
         "constructive links: a hinted card scored",
-        "links a game",
+        "links per game",
         interdependence.constructive,
         BISWAS,
     ),
     Measure(
         "constructive_kept",
         "interdependence",
-        "  of games that kept a life",
-        "links a game",
+        "  in games not lost",
+        "links per game",
         interdependence.constructive_kept,
     ),
     Measure(
         "constructive_per_point",
         "interdependence",
-        "  for each point of the receivers",
-        "links a point",
+        "  per point of the receivers",
+        "links per point",
         interdependence.constructive_per_point,
     ),
     Measure(
         "nonconstructive",
         "interdependence",
-        "non-constructive links: the four below",
-        "links a game",
+        "non-constructive links: sum of 4 below",
+        "links per game",
         interdependence.nonconstructive,
         BISWAS,
     ),
@@ -215,47 +223,47 @@ _ALL = (
         "misplays",
         "interdependence",
         "  hinted card misplayed",
-        "links a game",
+        "links per game",
         interdependence.misplays,
         BISWAS,
     ),
     Measure(
         "useful_discards",
         "interdependence",
-        "  hinted card discarded, still useful",
-        "links a game",
+        "  useful hinted card discarded",
+        "links per game",
         interdependence.useful_discards,
         BISWAS,
     ),
     Measure(
         "useless_discards",
         "interdependence",
-        "  hinted card discarded, useless (tidying up)",
-        "links a game",
+        "  useless hinted card discarded",
+        "links per game",
         interdependence.useless_discards,
         BISWAS,
     ),
     Measure(
         "loops",
         "interdependence",
-        "  hinted card scored, the hint told nothing new",
-        "links a game",
+        "  hinted card scored, hint uninformative",
+        "links per game",
         interdependence.loops,
         BISWAS,
     ),
     Measure(
         "firework_links",
         "interdependence",
-        "card that scored on another seat's",
-        "links a game",
+        "cards played on another seat's card",
+        "links per game",
         interdependence.firework,
         BISWAS,
     ),
     Measure(
         "token_links",
         "interdependence",
-        "hint with a token another seat gained",
-        "links a game",
+        "hints with a token of another seat",
+        "links per game",
         interdependence.token,
         BISWAS,
     ),
@@ -263,66 +271,66 @@ _ALL = (
         "triggers",
         "interdependence",
         "hints per turn of the giver",
-        "hints a turn",
+        "hints per turn",
         interdependence.triggers,
         BISWAS,
     ),
     Measure(
         "triggers_with_token",
         "interdependence",
-        "  with a token to spend",
-        "hints a turn with an information token",
+        "  with an information token",
+        "hints per turn with an information token",
         interdependence.triggers_with_token,
     ),
     Measure(
         "not_accepted",
         "interdependence",
-        "hints of which no card is used (A0)",
-        "share of hints",
+        "hints with no card used (A0)",
+        "fraction of hints",
         interdependence.not_accepted,
         BISWAS,
     ),
     Measure(
         "not_prompt",
         "interdependence",
-        "  none on the very next turn (A1)",
-        "share of hints",
+        "  none on the next turn (A1)",
+        "fraction of hints",
         interdependence.not_prompt,
     ),
     Measure(
         "not_helpful",
         "interdependence",
-        "hints that lead to nothing constructive (A2)",
-        "share of hints",
+        "hints with no constructive link (A2)",
+        "fraction of hints",
         interdependence.not_helpful,
     ),
     Measure(
         "hinted_points",
         "interdependence",
         "points from hinted cards",
-        "share of points",
+        "fraction of points",
         interdependence.hinted_points,
     ),
     Measure(
         "crossing",
         "interdependence",
-        "cards on another seat's, of all on a card",
-        "share of cards that scored",
+        "crossing: plays on another seat's card",
+        "fraction of scored cards",
         interdependence.crossing,
     ),
     Measure(
         "linked_turns",
         "team",
         "turns in any link",
-        "share of turns",
+        "fraction of turns",
         interdependence.linked_turns,
         BISWAS,
     ),
     Measure(
         "reciprocal",
         "team",
-        "games with help in both directions",
-        "share of games",
+        "games with reciprocal links",
+        "fraction of games",
         interdependence.reciprocal,
         BISWAS,
     ),
@@ -362,8 +370,12 @@ _ALL = (
         siu2025.SOURCE,
         _table_3("response_entropy"),
     ),
-    *(_dominance(kind, level) for kind in dominance.KINDS for level in dominance.KNOWLEDGE_LEVELS),
-    *(_pooled(kind) for kind in dominance.KINDS),
+    *(
+        _dominance(kind, level)
+        for kind in dominance.DOMINANCE_KINDS
+        for level in dominance.KNOWLEDGE_LEVELS
+    ),
+    *(_pooled(kind) for kind in dominance.DOMINANCE_KINDS),
     Measure(
         "context_independence_bogin",
         "objective detail",
@@ -375,14 +387,14 @@ _ALL = (
     Measure(
         "coordination_plugin",
         "objective detail",
-        "IC, not corrected",
+        "IC, uncorrected",
         "nats",
         action_information.coordination_plugin,
     ),
     Measure(
         "coordination_of_partner",
         "objective detail",
-        "IC of the partner's answers",
+        "IC of the partner's responses",
         "nats",
         action_information.coordination_of_partner,
     ),
@@ -397,8 +409,8 @@ _ALL = (
     Measure(
         "adherence",
         "conventions",
-        "moves that break no convention",
-        "share of moves",
+        "moves violating no convention",
+        "fraction of moves",
         conventions.adherence,
     ),
     *(_event(place, name) for place, name in enumerate(EVENTS)),
@@ -407,13 +419,13 @@ MEASURES: dict[str, Measure] = {measure.name: measure for measure in _ALL}
 
 
 def measures_of(group: Group) -> tuple[Measure, ...]:
-    """The measures of a group, in the order in which they are shown."""
+    """Return the measures of a group, in display order."""
     return tuple(measure for measure in MEASURES.values() if measure.group == group)
 
 
 def measure_figures(record: GameAnalysis, measures: Iterable[Measure]) -> dict[str, Any]:
-    """JSON-ready figures: `name` and `name_ci95` (over decks) of each measure, None where nothing
-    was counted."""
+    """JSON-ready: `name` and `name_ci95` (over decks) of each measure, None if nothing was
+    counted."""
     measures = tuple(measures)
     decks = record.games.deck_ids
     intervals = intervals_of([measure.of(record).group_by(decks) for measure in measures])
@@ -425,7 +437,7 @@ def measure_figures(record: GameAnalysis, measures: Iterable[Measure]) -> dict[s
 
 
 def behaviour_figures(record: GameAnalysis) -> dict[str, Any]:
-    """JSON-ready: what was counted, and every measure of behaviour."""
+    """JSON-ready: counts and every measure of behaviour."""
     turns = record.turns
     return {
         "games": len(record.games),
@@ -445,16 +457,15 @@ def efficiency_figures(record: GameAnalysis) -> dict[str, Any]:
 
 
 def objective_figures(record: GameAnalysis) -> dict[str, Any]:
-    """JSON-ready: what was counted, points and score (of the games that were not left before their
-    end), the objective metrics and their other readings, and the spreads of points over games and
-    of CI over its pools of formulas.
+    """JSON-ready: counts, points and score (finished games only), the objective metrics and their
+    variants, and the standard deviations of points over games and of CI over its pools of formulas.
 
-    Raises ValueError where no seat that is measured had a turn.
+    Raises ValueError if no measured seat had a turn.
     """
     turns = int(counted_turn_mask(record.games).sum())
     if not turns:
-        raise ValueError("expected games with a turn of the seats that are measured, got none")
-    shown = [MEASURES["points"], MEASURES["score"]]
+        raise ValueError("expected games with a turn of a measured seat, got none")
+    scores = [MEASURES["points"], MEASURES["score"]]
     finished = record.games.points[~record.games.unfinished]
     return {
         "games": len(record.games),
@@ -464,6 +475,6 @@ def objective_figures(record: GameAnalysis) -> dict[str, Any]:
         "points_sd": float(finished.std()) if len(finished) else None,
         "context_independence_pool_sd": context_independence.pool_spread(record),
         **measure_figures(
-            record, [*shown, *measures_of("objective"), *measures_of("objective detail")]
+            record, [*scores, *measures_of("objective"), *measures_of("objective detail")]
         ),
     }

@@ -29,8 +29,8 @@ class ScoreSummary:
     # cards played before the last life was lost: still moves when every game is bombed
     points: Interval
     median: float
-    zero_share: float
-    perfect_share: float
+    zero_rate: float
+    perfect_rate: float
     minimum: int
     num_games: int
 
@@ -38,11 +38,11 @@ class ScoreSummary:
 def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSummary:
     """Summary of `scores` and `points`, int[S, N]: S seatings of the same N decks."""
     return ScoreSummary(
-        mean=mean_interval(scores.mean(axis=0), least=0, most=max_score),
-        points=mean_interval(points.mean(axis=0), least=0, most=max_score),
+        mean=mean_interval(scores.mean(axis=0), min_value=0, max_value=max_score),
+        points=mean_interval(points.mean(axis=0), min_value=0, max_value=max_score),
         median=float(np.median(scores)),
-        zero_share=float((scores == 0).mean()),
-        perfect_share=float((scores == max_score).mean()),
+        zero_rate=float((scores == 0).mean()),
+        perfect_rate=float((scores == max_score).mean()),
         minimum=int(scores.min()),
         num_games=int(scores.size),
     )
@@ -98,31 +98,31 @@ class SelfPlayResult:
 
 def score(record: GameAnalysis) -> Ratio:
     """Points a game, 0 where every life was lost."""
-    return _a_game(record, record.games.scores)
+    return _per_game(record, record.games.scores)
 
 
 def points(record: GameAnalysis) -> Ratio:
     """Cards on the fireworks a game, whether or not the lives were lost."""
-    return _a_game(record, record.games.points)
+    return _per_game(record, record.games.points)
 
 
-def zero_share(record: GameAnalysis) -> Ratio:
+def zero_rate(record: GameAnalysis) -> Ratio:
     """Games of score 0."""
-    return _a_game(record, record.games.scores == 0, share=True)
+    return _per_game(record, record.games.scores == 0, is_proportion=True)
 
 
-def perfect_share(record: GameAnalysis) -> Ratio:
+def perfect_rate(record: GameAnalysis) -> Ratio:
     """Games of the highest score."""
     perfect = record.games.scores == record.games.rules.max_score
-    return _a_game(record, perfect, share=True)
+    return _per_game(record, perfect, is_proportion=True)
 
 
-def _a_game(record: GameAnalysis, values: np.ndarray, share: bool = False) -> Ratio:
+def _per_game(record: GameAnalysis, values: np.ndarray, is_proportion: bool = False) -> Ratio:
     """`values` [N] of the games that were not left before their end, which have no score."""
     finished = ~record.games.unfinished
     counted = np.where(finished, values, 0).astype(np.float64)
     most = record.games.rules.max_score
-    return Ratio(counted, finished.astype(np.float64), share, most=most)
+    return Ratio(counted, finished.astype(np.float64), is_proportion, max_value=most)
 
 
 def evaluate_selfplay(
@@ -161,8 +161,8 @@ def summary_dict(summary: ScoreSummary) -> dict[str, Any]:
         "ci95": summary.mean.bounds,
         "std_error": summary.mean.std_error,
         "median": summary.median,
-        "zero_share": summary.zero_share,
-        "perfect_share": summary.perfect_share,
+        "zero_rate": summary.zero_rate,
+        "perfect_rate": summary.perfect_rate,
         "min": summary.minimum,
         "points_mean": summary.points.mean,
         "points_ci95": summary.points.bounds,

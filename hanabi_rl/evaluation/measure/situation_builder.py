@@ -1,10 +1,10 @@
-"""Situations of the unit tests: a deck and moves that every seat is made to take, from the first
-turn, so that whoever remembers has really seen them.
+"""Situations of the unit tests: a deck and the moves that lead to it from the first turn, so that
+agents with memory have observed them.
 
-Crafted ones (`SituationBuilder`) fix some cards and leave the rest to chance; mined ones are
-positions of recorded games. Colours are renamed and slots vary from instance to instance. The
-standard game of two or three players. After Knott et al. 2021 (arXiv 2101.05507), section 4; the
-situations are ours. Ranks count from 0, slots from the oldest, 0. *Plain* is a 2, 3 or 4.
+Crafted situations (`SituationBuilder`) fix some cards and sample the rest; mined ones are positions
+of recorded games. Colours and slots vary from instance to instance. The standard game of two or
+three players. After Knott et al. 2021 (arXiv 2101.05507), section 4; the situations are ours. Ranks
+count from 0, slots from the oldest, 0. *Plain* is a 2, 3 or 4.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PLAYERS = (2, 3)
 HAND, COLORS, RANKS = Rules().hand_size, Rules().num_colors, Rules().num_ranks
-PLAIN = (1, 2, 3)
+PLAIN_RANKS = (1, 2, 3)
 _TRIES = 1000
 
 
@@ -64,7 +64,7 @@ def instances(
 ) -> list[tuple[Situation, ...]]:
     """`count` of them, each on a deck of its own: a function of the purpose, the seed and its
     number."""
-    return [_drawn(purpose, build, seed, number, rules) for number in range(count)]
+    return [_build_instance(purpose, build, seed, number, rules) for number in range(count)]
 
 
 def purpose_rng(purpose: str, *numbers: int) -> np.random.Generator:
@@ -73,23 +73,23 @@ def purpose_rng(purpose: str, *numbers: int) -> np.random.Generator:
 
 
 def mine(
-    games: Games, fits: Callable[[PythonGame], bool], count: int, seed: int
+    games: Games, matches: Callable[[PythonGame], bool], count: int, seed: int
 ) -> list[tuple[Situation]]:
-    """Positions of recorded games that fit the mover, one a game at most, with the colours renamed.
-    Fewer than `count` where the games have no more."""
+    """Positions of recorded games that match, at most one per game, with permuted colours; fewer
+    than `count` if the games have no more."""
     found: list[tuple[Situation]] = []
     for game in range(len(games)):
         rng = purpose_rng("mined", seed, game)
-        position = _position(games, game, fits)
+        position = _position(games, game, matches)
         if position is not None:
-            found.append((renamed(position, rng.permutation(games.rules.num_colors)),))
+            found.append((permute_colors(position, rng.permutation(games.rules.num_colors)),))
         if len(found) == count:
             break
     return found
 
 
-def renamed(situation: Situation, colors: np.ndarray) -> Situation:
-    """The same with colour c called `colors[c]`."""
+def permute_colors(situation: Situation, colors: np.ndarray) -> Situation:
+    """The same situation with colour c replaced by `colors[c]`."""
     rules = situation.rules
     color, rank = np.divmod(np.array(situation.deck), rules.num_ranks)
     moves = decode(rules, np.array(situation.prefix, int))
@@ -101,16 +101,16 @@ def renamed(situation: Situation, colors: np.ndarray) -> Situation:
 
 
 class SituationBuilder:
-    """A deal of which some cards are given, and the moves that are made on it.
+    """A deal with some fixed cards, and the moves that are made on it.
 
     Raises `Rejected` where the cards do not suffice, or a move is not legal.
 
     Args:
-        rng: what is not given.
+        rng: samples all other cards.
         rules: the game.
-        given: (seat, n) -> (colour, rank) of the n-th card that the seat gets: those of its hand,
-            oldest first, then what it draws.
-        plain: so many cards of every seat are plain where they are not given.
+        fixed_cards: (seat, n) -> (colour, rank) of the n-th card that the seat gets: its hand,
+            oldest first, then its draws.
+        plain: number of cards of each seat that are plain unless fixed.
         colors: seat -> colours that none of its plain cards has.
         ranks: seat -> ranks that none of them has.
     """
@@ -119,14 +119,16 @@ class SituationBuilder:
         self,
         rng: np.random.Generator,
         rules: Rules,
-        given: Mapping[tuple[int, int], tuple[int, int]],
+        fixed_cards: Mapping[tuple[int, int], tuple[int, int]],
         *,
         plain: int = HAND,
         colors: Mapping[int, Sequence[int]] | None = None,
         ranks: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         left = [int(card) for card in rng.permutation(np.array(full_deck(rules)))]
-        cards = {place: color * rules.num_ranks + rank for place, (color, rank) in given.items()}
+        cards = {
+            place: color * rules.num_ranks + rank for place, (color, rank) in fixed_cards.items()
+        }
         for card in cards.values():
             left.remove(card)
         for seat in range(rules.num_players):
@@ -199,10 +201,12 @@ class SituationBuilder:
             self.uninformative_hint("rank") if full else self.discard(0)
         return self
 
-    def situation(self, marked: int = -1) -> Situation:
+    def situation(self, target_card: int = -1) -> Situation:
         """The position now, the mover being the tested agent."""
         table = self.table
-        return Situation(table.rules, tuple(table.deck), tuple(table.actions), table.player, marked)
+        return Situation(
+            table.rules, tuple(table.deck), tuple(table.actions), table.player, target_card
+        )
 
     def _do(self, move: Move) -> SituationBuilder:
         table, action = self.table, encode_action(self.table.rules, move)
@@ -221,7 +225,7 @@ def all_colors(rng: np.random.Generator) -> list[int]:
     return [int(color) for color in rng.permutation(COLORS)]
 
 
-def _drawn(
+def _build_instance(
     purpose: str, build: Build, seed: int, number: int, rules: Rules
 ) -> tuple[Situation, ...]:
     for attempt in range(_TRIES):
@@ -232,11 +236,11 @@ def _drawn(
     raise AssertionError(f"{purpose} does not fit in {_TRIES} draws")
 
 
-def _position(games: Games, game: int, fits: Callable[[PythonGame], bool]) -> Situation | None:
-    """The first position of a recorded game that fits."""
+def _position(games: Games, game: int, matches: Callable[[PythonGame], bool]) -> Situation | None:
+    """The first position of a recorded game that matches."""
     table = PythonGame(games.rules, games.decks[game])
     for action in games.actions[game, : games.num_actions[game]].tolist():
-        if fits(table):
+        if matches(table):
             return Situation(games.rules, tuple(table.deck), tuple(table.actions), table.player)
         table.apply(action)
     return None
@@ -244,4 +248,4 @@ def _position(games: Games, game: int, fits: Callable[[PythonGame], bool]) -> Si
 
 def _allowed(card: int, colors: Sequence[int], ranks: Sequence[int]) -> bool:
     color, rank = divmod(card, RANKS)
-    return rank in PLAIN and color not in colors and rank not in ranks
+    return rank in PLAIN_RANKS and color not in colors and rank not in ranks

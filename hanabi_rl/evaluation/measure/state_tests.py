@@ -39,38 +39,39 @@ def a_play_scores(attempt: Attempt) -> bool:
     return any(own.scored for own in attempt.own())
 
 
-def discards_a_dead_card(attempt: Attempt) -> bool:
+def discards_known_useless(attempt: Attempt) -> bool:
     """The agent discards a card that it knows to be dead."""
     return any(
         own.move.kind == "discard"
-        and own.move.slot in _of_mover(scripted_players.useless_slots, own)
+        and own.move.slot in _of_current_player(scripted_players.useless_slots, own)
         for own in attempt.own()
     )
 
 
-def keeps_last_copies(attempt: Attempt) -> bool:
+def keeps_critical_cards(attempt: Attempt) -> bool:
     """No card that the agent knows to be a last copy is discarded or misplayed."""
     return not any(
         own.move.kind in ("play", "discard")
         and not own.scored
-        and own.move.slot in _of_mover(scripted_players.critical_slots, own)
+        and own.move.slot in _of_current_player(scripted_players.critical_slots, own)
         for own in attempt.own()
     )
 
 
-def plays_what_is_certain_only(attempt: Attempt) -> bool:
+def plays_certain_cards_only(attempt: Attempt) -> bool:
     """Every card that the agent plays is one that it knows to be playable."""
     return all(
-        own.move.kind != "play" or own.move.slot in _of_mover(scripted_players.certain_slots, own)
+        own.move.kind != "play"
+        or own.move.slot in _of_current_player(scripted_players.certain_slots, own)
         for own in attempt.own()
     )
 
 
-def plays_nothing_impossible(attempt: Attempt) -> bool:
+def plays_no_known_unplayable(attempt: Attempt) -> bool:
     """No card that the agent plays is one that it knows not to be playable."""
     return not any(
         own.move.kind == "play"
-        and own.move.slot in _of_mover(scripted_players.impossible_slots, own)
+        and own.move.slot in _of_current_player(scripted_players.impossible_slots, own)
         for own in attempt.own()
     )
 
@@ -103,7 +104,7 @@ def play_known_card(rng: np.random.Generator, number: int, rules: Rules) -> tupl
     return (deal.situation(deal.table.hands[AGENT][slot]),)
 
 
-def ones_at_the_start(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+def opening_ones(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
     """S3: one to three 1s of different colours, told by rank."""
     colors = all_colors(rng)[: 1 + number % 3]
     slots = rng.permutation(HAND)[: len(colors)].tolist()
@@ -116,17 +117,17 @@ def discard_known_useless(rng: np.random.Generator, number: int, rules: Rules) -
     x, slot = all_colors(rng)[0], number % HAND
     given = {(PARTNER, 0): (x, 0), (AGENT, slot): (x, 0)}
     deal = SituationBuilder(rng, rules, given, plain=HAND + 3, colors={AGENT: [x]}).play(0)
-    situation = _told_to_no_tokens(deal, x, 0).situation()
-    return _if(0 < len(scripted_players.useless_slots(deal.table, AGENT)) < HAND, situation)
+    situation = _hint_until_no_tokens(deal, x, 0).situation()
+    return _accept_if(0 < len(scripted_players.useless_slots(deal.table, AGENT)) < HAND, situation)
 
 
-def keep_the_last_copy(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+def keep_critical_card(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
     """S5: the agent is told its 5 in full, and there are no tokens."""
     (x, y, *_), slot = all_colors(rng), number % HAND
     given = {(PARTNER, 0): (y, 0), (AGENT, slot): (x, 4)}
     deal = SituationBuilder(rng, rules, given, plain=HAND + 3, colors={AGENT: [x]}).play(0)
-    situation = _told_to_no_tokens(deal, x, 4).situation(deal.table.hands[AGENT][slot])
-    return _if(0 < len(scripted_players.critical_slots(deal.table, AGENT)) < HAND, situation)
+    situation = _hint_until_no_tokens(deal, x, 4).situation(deal.table.hands[AGENT][slot])
+    return _accept_if(0 < len(scripted_players.critical_slots(deal.table, AGENT)) < HAND, situation)
 
 
 def last_life(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
@@ -172,7 +173,7 @@ def off_distribution_state(rng: np.random.Generator, number: int, rules: Rules) 
     return (deal.situation(told),)
 
 
-def too_late(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
+def plan_already_fulfilled(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
     """S10: both hold the same 1 and know it; the partner, who sits after the agent, has played its
     own."""
     x, slot, me, other = all_colors(rng)[0], number % HAND, 0, 1
@@ -184,7 +185,7 @@ def too_late(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situa
     return (deal.situation(deal.table.hands[me][2]),)
 
 
-def _told_to_no_tokens(deal: SituationBuilder, color: int, rank: int) -> SituationBuilder:
+def _hint_until_no_tokens(deal: SituationBuilder, color: int, rank: int) -> SituationBuilder:
     """The agent hints anything, the partner this colour and this rank in turn, until the agent is
     to move without a token; a third seat hints too where the tokens are a multiple of three."""
     told = 0
@@ -198,11 +199,11 @@ def _told_to_no_tokens(deal: SituationBuilder, color: int, rank: int) -> Situati
     return deal
 
 
-def _of_mover(slots: Callable[[PythonGame, int], list[int]], own: AgentMove) -> list[int]:
+def _of_current_player(slots: Callable[[PythonGame, int], list[int]], own: AgentMove) -> list[int]:
     return slots(own.before, own.before.player)
 
 
-def _if(holds: bool, situation: Situation) -> tuple[Situation]:
+def _accept_if(holds: bool, situation: Situation) -> tuple[Situation]:
     if not holds:
         raise Rejected
     return (situation,)
@@ -211,83 +212,85 @@ def _if(holds: bool, situation: Situation) -> tuple[Situation]:
 def _test(
     name: str,
     title: str,
-    means: str,
-    limit: int,
-    right: Criterion,
+    failure_meaning: str,
+    max_turns: int,
+    criterion: Criterion,
     *,
     partner: Script = scripted_players.discarder,
     build: Build | None = None,
-    fits: Callable[[PythonGame], bool] | None = None,
+    matches: Callable[[PythonGame], bool] | None = None,
 ) -> UnitTest:
-    return UnitTest(name, "SR", title, means, limit, (right,), partner, build, fits)
+    return UnitTest(
+        name, "SR", title, failure_meaning, max_turns, (criterion,), partner, build, matches
+    )
 
 
 STATE_TESTS: tuple[UnitTest, ...] = (
     _test(
         "S1",
-        "play the known",
-        "told in full, it does not act",
+        "play known card",
+        "does not play a fully known card",
         2,
         plays_target,
         build=play_known_card,
     ),
     _test(
         "S2",
-        "play the known, late",
-        "the same, far from the opening",
+        "play known card, late",
+        "the same, late in the game",
         2,
         a_play_scores,
         partner=scripted_players.player,
-        fits=has_late_play,
+        matches=has_late_play,
     ),
     _test(
         "S3",
-        "ones at the start",
+        "opening ones",
         "misses that every 1 is playable",
         2,
         a_play_scores,
-        build=ones_at_the_start,
+        build=opening_ones,
     ),
     _test(
         "S4",
-        "throw the dead card",
-        "throws unknown cards while it holds known trash",
+        "discard known-useless card",
+        "discards unknown cards while holding a known-useless one",
         1,
-        discards_a_dead_card,
+        discards_known_useless,
         build=discard_known_useless,
     ),
     _test(
         "S5",
         "keep the last copy",
-        "no care for what cannot be replaced",
+        "discards or misplays critical cards",
         3,
-        keeps_last_copies,
-        build=keep_the_last_copy,
+        keeps_critical_cards,
+        build=keep_critical_card,
     ),
-    _test("S6", "last life", "gambles the game", 3, plays_what_is_certain_only, build=last_life),
+    _test("S6", "last life", "risks the last life", 3, plays_certain_cards_only, build=last_life),
     _test(
         "S7",
-        "never the impossible",
-        "takes any hint for 'play'",
+        "never play an unplayable card",
+        "plays any hinted card",
         3,
-        plays_nothing_impossible,
+        plays_no_known_unplayable,
         build=never_play_unplayable,
     ),
-    _test("S8", "last turn", "ignores the end of the game", 1, a_play_scores, fits=last_turn),
+    _test("S8", "last turn", "ignores the end of the game", 1, a_play_scores, matches=last_turn),
     _test(
         "S9",
-        "strange table",
-        "lost in states that self-play never visits",
+        "off-distribution state",
+        "fails in states that self-play never visits",
         3,
         a_play_scores,
         build=off_distribution_state,
     ),
     _test(
         "S10",
-        "too late",
-        "does not notice that its job was done",
+        "plan already fulfilled",
+        "misses that the partner already played the card",
         3,
-        plays_nothing_impossible,
-        build=too_late,
+        plays_no_known_unplayable,
+        build=plan_already_fulfilled,
     ),
 )

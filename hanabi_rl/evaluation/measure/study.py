@@ -80,7 +80,7 @@ class AgentFigures:
     games: int  # finished ones that count
     left: int
     score: Figure  # points a game
-    zero_share: Figure  # of games
+    zero_rate: Figure  # of games
     rating: Figure  # 1 to 7
     place: Figure  # 1 is the best
     first_share: Figure  # of the people who ranked: it came first
@@ -127,7 +127,7 @@ def _figures(
     marks = [each.flagged_moves for each in blocks]  # of one partner's moves: none is in two blocks
     ratios = {
         "score": _ratio(_of_games(blocks, sum), games, 0, max_score),
-        "zero_share": _share(_of_games(blocks, lambda scores: scores.count(0)), games),
+        "zero_rate": _share(_of_games(blocks, lambda scores: scores.count(0)), games),
         "rating": _ratio([each.rating or 0.0 for each in blocks], rated, *RATINGS),
         "place": _ratio([each.rank or 0 for each in blocks], ranked, 1, agents),
         "first_share": _share([each.rank == 1 for each in blocks], ranked),
@@ -159,10 +159,12 @@ def _of_two(block: PersonAgentData) -> list[int | None]:
 
 
 def _ratio(
-    numerators: Sequence[float], denominators: Sequence[float], least: float, most: float
+    numerators: Sequence[float], denominators: Sequence[float], min_value: float, max_value: float
 ) -> Ratio:
     counted = np.array(denominators, np.float64)
-    return Ratio(np.array(numerators, np.float64), counted, least=least, most=most)
+    return Ratio(
+        np.array(numerators, np.float64), counted, min_value=min_value, max_value=max_value
+    )
 
 
 def _share(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:

@@ -34,14 +34,14 @@ ENOUGH_FOR_A_PARABOLA = 12
 ENOUGH_AGENTS = 5
 """Of four agents even a perfect order has p = 2 / 4! = 0.08, of five 2 / 5! = 0.02."""
 
-Kind = Literal["score", "rating", "preference", "rather", "line", "parabola", "agents"]
+TestKind = Literal["score", "rating", "preference", "rather", "line", "parabola", "agents"]
 
 
 @dataclasses.dataclass(frozen=True)
 class TestResult:
     """One question that was asked of the data, and what they say."""
 
-    kind: Kind
+    kind: TestKind
     about: tuple[str, ...]
     """The agents that are compared, or what goes with what."""
     n: int
@@ -97,12 +97,12 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def corrected(findings: Sequence[TestResult]) -> list[TestResult]:
+def corrected(results: Sequence[TestResult]) -> list[TestResult]:
     """The same, all of their p corrected together."""
-    adjusted = iter(holm([each.p for each in findings if each.p is not None]))
+    adjusted = iter(holm([each.p for each in results if each.p is not None]))
     return [
         each if each.p is None else dataclasses.replace(each, p_adjusted=next(adjusted))
-        for each in findings
+        for each in results
     ]
 
 
@@ -138,24 +138,24 @@ def compare_agents(blocks: Sequence[PersonAgentData], agents: Sequence[str]) -> 
     return found
 
 
-_Said = tuple[int, float | None, float | None]
-"""A person's group, and what they say of the first and of the second agent."""
+_GroupValues = tuple[int, float | None, float | None]
+"""A person's group, and their values for the first and the second agent."""
 
 
-def _paired(kind: Kind, about: tuple[str, str], said: Sequence[_Said]) -> TestResult:
+def _paired(kind: TestKind, about: tuple[str, str], values: Sequence[_GroupValues]) -> TestResult:
     """A t test of the groups' means, which stays within its level where these vary unequally, as
     those of groups of different sizes do (Ibragimov and Mueller 2010)."""
-    whole = [(group, a - b) for group, a, b in said if a is not None and b is not None]
+    whole = [(group, a - b) for group, a, b in values if a is not None and b is not None]
     groups, differences = np.array(whole, np.float64).reshape(-1, 2).T
-    finding = TestResult(kind, about, len(whole), len(np.unique(groups)), MIN_GROUPS)
-    if finding.groups < MIN_GROUPS:
-        return finding
-    of_groups = Ratio(differences, np.ones(len(differences)), least=-np.inf).group_by(groups)
+    result = TestResult(kind, about, len(whole), len(np.unique(groups)), MIN_GROUPS)
+    if result.groups < MIN_GROUPS:
+        return result
+    of_groups = Ratio(differences, np.ones(len(differences)), min_value=-np.inf).group_by(groups)
     means = of_groups.numerator / of_groups.denominator
     if np.ptp(means) < 1e-9:
-        return finding
+        return result
     interval = mean_interval(means)
-    return dataclasses.replace(finding, estimate=interval, p=_student_p(interval, len(means) - 1))
+    return dataclasses.replace(result, estimate=interval, p=_student_p(interval, len(means) - 1))
 
 
 def _student_p(interval: Interval, freedom: int) -> float:
@@ -164,21 +164,21 @@ def _student_p(interval: Interval, freedom: int) -> float:
     return float(2 * stdtr(freedom, -abs(interval.mean) / interval.std_error))
 
 
-def _preference(about: tuple[str, str], said: Sequence[_Said]) -> TestResult:
+def _preference(about: tuple[str, str], values: Sequence[_GroupValues]) -> TestResult:
     """The share of groups more of whose people put the first one before the second than the other
     way round; ties, of a person or of a group, say nothing."""
     votes: dict[int, list[bool]] = {}
-    for group, a, b in said:
+    for group, a, b in values:
         if a is not None and b is not None and a != b:
             votes.setdefault(group, []).append(a < b)
     decided = [each for each in votes.values() if 2 * sum(each) != len(each)]
     apart = [2 * sum(each) > len(each) for each in decided]
-    finding = TestResult("preference", about, sum(map(len, decided)), len(apart), MIN_GROUPS)
+    result = TestResult("preference", about, sum(map(len, decided)), len(apart), MIN_GROUPS)
     if len(apart) < MIN_GROUPS:
-        return finding
+        return result
     p = stats.binomtest(sum(apart), len(apart)).pvalue
     interval = clopper_pearson_interval(sum(apart), len(apart))
-    return dataclasses.replace(finding, estimate=interval, p=float(p))
+    return dataclasses.replace(result, estimate=interval, p=float(p))
 
 
 def rating_curves(blocks: Sequence[PersonAgentData]) -> Curves | None:
@@ -231,15 +231,15 @@ def _leave_out(groups: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) ->
 
 
 def _coefficient(
-    finding: TestResult, estimate: float | None, without: np.ndarray | None
+    result: TestResult, estimate: float | None, without: np.ndarray | None
 ) -> TestResult:
     """Whether the leading coefficient is 0: its jackknife interval over groups, and the same t
     test."""
-    if finding.groups < finding.min_groups or estimate is None or without is None:
-        return finding
+    if result.groups < result.min_groups or estimate is None or without is None:
+        return result
     interval = jackknife_interval(float(estimate), [without[:, 0]])
-    p = _student_p(interval, finding.groups - 1)
-    return dataclasses.replace(finding, estimate=interval, p=p)
+    p = _student_p(interval, result.groups - 1)
+    return dataclasses.replace(result, estimate=interval, p=p)
 
 
 def _vertex(abc: tuple[float, float, float] | None, without: np.ndarray | None) -> Interval | None:
@@ -257,20 +257,20 @@ def across_agents(
     agents = [agent for agent in dict.fromkeys(each.agent for each in blocks) if agent in figures]
     values = np.array([figures[agent] for agent in agents])
     found = []
-    for said in ("rating", "score"):
-        sums = _sums_by_group(blocks, agents, said)
+    for outcome in ("rating", "score"):
+        sums = _sums_by_group(blocks, agents, outcome)
         counted = (sums[:, len(agents) :].sum(axis=0) > 0) if len(sums) else np.zeros(0, bool)
         number = int(counted.sum())
-        finding = TestResult("agents", (said, name), number, number, ENOUGH_AGENTS)
+        result = TestResult("agents", (outcome, name), number, number, ENOUGH_AGENTS)
         if len(agents) >= ENOUGH_AGENTS and counted.all() and np.ptp(values) > 0:
-            found.append(_rank_correlation(finding, sums, values))
+            found.append(_rank_correlation(result, sums, values))
         else:
-            found.append(finding)
+            found.append(result)
     return found
 
 
 def _sums_by_group(
-    blocks: Sequence[PersonAgentData], agents: Sequence[str], said: str
+    blocks: Sequence[PersonAgentData], agents: Sequence[str], outcome: str
 ) -> np.ndarray:
     """float[groups, 2 K]: what each gives each agent, then how many of its people gave anything."""
     blocks = [each for each in blocks if each.agent in agents]
@@ -278,14 +278,14 @@ def _sums_by_group(
     groups = list(dict.fromkeys(group[each.person] for each in blocks))
     sums = np.zeros((len(groups), 2 * len(agents)))
     for each in blocks:
-        value = each.rating if said == "rating" else each.score
+        value = each.rating if outcome == "rating" else each.score
         if value is not None:
             row, column = groups.index(group[each.person]), agents.index(each.agent)
             sums[row, [column, len(agents) + column]] += value, 1
     return sums
 
 
-def _rank_correlation(finding: TestResult, sums: np.ndarray, values: np.ndarray) -> TestResult:
+def _rank_correlation(result: TestResult, sums: np.ndarray, values: np.ndarray) -> TestResult:
     count, ranks = len(values), stats.rankdata(values)
 
     def rho(means: np.ndarray) -> np.ndarray:
@@ -298,11 +298,11 @@ def _rank_correlation(finding: TestResult, sums: np.ndarray, values: np.ndarray)
     means = sums.mean(axis=0)
     ours = stats.rankdata(means[:count] / means[count:])
     if np.ptp(ours) == 0:
-        return finding
+        return result
     permuted = stats.PermutationMethod(n_resamples=9999, rng=np.random.default_rng(0))
     test = stats.pearsonr(ours, ranks, method=permuted)
     estimate = float(test.statistic)
     interval = Interval(estimate, float("nan"), float("nan"), float("nan"))
     if len(sums) >= MIN_BOOTSTRAP_GAMES:
         interval = bootstrap_decks(sums, rho, num_resamples=2000).within(-1, 1)
-    return dataclasses.replace(finding, estimate=interval, p=float(test.pvalue))
+    return dataclasses.replace(result, estimate=interval, p=float(test.pvalue))

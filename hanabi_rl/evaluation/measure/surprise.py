@@ -38,7 +38,7 @@ class SurprisingMove:
     """A move that a policy did not expect. `game` is its place in the file, `turn` counts from 1 as
     replay links do."""
 
-    nats: float
+    cross_entropy: float  # nats
     game: int
     game_id: int
     turn: int
@@ -103,7 +103,7 @@ def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surpr
         table.apply(action)
     on_site = rules.is_standard and turn < exported_length(rules, deck, moves)
     return SurprisingMove(
-        nats=float(decisions.nll[game, turn]),
+        cross_entropy=float(decisions.nll[game, turn]),
         game=game,
         game_id=int(games.game_ids[game]),
         turn=turn + 1,
@@ -164,9 +164,9 @@ def prediction_table(figures: dict[str, Any]) -> str:
         lines.append("Most surprising moves:")
     for surprise in figures["surprising"]:
         lines.append(
-            f"{surprise['nats']:6.2f} nats  game {surprise['game']} (id {surprise['game_id']}), "
-            "turn "
-            f"{surprise['turn']}: {surprise['move']}; expected: {surprise['expected']}"
+            f"{surprise['cross_entropy']:6.2f} nats  game {surprise['game']} "
+            f"(id {surprise['game_id']}), turn {surprise['turn']}: "
+            f"{surprise['move']}; expected: {surprise['expected']}"
         )
         lines.append(f"             {surprise['link'] or 'not on hanab.live'}")
     return explained("\n".join(lines))

@@ -125,13 +125,13 @@ def play_instances(
 ) -> list[UnitTestResult]:
     """`run_tests` with instances that are there already."""
     flat = [(test, instance) for test, of_test in made for instance in of_test]
-    todo = [
+    pending = [
         _PendingSituation(test, each, i)
         for i, (test, instance) in enumerate(flat)
         for each in instance
     ]
     if callable(agent):
-        actions = _play_script(agent, todo, seed)
+        actions = _play_script(agent, pending, seed)
     elif agent.rules != rules:
         raise ValueError(
             f"expected an agent for {rules.difference_from(agent.rules)}, as the games, got one "
@@ -139,7 +139,7 @@ def play_instances(
             f"{agent.rules.difference_from(rules)}"
         )
     else:
-        actions = _play_policy(agent, todo, seed, sample)
+        actions = _play_policy(agent, pending, seed, sample)
     done = iter(actions)
     results = []
     for test, of_test in made:
@@ -200,9 +200,9 @@ def _instances(
 
 
 def _play_script(
-    agent: Script, todo: Sequence[_PendingSituation], seed: int
+    agent: Script, pending: Sequence[_PendingSituation], seed: int
 ) -> list[tuple[int, ...]]:
-    plays = [_Play(one, one.situation.table(), seed) for one in todo]
+    plays = [_Play(one, one.situation.table(), seed) for one in pending]
     for play in plays:
         while (mine := play.waits_for_agent()) is not None:
             play.take(agent(play.table, play.rng) if mine else play.partner_action())
@@ -210,14 +210,14 @@ def _play_script(
 
 
 def _play_policy(
-    policy: Policy, todo: Sequence[_PendingSituation], seed: int, sample: bool
+    policy: Policy, pending: Sequence[_PendingSituation], seed: int, sample: bool
 ) -> list[tuple[int, ...]]:
     """All at once: the policy sees every turn of each from the first, the prefix included."""
-    rules, found = policy.rules, [one.situation for one in todo]
-    plays = [_Play(one, PythonGame(rules, one.situation.deck), seed) for one in todo]
+    rules, found = policy.rules, [one.situation for one in pending]
+    plays = [_Play(one, PythonGame(rules, one.situation.deck), seed) for one in pending]
     state = game.deal(rules, jnp.array([situation.deck for situation in found], jnp.uint8))
     seats = jnp.array([situation.seat for situation in found])
-    numbers = jnp.array([one.number for one in todo])
+    numbers = jnp.array([one.number for one in pending])
     carry, turn, key = policy.init_carry(len(plays)), 0, jax.random.key(seed)
     while any(play.waits_for_agent() is not None for play in plays):
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(
@@ -263,9 +263,9 @@ def _advance(rules: Rules, state: State, action: jax.Array) -> State:
 class _Play:
     """A situation being played, to the limit of the agent's turns or the end of the game."""
 
-    def __init__(self, todo: _PendingSituation, table: PythonGame, seed: int) -> None:
-        self._test, self._situation, self.table = todo.test, todo.situation, table
-        self.rng = purpose_rng("partner", seed, todo.number)
+    def __init__(self, pending: _PendingSituation, table: PythonGame, seed: int) -> None:
+        self._test, self._situation, self.table = pending.test, pending.situation, table
+        self.rng = purpose_rng("partner", seed, pending.number)
         self._own = 0
 
     def waits_for_agent(self) -> bool | None:

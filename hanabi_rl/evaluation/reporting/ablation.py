@@ -42,7 +42,7 @@ def ablation_tables(
     ]
     for weight, runs in _by_weight(results).items():
         published = table_of.get(weight)
-        perfect = f"{_mean(runs, 'selfplay_perfect_share'):.1%}" + (
+        perfect = f"{_mean(runs, 'selfplay_perfect_rate'):.1%}" + (
             f" ({published.perfect / 5000:.1%})" if published else ""
         )
         minimum = f"{min(run.summary['selfplay_min'] for run in runs)}" + (
@@ -50,7 +50,7 @@ def ablation_tables(
         )
         lines.append(
             f"{weight:<12g}{_over_seeds(runs, 'selfplay_mean'):>16}{perfect:>16}"
-            f"{_mean(runs, 'selfplay_zero_share'):>9.1%}{minimum:>10}"
+            f"{_mean(runs, 'selfplay_zero_rate'):>9.1%}{minimum:>10}"
             f"{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
         )
     first, seeds = results[0].summary, max(map(len, _by_weight(results).values()))

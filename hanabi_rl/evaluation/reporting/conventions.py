@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hanabi_rl.evaluation.measure.annotate import KINDS, VIOLATIONS
+from hanabi_rl.evaluation.measure.annotate import ANNOTATION_KINDS, VIOLATIONS
 from hanabi_rl.evaluation.measure.intervals import bounds_text, explained
 from hanabi_rl.storage.words import count
 
@@ -21,7 +21,7 @@ def conventions_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
         )
 
     lines += [line("follow the conventions", "adherence", True), "", "what they are"]
-    lines += [line(f"  {kind}", f"kind/{kind}", False) for kind in KINDS]
+    lines += [line(f"  {kind}", f"kind/{kind}", False) for kind in ANNOTATION_KINDS]
     lines += ["", "what they break"]
     lines += [line(f"  {name}", f"break/{name}", False) for name in VIOLATIONS]
     counts = ", ".join(

@@ -21,23 +21,23 @@ def gauntlet_table(results: Sequence[GauntletResult]) -> str:
     width = max(len(name) for name in ("agent", *names))
     best = [result.fraction_of_best_response() for result in results]
     known = any(share is not None for share in best)
-    heads = ["itself", *families, "mean", "worst", *(["of best"] if known else [])]
+    heads = ["self-play", *families, "mean", "worst", *(["of best"] if known else [])]
     heads += ["zero", "gain"]
     sizes = [max(7, len(head)) for head in heads]
     lines = [
         f"{'agent':<{width}}" + "".join(f"  {h:>{s}}" for h, s in zip(heads, sizes, strict=True))
     ]
     for result, share in zip(results, best, strict=True):
-        means, strange = result.families(), result.families(met=False)
+        means, strange = result.families(), result.families(seen_in_training=False)
         cells = [f"{result.self_play.mean.mean:.2f}"]
         for family in families:
             star = "" if family in strange or family not in means else "*"
             cells.append(f"{means[family].mean:.2f}{star}" if family in means else "-")
-        over, gain = result.over_families(), result.gain()
+        over, gain = result.family_summary(), result.gain()
         cells += [f"{over[0]:.2f}", f"{over[1]:.2f}"] if over else ["-", "-"]
         if known:
             cells.append("-" if share is None else f"{share:.0%}")
-        cells += [f"{result.zero_share():.1%}", "-" if gain is None else f"{gain.mean:+.2f}"]
+        cells += [f"{result.zero_rate():.1%}", "-" if gain is None else f"{gain.mean:+.2f}"]
         lines.append(
             f"{result.agent:<{width}}"
             + "".join(f"  {c:>{s}}" for c, s in zip(cells, sizes, strict=True))
@@ -70,10 +70,10 @@ def partner_table(result: GauntletResult) -> str:
         by_game = "".join(f"  {of.mean:>6.2f}" for of in row.by_game) if length > 1 else ""
         lines.append(
             f"{row.partner.name + star:<{width}}  {row.partner.family:<{kinds}}  "
-            f"{f'{row.mean:.2f}':<20}{best}  {row.zero_share:>5.1%}{by_game}"
+            f"{f'{row.mean:.2f}':<20}{best}  {row.zero_rate:>5.1%}{by_game}"
         )
     for title, met in (("met in training", True), ("never met", False)):
-        if over := result.over_families(met):
+        if over := result.family_summary(met):
             lines.append(f"families {title}: mean {over[0]:.2f}, worst {over[1]:.2f}")
     if gain := result.gain():
         lines.append(f"from game 1 to game {length}: {gain:+.2f}")
@@ -90,16 +90,16 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
             "family": beside.partner.family,
             "met": beside.seen_in_training,
             **_interval("mean", beside.mean),
-            "best_response": beside.partner.best,
+            "best_response": beside.partner.best_response,
             "of_best": beside.fraction_of_best_response,
-            "zero_share": beside.zero_share,
+            "zero_rate": beside.zero_rate,
             "by_game": [of.mean for of in beside.by_game],
             "by_game_ci95": [of.bounds for of in beside.by_game],
         }
 
     over: dict[str, Any] = {}
     for name, met in (("all", None), ("met", True), ("never_met", False)):
-        if found := result.over_families(met):
+        if found := result.family_summary(met):
             over[name] = {"mean": found[0], "worst": found[1]}
     gain = result.gain()
     return {
@@ -112,7 +112,7 @@ def gauntlet_figures(result: GauntletResult) -> dict[str, Any]:
         },
         "over_families": over,
         "of_best": result.fractions_of_best_response(),
-        "zero_share": result.zero_share(),
+        "zero_rate": result.zero_rate(),
         **({} if gain is None else _interval("gain", gain)),
     }
 
@@ -138,9 +138,9 @@ def plot_gauntlet(
     shift = 0.7 / max(len(results), 1)
     for index, result in enumerate(results):
         color, marker = COLORS[index % len(COLORS)], MARKERS[index // len(COLORS) % len(MARKERS)]
-        found = {"itself": result.self_play.mean, **result.families()}
-        strange = result.families(met=False)
-        for place, name in zip(places, ["itself", *families], strict=True):
+        found = {"self-play": result.self_play.mean, **result.families()}
+        strange = result.families(seen_in_training=False)
+        for place, name in zip(places, ["self-play", *families], strict=True):
             if name not in found:
                 continue
             mean = found[name]
@@ -150,12 +150,12 @@ def plot_gauntlet(
                 yerr=error_bars([mean.mean], [mean.bounds]),
                 fmt=marker,
                 color=color,
-                markerfacecolor=color if name in strange or name == "itself" else "white",
+                markerfacecolor=color if name in strange or name == "self-play" else "white",
                 capsize=2,
                 markersize=5,
-                label=in_legend(result.agent) if name == "itself" else None,
+                label=in_legend(result.agent) if name == "self-play" else None,
             )
-    axes.set_xticks(places, ["itself", *families], rotation=20, ha="right")
+    axes.set_xticks(places, ["self-play", *families], rotation=20, ha="right")
     axes.set_ylim(0, max_score)
     axes.set_ylabel("mean score")
     axes.set_title(title, fontsize=10)

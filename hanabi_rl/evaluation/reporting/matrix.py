@@ -44,7 +44,7 @@ def _parts(name: str, timed: bool) -> tuple[str, ...]:
     """What may become a label, its last part first to be shown."""
     if name.startswith(("bot:", "agent:")):
         return (name,)
-    place, question, options = name.partition("?")  # options may be paths: ?knows=FILE
+    place, question, options = name.partition("?")  # options may be paths: ?partner_games=FILE
     parts = [part if timed else _TIME.sub("", part) for part in Path(place).resolve().parts[1:]]
     if len(parts) > 2 and parts[-2] == "checkpoints":
         parts[-3:] = [f"{parts[-3]}@{parts[-1]}"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.objective_metrics import (
     MIN_SAMPLES,
-    SHOWN,
+    REPORTED,
     Figures,
     ObjectiveMetrics,
     Rating,
@@ -212,7 +212,7 @@ def ratings_table(profiles: Sequence[ObjectiveMetrics]) -> str:
     outside = sum(bool(_outside(rating)) for _, rating in predicted)
     if outside:
         lines.append(f"WARNING: {outside} values lie outside the data; there a line is a guess.")
-    if any(found.held for _, rating in predicted for found in rating.by_pool.values()):
+    if any(found.clipped for _, rating in predicted for found in rating.by_pool.values()):
         lines.append(
             f"off the scale: the line leads more than {high - low} points away, as no rating is; "
             "it does not hold there."
@@ -237,7 +237,7 @@ def _rating_line(label: str, width: int, rating: Rating) -> str:
 def _prediction(found: RatingChange | None) -> str:
     if found is None:
         return "-"
-    if found.held:
+    if found.clipped:
         return "off the scale"
     low, high = found.person.bounds
     text = f"{found.change.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
@@ -265,7 +265,7 @@ def profiles_dict(
         "players": rules.num_players,
         "measures": [
             {"name": measure.name, "label": measure.label, "unit": measure.unit}
-            for measure in SHOWN
+            for measure in REPORTED
         ],
         "rows": [
             {
@@ -312,7 +312,7 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
                 "change": prediction.change.mean,
                 "change_ci95": prediction.change.bounds,
                 "person_ci95": prediction.person.bounds,
-                "off_scale": prediction.held,
+                "off_scale": prediction.clipped,
                 "r": prediction.r,
                 "significant": prediction.significant,
                 "inside": prediction.inside,

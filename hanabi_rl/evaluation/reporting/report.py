@@ -38,8 +38,8 @@ def score_dict(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
             f"{name}_mean": summary.mean.mean,
             f"{name}_ci95": summary.mean.bounds,
             f"{name}_median": summary.median,
-            f"{name}_zero_share": summary.zero_share,
-            f"{name}_perfect_share": summary.perfect_share,
+            f"{name}_zero_rate": summary.zero_rate,
+            f"{name}_perfect_rate": summary.perfect_rate,
             f"{name}_min": summary.minimum,
             f"{name}_points_mean": summary.points.mean,
         }
@@ -120,8 +120,8 @@ def score_table(rows: list[tuple[str, ScoreSummary]]) -> str:
         mean = summary.mean
         lines.append(
             f"{name:<20} {mean.mean:6.2f} {bounds_text(mean.bounds):<16} {summary.median:6.1f} "
-            f"{summary.zero_share:7.1%} "
-            f"{summary.perfect_share:8.1%} {summary.points.mean:7.2f}"
+            f"{summary.zero_rate:7.1%} "
+            f"{summary.perfect_rate:8.1%} {summary.points.mean:7.2f}"
         )
     return explained("\n".join(lines))
 

@@ -15,7 +15,7 @@ from hanabi_rl.storage.words import count
 FORMAT_VERSION = 1
 _LINES = (  # the figure, its head, how it is written
     ("score", "points a game", ".2f"),
-    ("zero_share", "games of 0", ".0%"),
+    ("zero_rate", "games of 0", ".0%"),
     ("rating", "rating, 1 to 7", ".2f"),
     ("place", "place", ".2f"),
     ("first_share", "put first", ".0%"),

@@ -1,9 +1,9 @@
-"""Hanabi in JAX: the rules, the canonical observation, colour symmetries, and batched environments
-with auto-reset.
+"""Hanabi in JAX: rules, canonical observation, colour symmetries and batched environments with
+auto-reset.
 
-The names below load on first use: `rules.py`, `python_game.py` and `hanab_live.py` are plain
-Python, and who needs no more than those imports no JAX. Importing this package never imports
-jaxmarl; `hanabi_rl.games.hanabi.jaxmarl` does.
+The names below load on first use: `rules.py`, `python_game.py` and `hanab_live.py` are plain Python
+and import no JAX. Importing this package never imports jaxmarl; `hanabi_rl.games.hanabi.jaxmarl`
+does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         random_color_permutations as random_color_permutations,
     )
 
-_HOME = {  # `observe` is not among them: it would share its name with its own module
+_HOME = {  # without `observe`, which shares its name with its former module
     **dict.fromkeys(("DeckPool", "shuffled_decks"), "decks"),
     "Rules": "rules",
     **dict.fromkeys(("EnvState", "HanabiEnv", "TimeStep"), "hanabi"),

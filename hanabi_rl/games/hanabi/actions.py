@@ -1,8 +1,8 @@
-"""What action ids mean: discards, plays, colour hints, rank hints, then the no-op.
+"""Action ids: discards, plays, colour hints, rank hints, then the no-op.
 
-The only file that knows their order: `decode` and `encode` for arrays (of NumPy or of JAX, inside a
-trace or not), `decode_action` and `encode_action` for one move in plain Python, `action_slices` for
-masks over the action axis. A hint names its target by the seats after the mover, from 1.
+Only this module knows their order: `decode` and `encode` for arrays (NumPy or JAX, traced or not),
+`decode_action` and `encode_action` for one move in plain Python, `action_slices` for masks over the
+action axis. A hint names its target by the number of seats after the current player, from 1.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ KINDS: tuple[Kind, ...] = ("discard", "play", "color", "rank", "noop")
 
 
 class Moves(NamedTuple):
-    """Decoded action ids, every field [...]: NumPy where the ids are, else JAX. An id out of range
-    has no kind, like the no-op."""
+    """Decoded action ids, every field [...], NumPy or JAX as the ids. An id out of range has no
+    kind, like the no-op."""
 
     is_discard: Any  # bool
     is_play: Any
     is_color_hint: Any
     is_rank_hint: Any
-    slot: Any  # uint32, of a discard or a play; else 0
-    offset: Any  # uint32, seats from the mover to a hint's target, 1 to P - 1; else 0
-    value: Any  # uint32, the colour or rank hinted; else 0
+    slot: Any  # uint32, for a discard or a play; otherwise 0
+    offset: Any  # uint32, seats from the current player to a hint's target, 1 to P - 1; otherwise 0
+    value: Any  # uint32, hinted colour or rank; otherwise 0
 
     @property
     def is_hint(self) -> Any:
@@ -43,7 +43,7 @@ class Moves(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def action_slices(rules: Rules) -> MappingProxyType[Kind, slice]:
-    """Where each kind of move lies on the action axis; hints lie target by target, the nearest
+    """Slice of the action axis for each kind of move; hints are ordered by target, the nearest
     first."""
     others = rules.num_players - 1
     sizes = (
@@ -60,15 +60,15 @@ def action_slices(rules: Rules) -> MappingProxyType[Kind, slice]:
 
 
 def decode(rules: Rules, action: Any) -> Moves:
-    """The moves behind action ids [...] of any integer dtype."""
+    """Decode action ids [...] of any integer dtype."""
     xp = _namespace(action)
     action = xp.asarray(action).astype(np.int32)
 
     def index(kind: Kind) -> tuple[Any, Any]:
-        """Which are of this kind, and how many of the kind come before each (0 elsewhere)."""
+        """Mask of this kind, and the index within the kind (0 elsewhere)."""
         place = action_slices(rules)[kind]
         inside = (action >= place.start) & (action < place.stop)
-        # unsigned, so that a division is one instruction
+        # unsigned: a division is one instruction
         return inside, xp.where(inside, action - place.start, 0).astype(np.uint32)
 
     is_discard, discarded = index("discard")
@@ -81,15 +81,15 @@ def decode(rules: Rules, action: Any) -> Moves:
         is_play=is_play,
         is_color_hint=is_color,
         is_rank_hint=is_rank,
-        slot=discarded | played,  # at least one of them is 0
+        slot=discarded | played,  # at least one is 0
         offset=color // colors + rank // ranks + (is_color | is_rank).astype(np.uint32),
         value=color % colors | rank % ranks,
     )
 
 
 def encode(rules: Rules, moves: Moves) -> Any:
-    """int32[...]: the action ids of decoded moves, the no-op where they have no kind; the inverse
-    of `decode`."""
+    """Encode moves as action ids int32[...], the no-op for moves without a kind; inverse of
+    `decode`."""
     xp = _namespace(moves.is_play)
     slices = action_slices(rules)
     slot, value = moves.slot.astype(np.int32), moves.value.astype(np.int32)
@@ -103,16 +103,16 @@ def encode(rules: Rules, moves: Moves) -> Any:
 
 
 def _namespace(array: Any) -> Any:
-    """`jax.numpy` for an array of JAX, else NumPy. Where JAX was never imported no array is its
-    own: tables, file formats and web workers do without it."""
+    """`jax.numpy` for a JAX array, otherwise NumPy, without importing JAX (web workers do without
+    it)."""
     jax = sys.modules.get("jax")
     return jax.numpy if jax is not None and isinstance(array, jax.Array) else np
 
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """What one action id means: `slot` of a play or discard, `offset` (seats after the mover) and
-    `value` of a hint; -1 where there is none."""
+    """One decoded move: `slot` of a play or discard, `offset` (seats after the current player) and
+    `value` of a hint; -1 if not applicable."""
 
     kind: Kind
     slot: int = -1
@@ -121,15 +121,15 @@ class Move:
 
 
 def decode_action(rules: Rules, action: int) -> Move:
-    """The move behind one action id. Raises ValueError where `action` is no id of this game."""
+    """Decode one action id. Raises ValueError if `action` is no id of this game."""
     if not 0 <= int(action) < rules.num_moves:
         raise ValueError(f"expected an action in 0..{rules.num_moves - 1}, got {int(action)}")
     return _all_moves(rules)[int(action)]
 
 
 def encode_action(rules: Rules, move: Move) -> int:
-    """The action id of a move; the inverse of `decode_action`. Raises ValueError where the game has
-    no such move."""
+    """Encode one move; inverse of `decode_action`. Raises ValueError if the game has no such
+    move."""
     action = _all_ids(rules).get(move)
     if action is None:
         raise ValueError(f"expected a move of a game of {rules}, got {move}")

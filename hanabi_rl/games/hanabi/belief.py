@@ -1,24 +1,23 @@
-"""The grounded belief: what a hand can be by the rules alone, drawn exactly.
+"""Grounded belief: the exact distribution of a hand given only the rules and hints.
 
-Whoever reads nothing into the fact that a move was chosen knows of a hand what the hints leave
-possible for each card and how many copies of each are out of sight. Every way to take the hand's
-cards from those copies is then equally likely (Hu et al. 2021, "Off-Belief Learning", arXiv
-2103.04000: the belief of who thinks that others ignore what they see). That is not a product over
-slots: two cards cannot be the same copy.
+A player that draws no inference from the choice of moves knows of a hand the possible cards of each
+slot and the number of unseen copies of each card. Every way to fill the hand from those copies is
+then equally likely (the grounded belief of Hu et al. 2021, "Off-Belief Learning", arXiv
+2103.04000). This is not a product over slots: two slots cannot hold the same copy.
 
-`M` is the set of cards that a slot allows and `n` how many copies of each are unseen. The ways to
-fill a set S of slots with different copies are, over its partitions into blocks,
+Let `M` be the set of cards that a slot allows and `n` the number of unseen copies of each. The
+number of ways to fill a set S of slots with different copies is, over partitions of S into blocks,
 
     ways(S) = sum over partitions of prod over blocks B of (-1)^(|B|-1) (|B|-1)! n(M_B),
 
-with M_B the cards that every slot of B allows: inclusion and exclusion of slots that hold the same
-copy (the Möbius function of the lattice of partitions). A hand is drawn card by card, each with the
-number of ways to fill the slots after it. Everything is whole numbers, so it is exact.
+where M_B are the cards that every slot of B allows: inclusion and exclusion of slots with the same
+copy (the Möbius function of the partition lattice). A hand is sampled card by card, each weighted
+by the number of ways to fill the following slots. All numbers are integers, so it is exact.
 
-Whoever does read something into moves has a belief beside that one: `log_weights` makes kinds of
-cards in a slot more or less likely than the ways alone, and 0 is the grounded belief.
+`log_weights` changes the weights of cards in a slot, for beliefs that do draw inferences from
+moves; 0 is the grounded belief.
 
-Shapes: `N` games, which come last; `H` slots of a hand, `K` kinds of cards.
+Shapes: `N` games, as the last axis; `H` slots of a hand, `K` card types.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ from hanabi_rl.games.hanabi.bits import bit, pack_deck, union
 from hanabi_rl.games.hanabi.dynamics import Rules, State
 
 LOG_ZERO = -1e30
-"""The logarithm of no chance: finite, so that its gradient is."""
+"""Logarithm of probability 0; finite, so that its gradient is finite."""
 
 
 class HandKnowledge(NamedTuple):
     """A hand as its holder knows it."""
 
     possible: jax.Array
-    """uint32[H, N]: the cards that the hints on each slot allow; none where the slot is empty."""
+    """uint32[H, N]: cards that the hints on each slot allow; 0 for an empty slot."""
     unseen: jax.Array
     """int32[K, N]: copies that are neither on the table nor in another hand."""
 
 
 def hand_knowledge(rules: Rules, state: State, seat: jax.Array) -> HandKnowledge:
-    """What the seat int32[N] of each game knows of its hand; its cards and the deck are not
+    """Knowledge of seat int32[N] about its hand in each game; its cards and the deck are not
     read."""
     kinds = jnp.arange(rules.num_cards, dtype=jnp.uint32)[:, None]
 
@@ -66,10 +65,10 @@ def hand_knowledge(rules: Rules, state: State, seat: jax.Array) -> HandKnowledge
 
 
 def count_hands(rules: Rules, unknown: HandKnowledge) -> jax.Array:
-    """In how many ways the hand can be made of the unseen copies, int32[N].
+    """Number of ways to fill the hand from the unseen copies, int32[N].
 
     Raises:
-        ValueError: a game in which that number may not fit.
+        ValueError: the number may overflow in this game.
     """
     _check_fits(rules)
     every = (1 << rules.hand_size) - 1
@@ -80,18 +79,17 @@ def count_hands(rules: Rules, unknown: HandKnowledge) -> jax.Array:
 def sample_hand(
     rules: Rules, unknown: HandKnowledge, words: jax.Array, log_weights: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """One hand a game, each way to make it as likely as the others, or by `log_weights` more or
-    less so.
+    """Sample one hand per game, uniformly over the ways to fill it or with `log_weights`.
 
     Args:
-        words: random words uint32[H, N], one a slot.
-        tilt: float32[H, K, N]: a card comes into its slot, after those of the slots before, with a
-            chance of the ways to go on with it times exp(tilt). Nothing becomes possible that is
-            not, and with zeros (or as much for every kind) each way is as likely as the others.
+        words: random words uint32[H, N], one per slot.
+        log_weights: float32[H, K, N]: a card is sampled for its slot, after those of earlier slots,
+            with probability proportional to the ways to continue with it times exp(log_weights).
+            Impossible cards stay impossible; equal weights for all card types are uniform.
 
     Returns:
-        (cards int32[H, N], 0 in an empty slot; the copies still unseen int32[K, N], which are the
-        deck).
+        (cards int32[H, N], 0 in an empty slot; copies still unseen int32[K, N], which form the
+            deck).
 
     Raises:
         ValueError: as `count_hands`.
@@ -107,8 +105,11 @@ def sample_hand(
 
 
 def count_completions(rules: Rules, unknown: HandKnowledge, cards: jax.Array) -> jax.Array:
-    """In how many ways a hand can go on with each kind in each slot, after the given cards in those
-    before: int32[H, K, N], 0 in an empty slot. cards: int32[H, N], of a hand that is possible.
+    """Number of ways to complete a hand with each card type in each slot, after the given cards of
+    earlier slots: int32[H, K, N], 0 in an empty slot.
+
+    Args:
+        cards: int32[H, N], a possible hand.
 
     Raises:
         ValueError: as `count_hands`.
@@ -117,9 +118,8 @@ def count_completions(rules: Rules, unknown: HandKnowledge, cards: jax.Array) ->
 
 
 def hand_log_prob(ways: jax.Array, cards: jax.Array, tilt: jax.Array | None = None) -> jax.Array:
-    """The logarithm of the chance that `sample_hand` puts each of the cards int32[H, N] into its
-    slot after those before, float32[H, N], 0 in an empty slot. ways: `count_completions` with these
-    cards."""
+    """Log probability float32[H, N] that `sample_hand` samples each card int32[H, N] for its slot
+    after those of earlier slots; 0 in an empty slot. ways: `count_completions` of these cards."""
     logs = _tilted(ways, 0.0 if tilt is None else tilt)
     chosen = jnp.take_along_axis(logs, cards[:, None], axis=1)[:, 0]
     return jnp.where(ways.any(axis=1), chosen - jax.nn.logsumexp(logs, axis=1), 0.0)
@@ -128,11 +128,11 @@ def hand_log_prob(ways: jax.Array, cards: jax.Array, tilt: jax.Array | None = No
 def _fill(
     rules: Rules, unknown: HandKnowledge, choose: Callable[[int, jax.Array], jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """A hand, slot by slot: `choose` is told the slot and in how many ways the hand can go on with
-    each kind there, int32[K, N], and answers with a card int32[N].
+    """Fill a hand slot by slot. `choose` receives the slot and the ways to continue with each card
+    type, int32[K, N], and returns a card int32[N].
 
     Returns:
-        (cards int32[H, N], 0 in an empty slot; those ways [H, K, N]; the copies left [K, N]).
+        (cards int32[H, N], 0 in an empty slot; the ways [H, K, N]; copies left [K, N]).
     """
     _check_fits(rules)
     meets = _meets(unknown.possible)
@@ -156,8 +156,8 @@ def _fill(
 
 
 def sample_deck(rest: jax.Array, words: jax.Array) -> jax.Array:
-    """The next cards of a deck that holds `rest` int32[K, N] in an unknown order: int32[D, N], by
-    random words uint32[D, N]; past its end, 0."""
+    """Next cards int32[D, N] of a deck that holds `rest` int32[K, N] in unknown order, from random
+    words uint32[D, N]; 0 past its end."""
     kinds = jnp.arange(rest.shape[0])[:, None]
 
     def draw(rest: jax.Array, word: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -174,15 +174,15 @@ def resample_hand(
     words: jax.Array,
     tilt: jax.Array | None = None,
 ) -> State:
-    """The games with the hand of `seat` int32[N] drawn anew, and the cards that come next.
+    """Resample the hand of `seat` int32[N] and the next cards of the deck.
 
     Args:
-        words: random words uint32[H + D, N]: for the hand, and for D cards of the deck. What is
-            drawn after those is card 0.
-        tilt: of the hand, see `sample_hand`.
+        words: random words uint32[H + D, N]: for the hand, and for D cards of the deck. Cards drawn
+            after those are card 0.
+        tilt: log weights of the hand, see `sample_hand`.
 
     Returns:
-        States [N] in which nothing is left of the hand that was held and of the deck.
+        States [N] without the true hand and deck.
     """
     unknown = hand_knowledge(rules, state, seat)
     cards, rest = sample_hand(rules, unknown, words[: rules.hand_size], tilt)
@@ -193,12 +193,12 @@ def resample_hand(
 def replace_hand(
     rules: Rules, state: State, seat: jax.Array, cards: jax.Array, drawn: jax.Array
 ) -> State:
-    """The games with the cards int32[H, N] in the hand of `seat` int32[N], and then those of
-    `drawn` int32[D, N] on the deck. Slots that are empty stay so."""
+    """Put the cards int32[H, N] into the hand of `seat` int32[N] and `drawn` int32[D, N] on top of
+    the deck. Empty slots stay empty."""
     knowledge = jnp.take_along_axis(state.knowledge, seat[:, None, None], axis=1)[:, 0]
 
     def word(groups: jax.Array) -> jax.Array:
-        """Groups int32[H, N] -> the hand word uint32[N]."""
+        """Groups int32[H, N] -> hand word uint32[N]."""
         slots = jnp.arange(rules.hand_size)[:, None]
         return union(list(jnp.where(knowledge.T != 0, bit(groups * rules.hand_size + slots), 0)))
 
@@ -224,8 +224,7 @@ def _check_fits(rules: Rules) -> None:
 
 
 def _meets(allowed: jax.Array) -> dict[int, jax.Array]:
-    """By block of slots (a number whose bits they are): the cards uint32[N] that all of them
-    allow."""
+    """Cards uint32[N] allowed by all slots of a block, by block (a number whose bits are slots)."""
     meets: dict[int, jax.Array] = {}
     for block in range(1, 1 << allowed.shape[0]):
         low = block & -block
@@ -235,8 +234,7 @@ def _meets(allowed: jax.Array) -> dict[int, jax.Array]:
 
 
 def _copies(meets: dict[int, jax.Array], unknown: HandKnowledge) -> dict[int, jax.Array]:
-    """By block: the unseen copies int32[N] that all its slots allow; 1 for an empty slot, which
-    one nothing fills."""
+    """Unseen copies int32[N] allowed by all slots of a block; 1 for an empty slot."""
     kinds = jnp.arange(unknown.unseen.shape[0], dtype=jnp.uint32)[:, None]
     copies: dict[int, jax.Array] = {}
     for block, cards in meets.items():
@@ -247,7 +245,8 @@ def _copies(meets: dict[int, jax.Array], unknown: HandKnowledge) -> dict[int, ja
 
 
 def _ways(slots: int, copies: dict[int, jax.Array]) -> jax.Array:
-    """In how many ways different copies fill the `slots`, int32 like the `copies` of blocks."""
+    """Number of ways to fill the `slots` with different copies, int32 like the `copies` of
+    blocks."""
     if slots == 0:
         return jnp.int32(1)
     found: dict[int, jax.Array] = {0: jnp.int32(1)}
@@ -263,7 +262,7 @@ def _ways(slots: int, copies: dict[int, jax.Array]) -> jax.Array:
 
 
 def _pick(weights: jax.Array, word: jax.Array) -> jax.Array:
-    """A kind int32[N] with a chance of its share of the weights int32[K, N], to 24 bits."""
+    """Sample a card type int32[N] proportionally to the weights int32[K, N], to 24 bits."""
     upto = jnp.cumsum(weights, axis=0)
     total = upto[-1]
     share = (word >> 8).astype(jnp.float32) * 2.0**-24
@@ -272,15 +271,15 @@ def _pick(weights: jax.Array, word: jax.Array) -> jax.Array:
 
 
 def _tilted(ways: jax.Array, tilt: jax.Array | float) -> jax.Array:
-    """log(ways) + tilt, about -1e30 where there are none."""
+    """log(ways) + tilt; about -1e30 where there are no ways."""
     counted = jnp.log(jnp.maximum(ways, 1).astype(jnp.float32))
     return jnp.where(ways > 0, counted + tilt, LOG_ZERO)
 
 
 def _pick_share(shares: jax.Array, word: jax.Array) -> jax.Array:
-    """A kind int32[N] with the chance that `shares` float32[K, N] says, which sum to about 1."""
+    """Sample a card type int32[N] from probabilities float32[K, N] that sum to about 1."""
     upto = jnp.cumsum(shares, axis=0)
     share = (word >> 8).astype(jnp.float32) * 2.0**-24
     place = share * upto[-1]
-    place = jnp.where(place < upto[-1], place, 0.0)  # a product may be rounded up to the end
+    place = jnp.where(place < upto[-1], place, 0.0)  # rounding may reach the end
     return jnp.sum(upto <= place, axis=0).astype(jnp.int32)

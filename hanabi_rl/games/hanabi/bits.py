@@ -1,7 +1,7 @@
 """Sets, hands and decks as words of bits.
 
-- A *set of cards* is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the card is
-  in it.
+- A *set of cards* is a ``uint32`` whose bit ``colour * num_ranks + rank`` is 1 if it contains the
+  card.
 - A *hand word* describes all slots of a hand at once: bit ``group * hand_size + slot``, where a
   group is a colour or a rank. One operation then compares, moves or clears every card of the hand.
 - A *deck* is packed six cards to a ``uint32``, five bits a card, first card in the lowest bits.
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 WORD_BITS = 31
-"""Bits used of a word that holds packed fields; see `materialize`."""
+"""Bits used in a word of packed fields; see `materialize`."""
 
 CARDS_PER_WORD = 6
 CARD_BITS = 5
@@ -27,23 +27,23 @@ _ABOVE_ANY_WORD = (1 << 32) - 5
 
 
 def union(words: Sequence[jax.Array]) -> jax.Array:
-    """The union of several sets (or of several masks), elementwise."""
+    """Union of several sets (or masks), elementwise."""
     return reduce(or_, words)
 
 
 def bit(index: jax.Array) -> jax.Array:
-    """The ``uint32`` word with only bit `index` set; `index` is 0 to 31."""
+    """``uint32`` word with only bit `index` (0 to 31) set."""
     return jnp.uint32(1) << index.astype(jnp.uint32)
 
 
 def count(word: jax.Array) -> jax.Array:
-    """How many bits of each word are set, as ``int32``."""
+    """Number of bits set in each word, as ``int32``."""
     return jax.lax.population_count(word).astype(jnp.int32)
 
 
 def kth_bit(word: jax.Array, k: jax.Array) -> jax.Array:
-    """The place int32[...] of the k-th lowest set bit (from 0) of each word, by halving; 31 where
-    there are fewer."""
+    """Index int32[...] of the k-th lowest set bit (from 0) of each word, by halving; 31 if there
+    are fewer."""
     place = jnp.zeros_like(k)
     for half in (16, 8, 4, 2, 1):
         below = count((word >> place.astype(jnp.uint32)) & ((1 << half) - 1))
@@ -53,22 +53,21 @@ def kth_bit(word: jax.Array, k: jax.Array) -> jax.Array:
 
 
 def materialize(word: jax.Array) -> jax.Array:
-    """The same ``uint32`` words (each below 2**32 - 5), computed once however many results need
-    them.
+    """Compute ``uint32`` words (each below 2**32 - 5) only once for several results.
 
-    XLA's CPU backend writes one loop for each result and repeats in it all the cheap arithmetic
-    that leads there, and it drops `jax.lax.optimization_barrier` before deciding so. It never
-    repeats an integer remainder: this one by a number above every word changes nothing, and halves
-    the time of a step.
+    XLA's CPU backend writes one loop per result and repeats all cheap arithmetic in it; it removes
+    `jax.lax.optimization_barrier` before that decision. It never repeats an integer remainder. The
+    remainder by a number above every word changes nothing and halves the time of a step.
     """
     return word % jnp.uint32(_ABOVE_ANY_WORD)
 
 
 def pack_fields(fields: Sequence[tuple[jax.Array, int]]) -> list[tuple[jax.Array, int]]:
-    """Lay fields ``(uint32[...], width)`` end to end, lowest bits first, over words of `WORD_BITS`
+    """Pack fields ``(uint32[...], width)`` end to end, lowest bits first, into words of `WORD_BITS`
     bits.
 
-    Returns the words as fields: ``(uint32[...], bits used)``. A field has no bits above its width.
+    Returns the words as fields ``(uint32[...], bits used)``. A field must have no bits above its
+    width.
     """
     parts: list[jax.Array] = []
     packed: list[tuple[jax.Array, int]] = []

@@ -1,9 +1,8 @@
-"""`check_env`: a conformance kit for environments with `HanabiEnv`'s interface.
+"""`check_env`: conformance tests for environments with `HanabiEnv`'s interface.
 
-It plays legal moves and looks at every state with plain NumPy: cards are conserved, tokens stay in
-range, knowledge is
-true, rewards are the points gained, legal masks follow from the cards, nobody sees their own hand,
-colours are interchangeable.
+They play legal moves and check every state in plain NumPy: cards are conserved, tokens stay in
+range, knowledge is true, rewards are the points gained, legal masks follow from the cards, no seat
+sees its own hand, colours are interchangeable.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Environment(Protocol):
-    """What `check_env` needs of an environment; `HanabiEnv` documents each name."""
+    """Interface required by `check_env`; `HanabiEnv` documents each name."""
 
     rules: Rules
 
@@ -51,11 +50,11 @@ class Environment(Protocol):
 
 
 Array = Any
-"""A NumPy array where it is checked, a JAX array where it is computed."""
+"""NumPy array in checks, JAX array in computations."""
 
 
 class _Game(NamedTuple):
-    """``N`` games the parts of `State` by name, and the deck as card ids uint8[N, deck_size]."""
+    """``N`` games: the parts of `State` by name, and the deck as card ids uint8[N, deck_size]."""
 
     deck: Array
     deck_left: Array
@@ -72,18 +71,16 @@ class _Game(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """One moment of ``N`` environments: what the checks look at."""
+    """One moment of ``N`` environments."""
 
     game: _Game
     obs: Array  # float32[N, P, O]
     legal: Array  # bool[N, P, A]
-    seat: Array  # int32[N]: the owner of a card swapped for one of the deck that fits its hints,
-    swapped: Array  # bool[N]: whether there was such a card,
-    swapped_obs: Array  # float32[N, P, O]: and what everyone sees then
-    renamed_obs: Array  # float32[N, P, O]: observations of the game with renamed colours,
-    expected_obs: (
-        Array  # float32[N, P, O]: and renamed observations of the game; they should be equal
-    )
+    seat: Array  # int32[N]: owner of a card swapped for one of the deck that fits its hints
+    swapped: Array  # bool[N]: True if there was such a card
+    swapped_obs: Array  # float32[N, P, O]: observations after the swap
+    renamed_obs: Array  # float32[N, P, O]: observations of the game with permuted colours
+    expected_obs: Array  # float32[N, P, O]: permuted observations of the game; must be equal
     renamed_legal: Array  # bool[N, P, A]: the same for legal moves
     expected_legal: Array  # bool[N, P, A]
 
@@ -93,12 +90,11 @@ def check_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int 
     """Play `steps` moves in `num_envs` environments and check every state, observation, legal mask
     and reward.
 
-    Moves are random and legal; every other environment avoids plays that would cost a life, so that
-    games also end with the deck. Compiles once; the defaults take some seconds.
+    Moves are random and legal; every other environment avoids plays that cost a life, so that games
+    also end with the deck. Compiles once; the defaults take some seconds.
 
     Raises:
-        AssertionError: what is wrong, at which step and in which environment, what was expected and
-            what was got.
+        AssertionError: the fault, with step, environment, expected and actual value.
     """
     rules = env.rules
     look, move = jax.jit(_looker(env)), jax.jit(_mover(env))
@@ -118,13 +114,11 @@ def check_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int 
 def swap_hidden_card(
     rules: Rules, state: State, seat: jax.Array, slot: jax.Array, key: jax.Array
 ) -> tuple[State, jax.Array]:
-    """Exchange the card in `slot` int32[N] of `seat` int32[N] for a different, undealt one that
-    fits its hints.
-
-    The owner cannot tell the difference.
+    """Exchange the card in `slot` int32[N] of `seat` int32[N] for a different, undealt card that
+    fits its hints; the owner cannot observe the difference.
 
     Returns:
-        (the games, bool[N] where there was such a card; the other games are unchanged).
+        (the games, bool[N] True if there was such a card; other games are unchanged).
     """
     hand, ranks = rules.hand_size, rules.num_ranks
     games = jnp.arange(seat.shape[0])
@@ -162,7 +156,7 @@ def _looker(env: Environment) -> Callable[[EnvState, jax.Array], Any]:
         other, swapped = swap_hidden_card(rules, game, seat, slot, card_key)
         perm = random_color_permutations(color_key, games, rules.num_colors)
         renamed = permute_state(rules, game, perm)
-        # All in one batch: a third as much to compile.
+        # one batch: a third of the compile time
         variants = [env_state.replace(game=variant) for variant in (game, other, renamed)]
         together = jax.tree.map(lambda *parts: jnp.concatenate(parts), *variants)
         obs, swapped_obs, renamed_obs = jnp.split(env.observe(together), 3)
@@ -295,12 +289,12 @@ def _count_cards(rules: Rules, game: _Game) -> Array:
 
 
 def _expected_legal(rules: Rules, game: _Game) -> Array:
-    """The legal moves bool[N, P, A], from the cards on the table."""
+    """Legal moves bool[N, P, A], derived from the cards."""
     games = len(game.player)
     legal = np.zeros((games, rules.num_players, rules.num_moves), bool)
     legal[:, :, rules.noop] = True
     for n in range(games):
-        # [P, H, K], the mover's first
+        # [P, H, K], the current player's first
         hands = np.roll(_bits(game.hands[n], rules.num_cards), -int(game.player[n]), axis=0)
         holds = hands[0].any(axis=-1)
         by_color = (

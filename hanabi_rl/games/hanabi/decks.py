@@ -1,8 +1,7 @@
-"""Shuffled decks, and the pool of them behind auto-reset.
+"""Shuffled decks, and the pool of decks for auto-reset.
 
-The deck of an environment's game depends on two things only: the environment's own key and the
-number of the game. When the pool is refilled, how many environments there are and how they are
-sharded change nothing.
+The deck of a game depends only on the environment's key and the number of the game, not on when the
+pool is refilled, the number of environments or their sharding.
 """
 
 from __future__ import annotations
@@ -20,21 +19,18 @@ from hanabi_rl.games.hanabi.python_game import card_name, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 
 POOL_SIZE = 4
-"""Decks kept ready for each environment: large enough that refills are rare, small enough that few
-decks go unused."""
+"""Decks per environment: enough that refills are rare, few enough that few decks go unused."""
 
 
 class DeckPool(struct.PyTreeNode):
-    """The next decks of ``N`` environments."""
+    """Next decks of ``N`` environments."""
 
     decks: jax.Array
-    """uint32[N, K, W]: K decks an environment, packed by `words.pack_deck`."""
+    """uint32[N, K, W]: K decks per environment, packed by `bits.pack_deck`."""
     first: jax.Array
-    """int32[N]: the number of the game that the environment's first deck here is for."""
+    """int32[N]: number of the game that the first deck is for."""
     keys: jax.Array | None
-    """uint32[N, 2]: the environments' own keys; None where the decks are given, and dealt again
-    from the first after the last.
-    """
+    """uint32[N, 2]: keys of the environments; None for fixed decks, which repeat in a cycle."""
 
 
 def shuffled_decks(rules: Rules, key: jax.Array, num_decks: int) -> jax.Array:
@@ -47,9 +43,9 @@ def shuffled_decks(rules: Rules, key: jax.Array, num_decks: int) -> jax.Array:
 def _shuffle(rules: Rules, words: jax.Array) -> jax.Array:
     """Shuffle by sorting: random ``uint32[..., deck_size]`` -> card ids of the same shape.
 
-    The card id sits in the low bits of its own sort key, so one array is sorted and nothing
-    gathered. Two cards tie on the other 27 bits in about one deck in 100,000; the tie goes to the
-    lower card id, a bias far below what games could show.
+    The card id occupies the low bits of its own sort key, so one array is sorted and nothing
+    gathered. Two cards tie on the other 27 bits in about one deck in 100,000; the lower card id
+    then comes first, a bias far below what games could show.
     """
     cards = jnp.array(
         [
@@ -64,23 +60,22 @@ def _shuffle(rules: Rules, words: jax.Array) -> jax.Array:
 
 
 def environment_keys(key: jax.Array, num_envs: int, first_index: int | jax.Array = 0) -> jax.Array:
-    """The keys uint32[num_envs, 2] of environments ``first_index ..``, each from `key` (typed or
-    raw) and its index."""
+    """Keys uint32[num_envs, 2] of environments ``first_index ..``, from `key` (typed or raw) and
+    index."""
     return random_words(key, first_index + jnp.arange(num_envs), 2)
 
 
 def new_pool(rules: Rules, keys: jax.Array) -> DeckPool:
-    """The pool of environments about to play their game 0, from their keys uint32[N, 2]."""
+    """Pool of environments before their game 0, from their keys uint32[N, 2]."""
     first = jnp.zeros(keys.shape[0], jnp.int32)
     return DeckPool(decks=_decks_from(rules, keys, first), first=first, keys=keys)
 
 
 def fixed_pool(rules: Rules, decks: jax.Array) -> DeckPool:
-    """A pool that deals the given card ids ``[N, K, deck_size]``, each environment its own K decks
-    round and round.
+    """Pool that deals the given card ids ``[N, K, deck_size]`` in a cycle, K decks per environment.
 
     Raises:
-        ValueError: decks of another shape, or, where they are not traced, of other cards.
+        ValueError: decks of another shape or, if not traced, with the wrong cards.
     """
     if decks.ndim != 3 or decks.shape[2] != rules.deck_size:
         raise ValueError(
@@ -92,8 +87,7 @@ def fixed_pool(rules: Rules, decks: jax.Array) -> DeckPool:
 
 
 def check_decks(rules: Rules, decks: np.ndarray) -> None:
-    """Raises ValueError for `decks` that are not integers [N, deck_size], or of which one is not
-    the game's."""
+    """Raise ValueError if `decks` are not integers [N, deck_size], or one has the wrong cards."""
     if decks.ndim != 2 or decks.shape[1] != rules.deck_size or decks.dtype.kind not in "iu":
         raise ValueError(
             f"expected decks of integers [N, {rules.deck_size}], got {decks.dtype} "
@@ -104,8 +98,7 @@ def check_decks(rules: Rules, decks: np.ndarray) -> None:
 
 
 def invalid_decks(rules: Rules, decks: np.ndarray) -> Iterator[tuple[int, str]]:
-    """The number of each of the decks, integers [N, deck_size], that is not the game's, and what is
-    wrong with it."""
+    """Yield the number of each invalid deck of integers [N, deck_size], and the reason."""
     expected = np.array(full_deck(rules))
     for deck in np.flatnonzero((np.sort(decks, axis=1) != expected).any(axis=1)):
         cards = decks[deck]
@@ -126,10 +119,10 @@ def invalid_decks(rules: Rules, decks: np.ndarray) -> Iterator[tuple[int, str]]:
 def take_deck(
     rules: Rules, pool: DeckPool, game: jax.Array, needed: jax.Array
 ) -> tuple[jax.Array, DeckPool]:
-    """The packed deck of each environment's game number `game` int32[N], and the pool afterwards.
+    """Packed deck of game number `game` int32[N] of each environment, and the pool afterwards.
 
-    The whole pool is refilled at once as soon as one environment `needed` bool[N] a deck that is
-    not there; the deck returned is only meaningful where `needed`.
+    The whole pool is refilled as soon as one environment that `needed` bool[N] a deck has none
+    left; the returned deck is meaningful only where `needed`.
     """
     size = pool.decks.shape[1]
     if pool.keys is None:
@@ -149,7 +142,7 @@ def take_deck(
 
 
 def _decks_from(rules: Rules, keys: jax.Array, game: jax.Array) -> jax.Array:
-    """The packed decks uint32[N, POOL_SIZE, W] of the games ``game ..`` of environments with the
-    given keys."""
+    """Packed decks uint32[N, POOL_SIZE, W] of the games ``game ..`` of environments with these
+    keys."""
     numbers = game[:, None] + jnp.arange(POOL_SIZE)
     return pack_deck(_shuffle(rules, random_words(keys[:, None], numbers, rules.deck_size)))

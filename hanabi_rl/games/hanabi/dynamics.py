@@ -1,13 +1,11 @@
-"""The rules of Hanabi as pure functions over a batch of games.
+"""Rules of Hanabi as pure functions over a batch of games.
 
-Nothing here loops over games or branches: every field of `State` has a leading axis of ``N`` games,
-and each function
-is a straight line of integer operations on whole arrays, without `lax.cond`, gather or scatter.
-That is what lets one CPU core play millions of moves a second.
+Nothing loops over games or branches: every field of `State` has a leading axis of ``N`` games, and
+each function is a sequence of integer operations on whole arrays, without `lax.cond`, gather or
+scatter. So one CPU core plays millions of moves per second.
 
-Seats, actions and scoring are those of jaxmarl 0.2, which follow the Hanabi Learning Environment
-with its rule that a game scores 0 when the last life is lost.
-`tests/games/hanabi/test_equals_jaxmarl.py` compares the two step by step.
+Seats, actions and scoring follow jaxmarl 0.2, which follows the Hanabi Learning Environment: a game
+scores 0 when the last life is lost. `tests/games/hanabi/test_equals_jaxmarl.py` compares each step.
 """
 
 from __future__ import annotations
@@ -62,18 +60,18 @@ def current_player(state: State) -> jax.Array:
 
 
 def points(rules: Rules, state: State) -> jax.Array:
-    """Cards on the fireworks ``int32[N]``, lives left or not."""
+    """Cards on the fireworks ``int32[N]``, independent of lives."""
     return count(state.fireworks)
 
 
 def score(rules: Rules, state: State) -> jax.Array:
-    """The game's score so far ``int32[N]``: its points, or 0 once the last life is lost."""
+    """Current score ``int32[N]``: the points, or 0 after the last life is lost."""
     return jnp.where(state.life_tokens > 0, points(rules, state), 0)
 
 
 def finished(rules: Rules, state: State) -> jax.Array:
-    """bool[N]: no lives left, every firework complete, or everyone has moved once since the deck
-    ran out."""
+    """bool[N]: no lives left, all fireworks complete, or every player moved once after the last
+    draw."""
     return _is_over(rules, state.fireworks, state.life_tokens, state.last_round)
 
 
@@ -84,24 +82,24 @@ def _is_over(
 
 
 def useless_cards(rules: Rules, state: State) -> jax.Array:
-    """The cards that can never score again, uint32[...] (`env.cards.useless_cards`)."""
+    """Cards that can never score again, uint32[...] (`cards.useless_cards`)."""
     return cards.useless_cards(
         rules, state.fireworks, cards.exhausted_cards(rules, state.discard_planes)
     )
 
 
 def critical_cards(rules: Rules, state: State) -> jax.Array:
-    """The last copies that still can score, uint32[...]."""
+    """Last copies that can still score, uint32[...]."""
     single = cards.last_copies(rules, state.discard_planes)
     return single & ~useless_cards(rules, state)
 
 
 class _Move(NamedTuple):
-    """A move and what it does; every field uint32[N], kinds and effects 0 or 1. An illegal move has
+    """A move and its effects; every field uint32[N], kinds and effects 0 or 1. An illegal move has
     no kind."""
 
     legal: jax.Array
-    over: jax.Array  # the game had ended: nothing happens
+    over: jax.Array  # the game had ended; no effect
     is_discard: jax.Array
     is_play: jax.Array
     is_color_hint: jax.Array
@@ -109,10 +107,10 @@ class _Move(NamedTuple):
     scored: jax.Array
     gained_token: jax.Array
     life_lost: jax.Array
-    slot: jax.Array  # the slot played or discarded
-    card: jax.Array  # the card id in it
-    target: jax.Array  # the seat hinted
-    value: jax.Array  # the colour or rank hinted
+    slot: jax.Array  # played or discarded slot
+    card: jax.Array  # card id in the slot
+    target: jax.Array  # hinted seat
+    value: jax.Array  # hinted colour or rank
 
 
 # bits of each field of a move
@@ -134,17 +132,18 @@ _MOVE_WIDTHS: tuple[int, ...] = (
 
 
 def step(rules: Rules, state: State, action: jax.Array) -> tuple[State, jax.Array, jax.Array]:
-    """Play one move in every game; no auto-reset.
+    """Play one move in every game, without auto-reset.
 
     An illegal action costs a life, moves no card, gives no token and passes the turn, so that a
     game always ends. A finished game does not change: its reward is 0 and done stays true.
 
     Args:
-        action: ``int32[N]``, the mover's action.
+        action: ``int32[N]``, action of the current player.
 
     Returns:
         (next state, reward ``float32[N]``, done ``bool[N]``). The reward is the points gained;
-        losing the last life takes back all of them.
+            losing
+        the last life takes back all of them.
     """
     move = _judge(rules, state, action)
     takes = (move.is_play | move.is_discard) != 0
@@ -186,7 +185,7 @@ def step(rules: Rules, state: State, action: jax.Array) -> tuple[State, jax.Arra
 
 
 def _judge(rules: Rules, state: State, action: jax.Array) -> _Move:
-    """Read actions [N], and settle what they do to tokens and fireworks."""
+    """Decode actions [N] and compute their effects on tokens and fireworks."""
     players, hand, colors, ranks = (
         rules.num_players,
         rules.hand_size,
@@ -221,7 +220,7 @@ def _judge(rules: Rules, state: State, action: jax.Array) -> _Move:
 
 
 def _group_of_slot(word: jax.Array, slot: jax.Array, groups: int, hand: int) -> jax.Array:
-    """The group uint32[N] that slot [N] is in, by a hand word [N]."""
+    """Group uint32[N] of slot [N] in a hand word [N]."""
     in_slot = word >> jnp.minimum(slot, hand - 1)
     return union(
         [jnp.where((in_slot >> (g * hand)) & 1 != 0, jnp.uint32(g), 0) for g in range(groups)]
@@ -229,8 +228,8 @@ def _group_of_slot(word: jax.Array, slot: jax.Array, groups: int, hand: int) -> 
 
 
 def _materialize_move(move: _Move) -> _Move:
-    """The same move, through one materialised word: every array of the next state is computed from
-    it."""
+    """Pass a move through one materialised word, from which all arrays of the next state are
+    computed."""
     fields = [
         (field.astype(jnp.uint32) & ((1 << w) - 1), w)
         for field, w in zip(move, _MOVE_WIDTHS, strict=True)
@@ -246,7 +245,7 @@ def _materialize_move(move: _Move) -> _Move:
 def _hands_after(
     rules: Rules, state: State, move: _Move, takes: jax.Array
 ) -> tuple[dict[str, jax.Array], jax.Array]:
-    """The hand words after a move, by field of State, and the slots a hint touched (uint32[N])."""
+    """Hand words after a move, by field of State, and the slots touched by a hint (uint32[N])."""
     hand, colors, ranks = rules.hand_size, rules.num_colors, rules.num_ranks
     seats = jnp.arange(rules.num_players)
     drawing = takes[:, None] & (seats == state.player[:, None])
@@ -261,15 +260,15 @@ def _hands_after(
     new_card = materialize(card_at(state.deck, rules.deck_size - state.deck_left))
 
     def redrawn(word: jax.Array, groups: int, new_groups: jax.Array) -> jax.Array:
-        """Close the gap at `move.slot`, and fill the last slot with the given groups (a hand word
-        [N] of slot 0)."""
+        """Close the gap at `move.slot` and fill the last slot with new groups (a hand word [N] of
+        slot 0)."""
         every = sum(1 << (g * hand) for g in range(groups))
         before = ((bit(move.slot) - 1) * every)[:, None]
         moved_down = (word >> 1) & ~before & (every * (rules.all_slots >> 1))
         return (word & before) | moved_down | jnp.where(draws, new_groups << (hand - 1), 0)[:, None]
 
     def told(word: jax.Array, groups: int, is_hint: jax.Array) -> jax.Array:
-        """Touched slots keep the hinted group alone and are marked as named; the others lose it."""
+        """Touched slots keep only the hinted group and are marked as named; others lose it."""
         every = sum(1 << (g * hand) for g in range(groups))
         ruled_out = (touched * every) ^ (jnp.uint32(rules.all_slots) << place)
         now = (word & ~ruled_out[:, None]) | (touched << (groups * hand))[:, None]
@@ -298,9 +297,8 @@ def _hands_after(
 
 
 def _discards_after(planes: jax.Array, card: jax.Array) -> jax.Array:
-    """Add a one-card set (or nothing) [N] to the discard planes uint32[N, M]: it goes on the first
-    plane that lacks it.
-    """
+    """Add a one-card set (or 0) [N] to the discard planes uint32[N, M], on the first plane without
+    it."""
     plane = jnp.arange(planes.shape[1])
     added = card[:, None]
     for below in range(planes.shape[1] - 1):

@@ -1,9 +1,9 @@
-"""What a move was, as fourteen facts of the state before it: the behaviours by which partners are
-told apart (the event features of ZSC-Eval, Wang et al., arXiv 2310.05208; Hanabi's are ours).
+"""Fourteen event features of a move, from the state before it: behaviours that distinguish partners
+(event features of ZSC-Eval, Wang et al., arXiv 2310.05208; those for Hanabi are ours).
 
-*Playable*: the next card of each colour. *Useful*: not played and still reachable. *Last copy*:
-useful, with one copy left. A slot is *hinted* if a hint named its colour or rank; the *chop* is the
-oldest slot that is not.
+*Playable*: next card of a firework. *Useful*: not played and still reachable. *Last copy*: useful,
+with one copy left. A slot is *hinted* if a hint named its colour or rank; the *chop* is the oldest
+slot that is not hinted.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import State
 
 EVENTS = (
-    "hint_color",  # a colour hint
-    "hint_rank",  # a rank hint
-    "hint_playable",  # a hint on a playable card that was not hinted before
-    "hint_save",  # a hint on the receiver's chop, a last copy that is not playable
-    "hint_again",  # a hint on slots that were all hinted before
-    "play_known",  # of a slot that by its hints alone can only be playable
-    "play_blind",  # of a slot that is not hinted
-    "play_response",  # of a slot that the move just before, a hint, touched
-    "play_newest",  # such a play, of the newest slot that the hint touched
-    "misplay",  # of a card that does not fit: a life is lost
-    "discard_chop",  # of the chop
-    "discard_hinted",  # of a hinted slot
-    "discard_rich",  # with at least half of the information tokens
-    "discard_last_copy",  # of a last copy
+    "hint_color",  # any colour hint
+    "hint_rank",  # any rank hint
+    "hint_playable",  # hint on a playable card that was not hinted before
+    "hint_save",  # hint on the receiver's chop, a last copy that is not playable
+    "hint_repeated",  # hint on slots that were all hinted before
+    "play_known",  # play of a slot that by its hints alone must be playable
+    "play_blind",  # play of a slot without hints
+    "play_after_hint",  # play of a slot touched by a hint in the move just before
+    "play_newest",  # such a play of the newest slot that the hint touched
+    "misplay",  # play of an unplayable card: a life is lost
+    "discard_chop",  # discard of the chop
+    "discard_hinted",  # discard of a hinted slot
+    "discard_many_tokens",  # discard with at least half of the information tokens
+    "discard_last_copy",  # discard of a last copy
 )
-"""The names of `detect_events`'s last axis, E = 14."""
+"""Names along the last axis of `detect_events`, E = 14."""
 
 
 class _Hand(NamedTuple):
     """One seat's hand in each of N games, slot by slot, oldest first."""
 
-    cards: jax.Array  # uint32[N, H], one-card sets; 0: an empty slot
-    possible: jax.Array  # uint32[N, H], the cards it can be by its hints
+    cards: jax.Array  # uint32[N, H], one-card sets; 0 for an empty slot
+    possible: jax.Array  # uint32[N, H], possible cards by hints
     hinted: jax.Array  # bool[N, H]
 
     @property
     def chop(self) -> jax.Array:
-        """bool[N, H]: the chop alone; nowhere where every card is hinted."""
+        """bool[N, H]: True for the chop; False everywhere if all cards are hinted."""
         free = (self.cards != 0) & ~self.hinted
         return free & (jnp.cumsum(free, axis=1) == 1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def detect_events(rules: Rules, state: State, action: jax.Array) -> jax.Array:
-    """Which `EVENTS` the move is.
+    """Events of a move.
 
     Args:
         rules: the game; static.
         state: N games before the move, with or without the hidden deck.
-        action: int32[N], the mover's legal action; of a no-op nothing is true.
+        action: int32[N], legal action of the current player; a no-op has no events.
 
     Returns:
-        bool[N, E]. The state after the move is not asked for: all follows from what was before.
+        bool[N, E].
     """
     move = decode(rules, action)
     playable = next_cards(rules, state.fireworks)[:, None]
@@ -109,7 +109,7 @@ def detect_events(rules: Rules, state: State, action: jax.Array) -> jax.Array:
 
 
 def _hand(state: State, seat: jax.Array) -> _Hand:
-    """The hand of `seat` int32[N] in each game."""
+    """Hand of `seat` int32[N] in each game."""
     rules = state.rules
     words = (state.colors, state.ranks, state.possible_colors, state.possible_ranks)
     colors, ranks, maybe_colors, maybe_ranks = (of_seat(word, seat)[:, None] for word in words)

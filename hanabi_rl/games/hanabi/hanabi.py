@@ -1,4 +1,4 @@
-"""`HanabiEnv`: many games of Hanabi at once, each starting again from a fresh deck when it ends."""
+"""`HanabiEnv`: batched Hanabi with auto-reset."""
 
 from __future__ import annotations
 
@@ -19,35 +19,33 @@ from hanabi_rl.storage.jax_settings import with_our_settings
 
 class EnvState(struct.PyTreeNode):
     """``N`` environments; every leaf has a leading environment axis, so it can be sharded, indexed
-    and saved as it is.
-    """
+    and saved."""
 
     game: State
-    """The games in progress, fresh ones where the last step ended a game."""
+    """Games in progress; fresh games where the last step ended one."""
     pool: DeckPool
-    """The decks of the next games."""
+    """Decks of the next games."""
     game_index: jax.Array
-    """int32[N]: the number of each environment's current game, from 0."""
+    """int32[N]: number of each environment's current game, from 0."""
 
 
 class TimeStep(struct.PyTreeNode):
-    """What one move did in each environment."""
+    """Result of one move in each environment."""
 
     reward: jax.Array
-    """float32[N]: points gained; all of them taken back when the last life is lost."""
+    """float32[N]: points gained; all are taken back when the last life is lost."""
     done: jax.Array
     """bool[N]: the move ended the game."""
     score: jax.Array
-    """int32[N]: the score of the game after the move, before auto-reset; 0 without lives."""
+    """int32[N]: score after the move, before auto-reset; 0 without lives."""
     points: jax.Array
-    """int32[N]: cards on the fireworks after the move, lives left or not."""
+    """int32[N]: cards on the fireworks after the move, independent of lives."""
     lives: jax.Array
     """int32[N]: life tokens left after the move, before auto-reset."""
 
 
 class HanabiEnv:
-    """Hanabi for `num_envs` environments at once, with auto-reset. Holds nothing but its rules: all
-    state is in `EnvState`.
+    """Hanabi in `num_envs` environments with auto-reset. All state is in `EnvState`.
 
     Args:
         num_players: 2 to 5.
@@ -59,18 +57,17 @@ class HanabiEnv:
 
     @with_our_settings
     def reset(self, key: jax.Array, num_envs: int, first_env: int | jax.Array = 0) -> EnvState:
-        """Start `num_envs` environments, raw or typed key.
+        """Start `num_envs` environments from a raw or typed key.
 
-        Environment ``i`` deals from ``(key, first_index + i)``: shards of a larger set pass their
-        first global index and play exactly what the whole set would.
+        Environment ``i`` deals from ``(key, first_env + i)``: shards of a larger set pass their
+        first global index and play the same games as the whole set.
         """
         return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_env)))
 
     @with_our_settings
     def reset_from_decks(self, decks: jax.Array) -> EnvState:
-        """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in turn,
-        the first again after the last.
-        """
+        """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in a
+        cycle."""
         return self._start(fixed_pool(self.rules, decks))
 
     def _start(self, pool: DeckPool) -> EnvState:
@@ -81,11 +78,11 @@ class HanabiEnv:
     def step(
         self, env_state: EnvState, action: jax.Array, starts: StartStates | None = None
     ) -> tuple[EnvState, TimeStep]:
-        """Play one move ``int32[N]`` in every environment, and deal a new game where it ended one;
-        with `starts` some of the new games begin in the middle (see `StartStates`).
+        """Play one move ``int32[N]`` in every environment and deal a new game where one ended; with
+        `starts` some new games start from recorded positions (see `StartStates`).
 
         Raises:
-            ValueError: `starts` where the decks are given.
+            ValueError: `starts` with fixed decks.
         """
         rules = self.rules
         after, reward, done = game_rules.step(rules, env_state.game, action)
@@ -105,7 +102,7 @@ class HanabiEnv:
 
     @with_our_settings
     def skip_to_next_game(self, env_state: EnvState, which: jax.Array) -> EnvState:
-        """Abandons the games of some environments, ``which`` bool[N], for their next ones."""
+        """Abandon the games of environments ``which`` bool[N] and start their next ones."""
         deck, pool = take_deck(self.rules, env_state.pool, env_state.game_index + 1, needed=which)
         fresh = game_rules.deal_packed(self.rules, deck)
         game = select_games(which, fresh, env_state.game).materialized()
@@ -113,10 +110,10 @@ class HanabiEnv:
 
     @with_our_settings
     def observe(self, env_state: EnvState) -> jax.Array:
-        """What every seat sees, float32[N, P, O]."""
+        """Observations of all seats, float32[N, P, O]."""
         return observe(self.rules, env_state.game)
 
     @with_our_settings
     def legal_actions(self, env_state: EnvState) -> jax.Array:
-        """Every seat's legal actions, bool[N, P, A]."""
+        """Legal actions of all seats, bool[N, P, A]."""
         return game_rules.legal_actions(self.rules, env_state.game)

@@ -1,11 +1,10 @@
-"""The same game as a jaxmarl 0.2 environment, for code written against ``jaxmarl.make("hanabi",
-...)``.
+"""Hanabi as a jaxmarl 0.2 environment, for code written for ``jaxmarl.make("hanabi", ...)``.
 
-jaxmarl's interface is one game at a time and `jax.vmap` around it; our rules want all games at
-once. `one_game.call_batched` joins the two: however deeply a call is vmapped, the rules run once,
-on one batch of all games.
+jaxmarl's interface is one game with `jax.vmap` around it; our rules take batches.
+`single_game.call_batched` joins them: however deeply a call is vmapped, the rules run once, on one
+batch of all games.
 
-This is the only file that imports jaxmarl (which takes seconds, and prints).
+Only this module imports jaxmarl (which takes seconds, and prints).
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
 
 @struct.dataclass
 class GameState(JaxMARLState):
-    """One game: jaxmarl's ``done`` bool[] and ``step`` int32[] (moves made so far), and our compact
+    """One game: jaxmarl's ``done`` bool[] and ``step`` int32[] (moves made), and our compact
     state."""
 
     game: core.State
-    """The game, its leaves without the leading axis of games."""
+    """The game; leaves without the axis of games."""
 
     @property
     def cur_player_idx(self) -> jax.Array:
-        """float32[..., P]: one-hot, the seat whose turn it is."""
+        """float32[..., P]: current player, one-hot."""
         return jax.nn.one_hot(self.game.player, self.game.hands.shape[-2], dtype=jnp.float32)
 
     @property
     def score(self) -> jax.Array:
-        """int32[...]: cards on the fireworks, 0 once the last life is lost."""
+        """int32[...]: cards on the fireworks, 0 after the last life is lost."""
         points = jax.lax.population_count(self.game.fireworks).astype(jnp.int32)
         return jnp.where(self.game.life_tokens > 0, points, 0)
 
@@ -65,35 +64,33 @@ class GameState(JaxMARLState):
 
 
 def make_jaxmarl(num_agents: int = 2, *, validate: bool = True, **kwargs: Any) -> JaxMARLHanabi:
-    """A drop-in for ``jaxmarl.make("hanabi", num_agents=..., ...)`` on legal play.
+    """Drop-in for ``jaxmarl.make("hanabi", num_agents=..., ...)`` on legal play.
 
-    Same action ids, observations, rewards, dones and spaces, and the same deck for the same key.
-    What differs:
+    Action ids, observations, rewards, dones, spaces and the deck for a key are equal. Differences:
 
-    - A step with an illegal action or from a finished game: inside `jax.jit` and `jax.vmap` it does
-      what `rules.step` does.
-    - The state: of jaxmarl's fields it has `done`, `step`, `terminal`, `score` and
-      `cur_player_idx`. The others are not there (`deck`, `seat_order`, `discard_pile`,
-      `fireworks`, `player_hands`, `info_tokens`, `life_tokens`, `card_knowledge`,
-      `colors_revealed`, `ranks_revealed`, `num_cards_dealt`, `num_cards_discarded`,
-      `remaining_deck_size`, `last_round_count`, `out_of_lives`, `bombed`): `GameState.game` holds
-      the game as bits.
-    - `render` prints the position in our words.
+    - An illegal action or a step from a finished game, inside `jax.jit` and `jax.vmap`, does what
+      `dynamics.step` does.
+    - The state has jaxmarl's fields `done`, `step`, `terminal`, `score` and `cur_player_idx`. It
+      lacks `deck`, `seat_order`, `discard_pile`, `fireworks`, `player_hands`, `info_tokens`,
+      `life_tokens`, `card_knowledge`, `colors_revealed`, `ranks_revealed`, `num_cards_dealt`,
+      `num_cards_discarded`, `remaining_deck_size`, `last_round_count`, `out_of_lives` and `bombed`:
+      `GameState.game` holds the game as bits.
+    - `render` prints the position in our format.
     - The environment lacks `get_obs_str`, `render_obs`, `card_to_string`, `action_set`,
       `agent_range`, `*_action_range`, `*_n_feats`, `color_map`, `shuffle_player_order`, and the
-      functions that jaxmarl's `reset` and `step` consist of (`reset_game*`, `step_game`,
-      `get_*_feats*`, `get_first_state`, `get_full_deck`).
+      functions that jaxmarl's `reset` and `step` call (`reset_game*`, `step_game`, `get_*_feats*`,
+      `get_first_state`, `get_full_deck`).
 
     Args:
         num_agents: 2 to 5.
-        validate: raise ValueError for an illegal action where the arrays are concrete (outside
-            `jit` and `vmap`).
-        **kwargs: the game's `num_colors, num_ranks, hand_size, max_info_tokens, max_life_tokens,
+        validate: raise ValueError for an illegal action if the arrays are concrete (outside `jit`
+            and `vmap`).
+        **kwargs: `num_colors, num_ranks, hand_size, max_info_tokens, max_life_tokens,
             num_cards_of_rank`.
 
     Raises:
-        ValueError: numbers that `Rules` refuses (six colours with hands of five), or an option of
-            jaxmarl's that is not supported (`shuffle_player_order=True`, `color_map`, `agents`,
+        ValueError: numbers that `Rules` rejects (six colours with hands of five), or an unsupported
+            option of jaxmarl's (`shuffle_player_order=True`, `color_map`, `agents`,
             `action_spaces`, `observation_spaces`, `num_moves`).
     """
     if kwargs.pop("shuffle_player_order", False):
@@ -115,11 +112,11 @@ def make_jaxmarl(num_agents: int = 2, *, validate: bool = True, **kwargs: Any) -
 
 
 class JaxMARLHanabi(MultiAgentEnv):
-    """Hanabi behind jaxmarl's interface: one game a call, dicts keyed by agent. Use `make_jaxmarl`.
+    """Hanabi with jaxmarl's interface: one game per call, dicts keyed by agent. Use `make_jaxmarl`.
 
     Keys may be raw (``uint32[2]``) or typed. The methods are plain functions around jitted ones, so
-    that they can look at concrete actions; that, and our own state, is why their types differ from
-    the base class.
+    that they can check concrete actions; therefore, and because of our state, their types differ
+    from the base class.
     """
 
     def __init__(self, rules: Rules, *, validate: bool = True) -> None:
@@ -137,13 +134,13 @@ class JaxMARLHanabi(MultiAgentEnv):
         self.num_moves = rules.num_moves
         self.obs_size = rules.obs_size
         self.action_spaces = {agent: Discrete(rules.num_moves) for agent in self.agents}
-        # a bare number: jaxmarl's Hanabi has it so, and its baselines rely on it
+        # a plain number, as in jaxmarl's Hanabi: its baselines rely on it
         shape: Any = rules.obs_size
         self.observation_spaces = {agent: Box(low=0, high=1, shape=shape) for agent in self.agents}
 
     @property
     def name(self) -> str:
-        """jaxmarl's wrappers know the game by this name."""
+        """Name by which jaxmarl's wrappers recognise the game."""
         return "Hanabi"
 
     @cached_property
@@ -167,18 +164,18 @@ class JaxMARLHanabi(MultiAgentEnv):
         return state.done
 
     def render(self, state: GameState) -> None:
-        """Print the position of one game, as `env.render.render_state` writes it."""
+        """Print the position of one game, as `render.render_state` formats it."""
         print(render_state(self.rules, jax.tree.map(lambda leaf: leaf[None], state.game)))
 
     @property
     def num_actions(self) -> int:
-        """Actions, the no-op included."""
+        """Number of actions, the no-op included."""
         return self.num_moves
 
     @with_our_settings
     def reset(self, key: jax.Array) -> tuple[ByAgent, GameState]:  # type: ignore[override]
-        """Deal a game, the one jaxmarl deals from the same key: each agent's observation
-        float32[O], and the state."""
+        """Deal the game that jaxmarl deals from the same key: observations float32[O] by agent, and
+        the state."""
         state, obs = _reset(self.rules, key)
         return self._by_agent(obs), state
 
@@ -187,8 +184,7 @@ class JaxMARLHanabi(MultiAgentEnv):
         """Start a game from (colour, rank) pairs ``[deck_size, 2]``, top card first.
 
         Raises:
-            ValueError: another shape, or (outside a trace, with `validate`) not the cards of this
-                game.
+            ValueError: another shape, or (outside a trace, with `validate`) the wrong cards.
         """
         deck = jnp.asarray(deck)
         self._check_shape(deck, (self.deck_size, 2))
@@ -209,17 +205,17 @@ class JaxMARLHanabi(MultiAgentEnv):
         actions: Mapping[str, jax.Array],
         reset_state: GameState | None = None,
     ) -> Transition:
-        """One move; where it ends the game, the state and observations are those of the next one.
+        """One move; if it ends the game, state and observations are those of the next game.
 
         Args:
-            key: what the next game is dealt from.
+            key: key from which the next game is dealt.
             state: the game.
-            actions: an action for every agent; only that of the agent to move counts.
+            actions: an action for every agent; only the current player's counts.
             reset_state: the next game, instead of one dealt from `key`.
 
         Returns:
-            (observations, state, rewards, dones, infos): dicts over the agents, rewards and dones
-            with "__all__" too; infos is empty.
+            (observations, state, rewards, dones, infos): dicts over agents, rewards and dones with
+            "__all__" too; infos is empty.
 
         Raises:
             ValueError: an agent without an action, or (outside a trace, with `validate`) an illegal
@@ -232,8 +228,8 @@ class JaxMARLHanabi(MultiAgentEnv):
     def step_env(  # type: ignore[override]
         self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array]
     ) -> Transition:
-        """`step` without the next game: where the move ends the game, the state and observations
-        are the final ones."""
+        """`step` without the next game: if the move ends the game, state and observations are the
+        final ones."""
         del key
         return self._transition(*_step(self.rules, state, self._checked(state, actions)))
 
@@ -241,7 +237,7 @@ class JaxMARLHanabi(MultiAgentEnv):
     def get_obs(self, state: GameState, old_state: Any = None, action: Any = None) -> ByAgent:  # type: ignore[override]
         """Each agent's observation float32[O].
 
-        `old_state` and `action` are jaxmarl's, and not read: our state knows its last move.
+        `old_state` and `action` exist for jaxmarl and are not read: our state stores its last move.
         """
         del old_state, action
         return self._by_agent(_observe(self.rules, state))
@@ -283,7 +279,7 @@ class JaxMARLHanabi(MultiAgentEnv):
             raise ValueError(f"the deck must have shape {list(shape)}, got {list(deck.shape)}")
 
     def _checked(self, state: GameState, actions: Mapping[str, jax.Array]) -> jax.Array:
-        """The actions of all agents, int32[P]."""
+        """Actions of all agents, int32[P]."""
         missing = [agent for agent in self.agents if agent not in actions]
         if missing:
             raise ValueError(
@@ -302,8 +298,7 @@ class JaxMARLHanabi(MultiAgentEnv):
         return joint
 
 
-# One game in, one game out: what the environment's methods call. The rules are static, so
-# environments of the same game share their compiled functions.
+# One game in, one game out. Rules are static, so environments of one game share compiled functions.
 
 
 @partial(jax.jit, static_argnums=0)
@@ -357,7 +352,7 @@ def _legal(rules: Rules, state: GameState) -> jax.Array:
     return call_batched(lambda game: core.legal_actions(rules, game), state.game)
 
 
-# From here on games come in batches of N.
+# Batches of N games from here on.
 
 
 def _as_state(rules: Rules, game: core.State) -> GameState:
@@ -370,7 +365,7 @@ def _observed(rules: Rules, game: core.State) -> tuple[GameState, jax.Array]:
 
 
 def _movers_action(rules: Rules, game: core.State, joint: jax.Array) -> jax.Array:
-    """Of the actions int32[N, P] of all seats, int32[N] of those to move."""
+    """Select the current players' actions int32[N] from all seats' int32[N, P]."""
     return sum(
         (jnp.where(game.player == seat, joint[:, seat], 0) for seat in range(rules.num_players)),
         jnp.int32(0),
@@ -382,8 +377,7 @@ def _new_games(rules: Rules, keys: jax.Array) -> core.State:
 
 
 def _deck_from(rules: Rules, key: jax.Array) -> jax.Array:
-    """The deck of card ids [deck_size] that jaxmarl's `reset` deals from a key: the same cards,
-    shuffled alike."""
+    """Deck of card ids [deck_size] that jaxmarl's `reset` deals from a key."""
     copies = [rank for rank, count in enumerate(rules.num_cards_of_rank) for _ in range(count)]
     cards = [color * rules.num_ranks + rank for rank in copies for color in range(rules.num_colors)]
     _, deck_key = jax.random.split(key)
@@ -391,12 +385,11 @@ def _deck_from(rules: Rules, key: jax.Array) -> jax.Array:
 
 
 def _next_decks(rules: Rules, keys: jax.Array, needed: jax.Array, decks: jax.Array) -> jax.Array:
-    """Packed decks uint32[N, W]: where `needed` bool[N], what jaxmarl's `step` deals next from its
-    key; else `decks`.
+    """Packed decks uint32[N, W]: what jaxmarl's `step` deals next from its key where `needed`
+    bool[N], otherwise `decks`.
 
-    Few games end at a step, and shuffling for all of them would cost more than the step: so shuffle
-    in chunks of about
-    as many games as end at once, as often as it takes.
+    Few games end in a step, and shuffling for all would cost more than the step: shuffle in chunks
+    of about as many games as usually end, as often as needed.
     """
     games = needed.shape[0]
     chunk = min(games, max(32, games // 16))
@@ -407,7 +400,7 @@ def _next_decks(rules: Rules, keys: jax.Array, needed: jax.Array, decks: jax.Arr
 
     def deal_chunk(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         waiting, decks = carry
-        # The filler `games` is no place in the batch: what is written there is dropped.
+        # the fill value `games` is out of range: its writes are dropped
         (chosen,) = jnp.nonzero(waiting, size=chunk, fill_value=games)
         fresh = pack_deck(jax.vmap(shuffled)(keys[jnp.minimum(chosen, games - 1)]))
         return waiting.at[chosen].set(False, mode="drop"), decks.at[chosen].set(fresh, mode="drop")

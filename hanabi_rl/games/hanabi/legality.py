@@ -1,5 +1,4 @@
-"""Legal actions of a batch of games: as bits, as masks, for one seat or all, and one drawn at
-random."""
+"""Legal actions of a batch of games: as bits, as masks for one seat or all, and a random one."""
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def legal_words(rules: Rules, state: State) -> list[tuple[jax.Array, int]]:
-    """The mover's legal actions as bits, first action lowest, over words ``(uint32[N], bits used)``
-    of up to 31 bits.
+    """Legal actions of the current player as bits, first action lowest, in words ``(uint32[N], bits
+    used)`` of up to 31 bits.
 
-    The no-op, never legal for the mover, has no bit.
+    The no-op, never legal for the current player, has no bit.
     """
     hand, player = rules.hand_size, state.player
     mine = of_seat(state.ranks, player)
@@ -46,13 +45,13 @@ def legal_words(rules: Rules, state: State) -> list[tuple[jax.Array, int]]:
 
 
 def of_seat(hand_words: jax.Array, seat: jax.Array) -> jax.Array:
-    """Each game's hand word of one seat: uint32[N, P], [N] -> uint32[N]."""
+    """Hand word of one seat in each game: uint32[N, P], [N] -> uint32[N]."""
     here = jnp.arange(hand_words.shape[1]) == seat[:, None]
     return jnp.sum(jnp.where(here, hand_words, 0), axis=1, dtype=jnp.uint32)
 
 
 def _groups_held(word: jax.Array, groups: int, rules: Rules) -> jax.Array:
-    """Bit g where a slot of the hand word is in group g."""
+    """Bit g is 1 if a slot of the hand word is in group g."""
     group = rules.all_slots
     return union(
         [
@@ -68,13 +67,13 @@ def wrap(seat: jax.Array, players: int) -> jax.Array:
 
 
 def legal_for_current_player(rules: Rules, state: State) -> jax.Array:
-    """The legal actions of the seat whose turn it is, bool[N, A]."""
+    """Legal actions of the current player, bool[N, A]."""
     return unpack_bits([*legal_words(rules, state), (jnp.zeros_like(state.counters), 1)])
 
 
 def legal_actions(rules: Rules, state: State) -> jax.Array:
-    """The legal actions of every seat, bool[N, P, A], seats in absolute order; an idle seat has
-    only the no-op."""
+    """Legal actions of every seat, bool[N, P, A], in absolute seat order; an idle seat has only the
+    no-op."""
     moving = jnp.arange(rules.num_players) == state.player[:, None]
     only_noop = jnp.arange(rules.num_moves) == rules.noop
     return jnp.where(
@@ -83,7 +82,7 @@ def legal_actions(rules: Rules, state: State) -> jax.Array:
 
 
 def legal_for_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
-    """The legal actions bool[N, A] of one seat ``int32[N]`` of each game."""
+    """Legal actions bool[N, A] of one seat ``int32[N]`` in each game."""
     only_noop = jnp.arange(rules.num_moves) == rules.noop
     return jnp.where(
         (seat == state.player)[:, None], legal_for_current_player(rules, state), only_noop
@@ -91,8 +90,7 @@ def legal_for_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
 
 
 def is_legal(rules: Rules, state: State, action: jax.Array) -> jax.Array:
-    """Whether the mover may take ``action`` [N] (any integer dtype): bool[N], false for anything
-    out of range."""
+    """True if ``action`` [N] (any integer dtype) is legal for the current player: bool[N]."""
     word_index, place = action // WORD_BITS, (action % WORD_BITS).astype(jnp.uint32)
     words = legal_words(rules, state)
     return union(
@@ -101,10 +99,10 @@ def is_legal(rules: Rules, state: State, action: jax.Array) -> jax.Array:
 
 
 def random_legal_action(rules: Rules, state: State, key: jax.Array) -> jax.Array:
-    """A uniformly random legal action of the mover, int32[N]; 0 where it has none.
+    """Uniformly random legal action of the current player, int32[N]; 0 if there is none.
 
-    One 16-bit random number a game picks the k-th legal action, so no action's probability is off
-    by more than one in 65,536.
+    One 16-bit random number per game selects the k-th legal action, so probabilities are off by at
+    most 1/65,536.
     """
     games = state.counters.shape[0]
     random = jax.random.bits(key, ((games + 1) // 2,), jnp.uint32)

@@ -1,25 +1,24 @@
-"""The canonical observation of Hanabi: what each seat sees, in the layout of jaxmarl 0.2 (and HLE's
-canonical encoder).
+"""Canonical observation of Hanabi in the layout of jaxmarl 0.2 (and HLE's canonical encoder).
 
 One observation is, in this order (``P`` players, hands of ``H``, ``C`` colours, ``R`` ranks, ``K =
-C * R`` different cards):
+C * R`` card types):
 
-- the other players' cards, next player first, ``(P-1) * H * K``; who is missing a card, ``P``;
+- the other players' cards, next player first, ``(P-1) * H * K``; players missing a card, ``P``;
 - the deck as a thermometer; the top card of each firework, ``K``; information and life tokens as
   thermometers;
-- the discards: for each colour and rank a thermometer as long as there are copies;
-- the last move: who, ``P``; play, discard, colour or rank hint, ``4``; target, ``P``; colour,
-  ``C``; rank, ``R``; slots touched, ``H``; slot played or discarded, ``H``; that card, ``K``;
-  whether it scored; whether it gave a token;
-- for each card on the table, own hand first: what it can be, ``K`` (V0 belief: the cards its hints
-  allow, weighted by the copies neither played nor discarded, summing to 1); the colours, ``C``, and
-  ranks, ``R``, it was hinted as.
+- the discards: for each colour and rank a thermometer as long as the number of copies;
+- the last move: player, ``P``; play, discard, colour or rank hint, ``4``; target, ``P``; colour,
+  ``C``; rank, ``R``; slots touched, ``H``; slot played or discarded, ``H``; that card, ``K``; 1 if
+  it scored; 1 if it gave a token;
+- for each card in a hand, own hand first: its belief, ``K`` (V0 belief: cards allowed by its hints,
+  weighted by the copies neither played nor discarded, summing to 1); hinted colours, ``C``, and
+  ranks, ``R``.
 
-Players are counted from the observer. Everything but the beliefs is first packed into a few words
-of bits a game, and then spread out in wide blocks, each ``word & mask != 0``: XLA's CPU backend
-turns a block of more than about 50 numbers into vector instructions, and a narrower one, or one
-made with shifts, into a chain of scalar ones. Blocks are written in place into the result;
-concatenating them is several times slower.
+Players are counted from the observer. Everything except beliefs is first packed into a few words of
+bits per game and then expanded in wide blocks, each ``word & mask != 0``: XLA's CPU backend turns a
+block of more than about 50 numbers into vector instructions, and narrower blocks or blocks made by
+shifts into scalar ones. Blocks are written in place into the result; concatenation is several times
+slower.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.state import State
 
 OBSERVATION_VERSION = 1
-"""Of the layout; a network trained on one cannot read another."""
+"""Version of the layout; a network trained on one cannot read another."""
 
 Field = tuple[jax.Array, int]
-"""Bits and how many: ``(uint32[N], width)``."""
+"""Bits and their number: ``(uint32[N], width)``."""
 
 
 def observation_slices(rules: Rules) -> dict[str, slice]:
-    """Where each part of an observation lies along its last axis, in order."""
+    """Slice of each part of an observation along its last axis, in order."""
     players, hand, cards = rules.num_players, rules.hand_size, rules.num_cards
     widths = {
         "hands": (players - 1) * hand * cards,
@@ -75,16 +74,14 @@ def observation_slices(rules: Rules) -> dict[str, slice]:
 
 
 def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Array:
-    """What every seat sees: float32[N, P, O], ``O = rules.obs_size``, seats in absolute order.
+    """Observations of all seats: float32[N, P, O], ``O = rules.obs_size``, in absolute seat order.
 
     Args:
-        state: best `materialized` where it was computed just before, as environments do: every
-            block reads it.
-        out: an older observation of the same shape to write over, such as the one a loop carries:
-            without it a step on a CPU spends a third of its time on filling a new array with zeros
-            first. The step's actions must depend on
-            every reading of it: what else still reads it makes XLA copy the whole array, which
-                halves the speed.
+        state: preferably `materialized` if it was just computed, as every block reads it.
+        out: an older observation of the same shape to overwrite, such as a loop's carry: otherwise
+            a step on a CPU spends a third of its time on zeroing a new array. All reads of it must
+            come before the step's actions; other reads make XLA copy the whole array, which halves
+            the speed.
     """
     table = _read_common(rules, state)
     if out is None:
@@ -100,9 +97,8 @@ def observe(rules: Rules, state: State, out: jax.Array | None = None) -> jax.Arr
 
 
 def observe_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
-    """What one seat ``int32[N]`` of each game sees: float32[N, O], bit-equal to ``observe(rules,
-    state)[n, seat[n]]``.
-    """
+    """Observation of one seat ``int32[N]`` of each game: float32[N, O], bit-equal to
+    ``observe(rules, state)[n, seat[n]]``."""
     state = _turn_table(rules, state, seat).materialized()
     out = jax.lax.empty((state.counters.shape[0], rules.obs_size), jnp.float32)
     start = 0
@@ -113,7 +109,7 @@ def observe_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
 
 
 def _turn_table(rules: Rules, state: State, seat: jax.Array) -> State:
-    """The same games with seats renumbered so that `seat` [N] is seat 0."""
+    """Renumber seats so that `seat` [N] is seat 0."""
     players = rules.num_players
 
     def turned(hand_words: jax.Array) -> jax.Array:
@@ -134,19 +130,19 @@ def _turn_table(rules: Rules, state: State, seat: jax.Array) -> State:
 
 
 class _Common(NamedTuple):
-    """What an observation says that does not depend on who looks, ready to be written."""
+    """Parts of an observation that do not depend on the observer, ready to be written."""
 
-    missing: list[jax.Array]  # by seat, uint32[N]: 1 where it is missing a card
+    missing: list[jax.Array]  # by seat, uint32[N]: 1 if it is missing a card
     board: list[Field]  # deck, fireworks, tokens, discards
     actor: jax.Array  # int32[N], seat of the last move
     target: jax.Array  # int32[N], seat it hinted
     kind: jax.Array  # uint32[N]: play, discard, colour hint, rank hint
-    moved: jax.Array  # bool[N], there was a last move
-    hinted: jax.Array  # bool[N], it was a hint
+    moved: jax.Array  # bool[N], True if there was a last move
+    hinted: jax.Array  # bool[N], True if it was a hint
     move: list[Field]  # colour, rank, slots touched, slot, card, outcome of the last move
     # float32[N, K + C + R]: copies of each card neither played nor discarded, then ones
     remaining: jax.Array
-    weight: jax.Array  # float32[P, H, N]: 1 / how many of those copies the card in a slot can be
+    weight: jax.Array  # float32[P, H, N]: 1 / number of those copies that the card in a slot can be
 
 
 def _read_common(rules: Rules, state: State) -> _Common:
@@ -170,7 +166,7 @@ def _materialize_fields(fields: Sequence[Field]) -> list[Field]:
 
 
 def _board(rules: Rules, state: State) -> list[Field]:
-    """The deck, the top of each firework, the tokens and the discards."""
+    """Deck, top of each firework, tokens and discards."""
     below_another = (state.fireworks >> 1) & ~jnp.uint32(rules.rank_cards[-1])
     planes = state.discard_planes
     discards = [
@@ -189,7 +185,7 @@ def _board(rules: Rules, state: State) -> list[Field]:
 
 
 def _thermometer(level: jax.Array, size: int) -> list[Field]:
-    """`size` bits, of which as many are set as `level` int32[N] says, in pieces of up to 30."""
+    """`size` bits with the lowest `level` int32[N] of them set, in pieces of up to 30."""
     piece = 30
     return [
         (bit(jnp.clip(level - low, 0, piece)) - 1, min(piece, size - low))
@@ -198,7 +194,7 @@ def _thermometer(level: jax.Array, size: int) -> list[Field]:
 
 
 def _last_move(rules: Rules, state: State) -> dict[str, Any]:
-    """The fields of `_Common` that describe the last move."""
+    """Fields of `_Common` for the last move."""
     players, hand, colors, ranks = (
         rules.num_players,
         rules.hand_size,
@@ -256,8 +252,8 @@ def _remaining(rules: Rules, state: State) -> tuple[jax.Array, list[jax.Array]]:
 
 
 def _weights(rules: Rules, state: State, planes: list[jax.Array]) -> jax.Array:
-    """1 / how many remaining copies each card in a hand can be, float32[P, H, N]; 1 for an empty
-    slot."""
+    """1 / number of remaining copies that each card in a hand can be, float32[P, H, N]; 1 for an
+    empty slot."""
     hand, slot = rules.hand_size, np.arange(rules.hand_size, dtype=np.uint32)[:, None]
 
     def cards(words: jax.Array, groups: Sequence[int]) -> jax.Array:
@@ -322,8 +318,8 @@ def _spread(words: Sequence[Field]) -> jax.Array:
 
 
 def _hand_masks(rules: Rules) -> tuple[np.ndarray, np.ndarray]:
-    """For each of a hand's ``H * K`` card features, its bit in the hand word of colours and in that
-    of ranks."""
+    """Bit in the hand words of colours and of ranks for each of a hand's ``H * K`` card
+    features."""
     slot, card = np.divmod(np.arange(rules.hand_size * rules.num_cards), rules.num_cards)
     color, rank = np.divmod(card, rules.num_ranks)
     by_color, by_rank = (1 << (group * rules.hand_size + slot) for group in (color, rank))
@@ -331,11 +327,10 @@ def _hand_masks(rules: Rules) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _belief(rules: Rules, state: State, table: _Common, seat: int, slot: int) -> jax.Array:
-    """What one card can be, and what it was hinted as: float32[N, K + C + R].
+    """Belief and hints of one card: float32[N, K + C + R].
 
-    Each number says of a few bits of the two hand words whether all of them are set: of a card,
-    that its colour and its
-    rank are possible; of a hint, that its colour is possible and the colour was named.
+    Each number is 1 if all of a few bits of the two hand words are set: for a card, its possible
+    colour and rank; for a hint, a possible colour and its mark as named.
     """
     hand, colors, ranks = rules.hand_size, rules.num_colors, rules.num_ranks
     color, rank = np.divmod(np.arange(rules.num_cards), ranks)

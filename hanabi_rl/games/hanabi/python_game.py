@@ -1,9 +1,9 @@
-"""One game of Hanabi in plain Python: for people, for hanab.live's formats and for explaining an
-illegal move.
+"""One game of Hanabi in plain Python, for web workers, hanab.live's formats and explanations of
+illegal moves.
 
-The rules of record are the batched ones in `rules.py`; `tests/games/hanabi/test_python_game.py`
-plays both side by side. A `PythonGame` keeps what a reader wants to see (which card of the deck
-lies in which slot, what its owner was told) and names what is wrong with a move.
+The reference rules are the batched ones in `dynamics.py`; `tests/games/hanabi/test_python_game.py`
+plays both side by side. A `PythonGame` stores the cards' deck positions and hints, and names the
+reason why a move is illegal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLOR_NAMES = (
         "green",
         "white",
         "blue",
-    ),  # the standard game; the rest is for games with more colours
+    ),  # standard game first; further letters for more colours
     *("purple", "orange", "teal", "kaki", "lime", "magenta", "navy", "silver", "umber", "violet"),
 )
 COLORS = "".join(name[0].upper() for name in COLOR_NAMES)
@@ -31,7 +31,7 @@ PLAYER_NAMES = ("Alice", "Bob", "Cathy", "Donald", "Emily")
 
 
 def full_deck(rules: Rules) -> list[int]:
-    """Every card id as often as the deck holds it, ascending."""
+    """Card ids in ascending order, each as often as in the deck."""
     ranks = [rank for rank, copies in enumerate(rules.num_cards_of_rank) for _ in range(copies)]
     return [color * rules.num_ranks + rank for color in range(rules.num_colors) for rank in ranks]
 
@@ -43,8 +43,7 @@ def card_name(rules: Rules, card: int) -> str:
 
 @dataclasses.dataclass
 class Knowledge:
-    """What a card's owner was told. `hinted_*` is set by a hint that touched the card, and stays
-    None without one."""
+    """Hints about a card. `hinted_*` is set by a hint that touched the card and None before."""
 
     colors: set[int]
     ranks: set[int]
@@ -53,16 +52,16 @@ class Knowledge:
 
     @classmethod
     def untold(cls, rules: Rules) -> Knowledge:
-        """Of a card just drawn."""
+        """Knowledge about a card just drawn."""
         return cls(set(range(rules.num_colors)), set(range(rules.num_ranks)))
 
     @property
     def hinted(self) -> bool:
-        """A hint has touched the card."""
+        """True after a hint touched the card."""
         return self.hinted_color is not None or self.hinted_rank is not None
 
     def tell(self, hint: Move, touched: bool) -> None:
-        """A hint that was given to the hand, and touched the card or not."""
+        """Apply a hint to the hand that did or did not touch the card."""
         options = self.colors if hint.kind == "color" else self.ranks
         if not touched:
             options.discard(hint.value)
@@ -102,11 +101,11 @@ class PythonGame:
         self.life_tokens = rules.max_life_tokens
         self.turn = 0
         self.actions: list[int] = []
-        self.turns_left: int | None = None  # counted once the last card is drawn
+        self.turns_left: int | None = None  # counts down after the last draw
 
     @property
     def player(self) -> int:
-        """The seat whose turn it is; seat 0 starts."""
+        """Seat of the current player; seat 0 starts."""
         return self.turn % self.rules.num_players
 
     @property
@@ -116,7 +115,7 @@ class PythonGame:
 
     @property
     def played(self) -> int:
-        """The cards on the fireworks, as a set (`env.cards`)."""
+        """Cards on the fireworks, as a set (`cards.py`)."""
         ranks = self.rules.num_ranks
         return sum(
             ((1 << height) - 1) << (color * ranks) for color, height in enumerate(self.fireworks)
@@ -124,29 +123,28 @@ class PythonGame:
 
     @property
     def discard_planes(self) -> list[int]:
-        """Plane j: the set of cards of which at least j + 1 copies are discarded (`env.cards`)."""
+        """Plane j: set of cards with at least j + 1 discarded copies (`cards.py`)."""
         planes = [0] * max(self.rules.num_cards_of_rank)
         for order in self.discards:
             card = 1 << self.deck[order]
-            for place, plane in enumerate(planes):  # on the first plane that lacks it
+            for place, plane in enumerate(planes):  # on the first plane without it
                 planes[place] = plane | card
                 card &= plane
         return planes
 
     @property
     def score(self) -> int:
-        """`points`, or 0 once all lives are lost."""
+        """`points`, or 0 after all lives are lost."""
         return self.points if self.life_tokens > 0 else 0
 
     @property
     def over(self) -> bool:
-        """No life left, every firework complete, or everyone has had a turn since the last card was
-        drawn."""
+        """No life left, every firework complete, or every player moved after the last draw."""
         return self.life_tokens == 0 or self.points == self.rules.max_score or self.turns_left == 0
 
     def can_score(self) -> bool:
-        """Whether some firework's next card can still be played: it is in the deck, or in the hand
-        of a player who has a turn left."""
+        """True if some firework's next card can still be played: it is in the deck, or in the hand
+        of a player with a turn left."""
         players, ranks = self.rules.num_players, self.rules.num_ranks
         turns = players if self.turns_left is None else self.turns_left
         hands = [self.hands[(self.player + k) % players] for k in range(turns)]
@@ -157,7 +155,7 @@ class PythonGame:
         )
 
     def touched(self, move: Move) -> list[int]:
-        """Slots of the hint's target that hold the hinted colour or rank."""
+        """Slots of the target's hand that hold the hinted colour or rank."""
         target = self.hands[(self.player + move.offset) % self.rules.num_players]
         cards = [divmod(self.deck[order], self.rules.num_ranks) for order in target]
         return [
@@ -167,7 +165,7 @@ class PythonGame:
         ]
 
     def illegal_reason(self, action: int) -> str | None:
-        """Why the player to move may not take this action, or None where the rules allow it."""
+        """Reason why the action is illegal for the current player, or None if it is legal."""
         if self.over:
             return "the game is over"
         try:
@@ -189,8 +187,7 @@ class PythonGame:
         return None if self.touched(move) else "a hint that touches no card"
 
     def apply(self, action: int) -> None:
-        """Take a turn. Raises ValueError (turn counted from 0, move, reason) where the move is
-        illegal."""
+        """Play one move. Raises ValueError (turn from 0, move, reason) for an illegal move."""
         reason = self.illegal_reason(action)
         if reason is not None:
             raise ValueError(
@@ -233,8 +230,8 @@ class PythonGame:
             self.knowledge[order].tell(move, slot in touched)
 
     def describe(self, action: int) -> str:
-        """The move in words, by the player to move: `Alice hints Bob red`. Slots count from 1, the
-        oldest card."""
+        """Describe the current player's move: `Alice hints Bob red`. Slots count from 1, the oldest
+        card."""
         mover = PLAYER_NAMES[self.player]
         try:
             move = decode_action(self.rules, action)

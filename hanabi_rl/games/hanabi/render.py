@@ -1,4 +1,4 @@
-"""Positions and whole games as text for people."""
+"""Positions and whole games as text."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hanabi_rl.storage.words import count
 
 @dataclasses.dataclass(frozen=True)
 class _View:
-    """What a spectator sees of one position."""
+    """One position as a spectator sees it."""
 
     rules: Rules
-    hands: list[list[tuple[int, Knowledge]]]  # card id and what its owner was told, oldest first
+    hands: list[list[tuple[int, Knowledge]]]  # card id and its owner's knowledge, oldest first
     fireworks: list[int]
     discards: list[int]  # card ids
     info_tokens: int
@@ -36,8 +36,7 @@ class _View:
 
 
 def render_state(rules: Rules, state: State, game: int = 0) -> str:
-    """One position of a batch of states as text: tokens, fireworks, discards, hands and what their
-    owners were told."""
+    """Format one position of a batch of states: tokens, fireworks, discards, hands and hints."""
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[game], state)
     full = _bits(int(one.fireworks))
     discards = sorted(card for plane in one.discards for card in _bits(int(plane)))
@@ -73,10 +72,10 @@ def render_game(
     turn: int | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """A game as text, turn by turn, or only its `turn` (counted from 1, as in a replay link), with
-    what `notes` say of its moves.
+    """Format a game turn by turn, or only its `turn` (from 1, as in a replay link), with `notes` on
+    moves.
 
-    Raises ValueError where a move is illegal or there is no such turn.
+    Raises ValueError for an illegal move or a missing turn.
     """
     table = PythonGame(rules, deck)
     moves = [int(action) for action in actions]
@@ -145,8 +144,8 @@ def _lines(view: _View) -> Iterator[str]:
 
 
 def _told(rules: Rules, known: Knowledge) -> str:
-    """`R?` told red, `?3` told 3, `??!RY1` not told anything but that it is not red, not yellow and
-    not a 1."""
+    """Hints on a card: `R?` hinted red, `?3` hinted 3, `??!RY1` known not to be red, yellow or a
+    1."""
     color = "?" if known.hinted_color is None else COLORS[known.hinted_color]
     rank = "?" if known.hinted_rank is None else str(known.hinted_rank + 1)
     excluded = ""

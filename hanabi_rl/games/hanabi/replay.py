@@ -1,6 +1,6 @@
-"""Recorded games played again, many at once: the states before each move and what each move did.
+"""Batched replay of recorded games: states before each move and outcomes.
 
-`replay` is for what reads the games on device; `replay_moves` for what judges them.
+`replay` returns states on the device; `replay_moves` validates moves.
 """
 
 from __future__ import annotations
@@ -19,44 +19,43 @@ from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
 
 Array = np.ndarray | jax.Array
-SMALL_CHUNK, CHUNK = 64, 1024  # games judged at once: two compiled shapes serve files of any size
+SMALL_CHUNK, CHUNK = 64, 1024  # games per batch: two compiled shapes serve files of any size
 
 
 class Outcomes(NamedTuple):
-    """What each move did: [N, T] (time first in a `Trajectory`), about the position after the move,
-    but for `legal`."""
+    """Outcome of each move, [N, T] (time first in a `Trajectory`): the position after the move,
+    except `legal`."""
 
-    legal: Array  # bool: the rules allowed the move (never once the game is over)
+    legal: Array  # bool: the move was legal (False after the end of the game)
     over: Array  # bool: the game is over
-    score: Array  # int32: points, or 0 once all lives are lost
+    score: Array  # int32: points, or 0 after all lives are lost
     points: Array  # int32: cards on the fireworks
     life_tokens: Array  # int32
 
 
 class Trajectory(NamedTuple):
-    """N games over T timesteps, time first. Encode observations with `observe(rules, state)` where
-    they are needed."""
+    """N games over T timesteps, time first. Encode observations with `observe(rules, state)`."""
 
     state: State  # [T, N, ...], before the move, without the deck
     legal: jax.Array  # bool[T, N, P, A]; idle seats have only the no-op
-    action: jax.Array  # int32[T, N, P], the no-op where idle and after the end
-    valid: jax.Array  # bool[T, N], before the game's end
-    decision: jax.Array  # bool[T, N, P], the seat whose turn it is, while valid
+    action: jax.Array  # int32[T, N, P], the no-op on idle turns and after the end
+    valid: jax.Array  # bool[T, N], True before the end of the game
+    decision: jax.Array  # bool[T, N, P], current player, while valid
     outcome: Outcomes  # [T, N]
 
 
 @partial(jax.jit, static_argnums=0)
 def replay(rules: Rules, decks: Array, actions: Array) -> Trajectory:
-    """Play N recorded games again. What a caller under `jax.jit` does not read is not computed.
+    """Replay N recorded games. Under `jax.jit`, unread results are not computed.
 
     Args:
         rules: the game; static.
         decks: integer[N, deck_size] card ids, top card first.
-        actions: integer[N, T], the mover's action; no-ops after the end. Not checked here: see
-            `replay_moves`.
+        actions: integer[N, T], action of the current player; no-ops after the end. Not validated:
+            see `replay_moves`.
 
     Returns:
-        The trajectory. Where the action is the no-op the state stands still.
+        The trajectory. The state does not change at no-ops.
     """
     actions = jnp.asarray(actions, jnp.int32).T
     valid = actions != rules.noop
@@ -67,7 +66,7 @@ def replay(rules: Rules, decks: Array, actions: Array) -> Trajectory:
         action, playing = step
         allowed = core.is_legal(rules, state, action) & ~core.finished(rules, state)
         after, _, _ = core.step(rules, state, action)
-        # A no-op is an illegal move to `step`, so an unfinished game is held still by hand.
+        # `step` treats a no-op as illegal, so an unfinished game is kept unchanged here
         after = jax.tree.map(
             lambda new, old: jnp.where(_trailing(playing, new), new, old), after, state
         )
@@ -95,17 +94,22 @@ def replay(rules: Rules, decks: Array, actions: Array) -> Trajectory:
 
 
 def _trailing(mask: jax.Array, leaf: jax.Array) -> jax.Array:
-    """`mask` [N] with as many axes as `leaf` [N, ...]."""
+    """Add axes to `mask` [N] until it has as many as `leaf` [N, ...]."""
     return mask.reshape(mask.shape + (1,) * (leaf.ndim - 1))
 
 
 def replay_moves(rules: Rules, decks: Array, actions: Array, validate: bool = True) -> Outcomes:
-    """Play recorded games again: decks [N, deck_size] card ids, actions [N, T] of the mover, no-op
-    after a game's end.
+    """Replay and validate recorded games.
 
-    Raises ValueError naming the first game with an illegal move, its turn (counted from 0), the
-    move and the reason; `validate=False` turns that off, and so does a trace (`jax.jit`), where the
-    fields are JAX arrays.
+    Args:
+        decks: [N, deck_size] card ids.
+        actions: [N, T], action of the current player, no-op after a game's end.
+        validate: False skips validation, as does a trace (`jax.jit`), in which fields are JAX
+            arrays.
+
+    Raises:
+        ValueError: a move is illegal; names the first such game, its turn (from 0), move and
+            reason.
     """
     if isinstance(decks, jax.core.Tracer) or isinstance(actions, jax.core.Tracer):
         return _outcomes(rules, jnp.asarray(decks), jnp.asarray(actions))
@@ -129,8 +133,8 @@ def replay_moves(rules: Rules, decks: Array, actions: Array, validate: bool = Tr
 def explain_illegal(
     rules: Rules, deck: Sequence[int] | np.ndarray, actions: Sequence[int] | np.ndarray, turn: int
 ) -> str:
-    """`turn 7: illegal move 3 (Alice discards slot 4 (R1)): a discard while all 8 information
-    tokens are there`."""
+    """Text such as `turn 7: illegal move 3 (Alice discards slot 4 (R1)): a discard while all 8
+    information tokens are there`."""
     table = PythonGame(rules, deck)
     for action in actions[:turn]:
         table.apply(action)

@@ -1,4 +1,4 @@
-"""`Rules`: which game of Hanabi is played, and the numbers that follow from it."""
+"""`Rules`: the parameters of a game of Hanabi and derived numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 RULES_VERSION = 1
-"""Changes whenever the same deck and actions could score otherwise: caches of games are keyed by
-it."""
+"""Raised whenever the same deck and actions could score differently: cached games depend on it."""
 
 _WORDS = {
     "num_players": "{} players",
@@ -24,11 +23,10 @@ _WORDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """A game of Hanabi: how many players, cards and tokens. Hashable, so static under `jax.jit`.
+    """Number of players, cards and tokens of a game. Hashable, so static under `jax.jit`.
 
-    `hand_size` and `num_cards_of_rank` are resolved when left out: 5 cards for 2 or 3 players, else
-    4; three copies of
-    the lowest rank, one of the highest, two of the others.
+    `hand_size` and `num_cards_of_rank` have standard values by default: 5 cards for 2 or 3 players,
+    otherwise 4; three copies of the lowest rank, one of the highest, two of the others.
 
     Raises:
         ValueError: the numbers do not make a game.
@@ -38,12 +36,12 @@ class Rules:
     num_colors: int = 5
     num_ranks: int = 5
     hand_size: int = None  # type: ignore[assignment]  # never None after __post_init__
-    """The standard one: 5 cards for 2 or 3 players, else 4."""
+    """Cards per hand; default 5 for 2 or 3 players, otherwise 4."""
     max_info_tokens: int = 8
     max_life_tokens: int = 3
     num_cards_of_rank: tuple[int, ...] = None  # type: ignore[assignment]  # never None after __post_init__
-    """Copies of each rank in each colour; the standard ones: 3 of the lowest, 1 of the highest,
-    else 2."""
+    """Copies of each rank per colour; default 3 of the lowest, 1 of the highest, 2 of the
+    others."""
 
     def __post_init__(self) -> None:
         self._set_numbers()
@@ -58,7 +56,7 @@ class Rules:
         self._check()
 
     def _set_numbers(self) -> None:
-        """Of any kind of integer (NumPy's) plain ones, which JSON holds too."""
+        """Convert integers of any kind (NumPy's) to plain ones, which JSON supports."""
         for field, low, high in (
             ("num_players", 2, 5),
             ("num_colors", 1, 15),
@@ -102,30 +100,29 @@ class Rules:
             )
 
     def replace(self, **changes: Any) -> Rules:
-        """This game with some fields changed.
+        """Copy with some fields changed.
 
-        A hand size and copies of the ranks that are the standard ones stay so: they follow the
-        number of players and of ranks. None stands for the standard ones. Raises ValueError as
-        `Rules` does.
+        Standard hand sizes and copies of ranks follow the new number of players and ranks; None
+        selects the standard values. Raises ValueError as `Rules` does.
         """
         return Rules(**(self._chosen() | changes))
 
     def differing_fields(self, other: Rules) -> tuple[str, ...]:
-        """The fields in which this is another game than `other`; no hand size and no copies of the
-        ranks that are the standard ones of both."""
+        """Fields in which this game differs from `other`; without hand sizes and copies of ranks
+        that are standard in both."""
         ours, theirs = self._chosen(), other._chosen()
         apart = [name for name in ours if ours[name] != theirs[name]]
         return tuple(name for name in apart if getattr(self, name) != getattr(other, name))
 
     def difference_from(self, other: Rules) -> str:
-        """What tells this game from another one, for errors: `3 players`, `3 players and 4
+        """Difference from another game as text for errors: `3 players`, `3 players and 4
         colours`."""
         fields = self.differing_fields(other)
         *words, last = (_WORDS[name].format(getattr(self, name)) for name in fields)
         return f"{', '.join(words)} and {last}" if words else last
 
     def _chosen(self) -> dict[str, Any]:
-        """The fields; None for those that follow from others."""
+        """Fields; None for those with derived values."""
         fields = dataclasses.asdict(self)
         if self.hand_size == _standard_hand_size(self.num_players):
             fields["hand_size"] = None
@@ -135,7 +132,7 @@ class Rules:
 
     @property
     def is_standard(self) -> bool:
-        """Whether this is the game that people play, that hanab.live has and papers report on."""
+        """True for the standard game, as on hanab.live and in papers."""
         return self == Rules(num_players=self.num_players)
 
     @cached_property
@@ -145,27 +142,27 @@ class Rules:
 
     @property
     def num_cards(self) -> int:
-        """Different cards, which is one more than the highest card id."""
+        """Number of card types: the highest card id plus one."""
         return self.num_colors * self.num_ranks
 
     @property
     def max_score(self) -> int:
-        """The score of a perfect game: 25 in the standard one."""
+        """Maximum score: 25 in the standard game."""
         return self.num_cards
 
     @property
     def num_moves(self) -> int:
-        """Actions, the no-op included: 21, 31, 39 and 49 for 2 to 5 players."""
+        """Number of actions, the no-op included: 21, 31, 39 and 49 for 2 to 5 players."""
         return 2 * self.hand_size + (self.num_players - 1) * (self.num_colors + self.num_ranks) + 1
 
     @property
     def noop(self) -> int:
-        """The last action: what a seat does when it is not its turn."""
+        """Id of the no-op, the last action: used by idle seats."""
         return self.num_moves - 1
 
     @property
     def max_turns(self) -> int:
-        """An upper bound on the moves of a legal game: 89 in the standard 2-player one.
+        """Upper bound on the moves of a legal game: 89 in the standard 2-player game.
 
         Every draw but the last can be a discard that pays for one more hint; after the last draw
         each player moves once.
@@ -179,8 +176,7 @@ class Rules:
 
     @cached_property
     def obs_size(self) -> int:
-        """Numbers in one seat's observation: 658, 956, 1041 and 1280 for 2 to 5 players (see
-        `observe`)."""
+        """Length of an observation: 658, 956, 1041 and 1280 for 2 to 5 players (see `observe`)."""
         players, hand = self.num_players, self.hand_size
         hands = (players - 1) * hand * self.num_cards + players
         board = (
@@ -197,12 +193,12 @@ class Rules:
 
     @property
     def card_features(self) -> int:
-        """Numbers about one card in the belief part of an observation: 35 in the standard game."""
+        """Length of one card's belief part of an observation: 35 in the standard game."""
         return self.num_cards + self.num_colors + self.num_ranks
 
     @cached_property
     def all_cards(self) -> int:
-        """The set of all different cards, as a word of bits."""
+        """Set of all card types, as a word of bits."""
         return (1 << self.num_cards) - 1
 
     @property
@@ -212,19 +208,19 @@ class Rules:
 
     @cached_property
     def color_cards(self) -> tuple[int, ...]:
-        """For each colour, the set of its cards."""
+        """Set of cards of each colour."""
         one_color = (1 << self.num_ranks) - 1
         return tuple(one_color << (color * self.num_ranks) for color in range(self.num_colors))
 
     @cached_property
     def rank_cards(self) -> tuple[int, ...]:
-        """For each rank, the set of its cards."""
+        """Set of cards of each rank."""
         lowest = sum(1 << (color * self.num_ranks) for color in range(self.num_colors))
         return tuple(lowest << rank for rank in range(self.num_ranks))
 
     @cached_property
     def full_planes(self) -> tuple[int, ...]:
-        """Plane j is the set of cards of which the deck has at least j + 1 copies."""
+        """Plane j is the set of cards with at least j + 1 copies in the deck."""
         return tuple(
             sum(
                 cards

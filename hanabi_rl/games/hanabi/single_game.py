@@ -1,7 +1,7 @@
-"""One game at a time on top of the batched core: what an adapter to a one-game interface needs.
+"""Single games on top of the batched core, for adapters to one-game interfaces.
 
 `call_batched` runs batched functions for single games without losing the batch under `jax.vmap`;
-`to_python_game` turns a game's state into a `PythonGame` that can explain moves.
+`to_python_game` converts a state to a `PythonGame` that can explain moves.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from hanabi_rl.games.hanabi.rules import Rules
 def call_batched(function: Callable[..., Any], *one_game: Any) -> Any:
     """Apply a function of batches ``[N, ...]`` to one game; under `jax.vmap`, once to all games.
 
-    The game becomes a batch of one. Each `jax.vmap` around the call adds an axis, and the rule
-    below folds it into the batch. So `function` itself is never vmapped: a scalar `lax.while_loop`
-    or `lax.cond` in it stays scalar.
+    The game becomes a batch of one. Each `jax.vmap` around the call adds an axis, which the rule
+    below folds into the batch. `function` itself is never vmapped: a scalar `lax.while_loop` or
+    `lax.cond` in it stays scalar.
 
     Args:
         function: takes and returns pytrees whose leaves have a leading axis of ``N`` games.
-        *one_game: its arguments for one game, the leaves without that axis.
+        *one_game: its arguments for one game, leaves without that axis.
 
     Returns:
-        What `function` returns for that game, the leaves without that axis.
+        Result of `function` for that game, leaves without that axis.
     """
     batched = jax.custom_batching.custom_vmap(function)
 
@@ -52,11 +52,10 @@ def call_batched(function: Callable[..., Any], *one_game: Any) -> Any:
 
 
 def to_python_game(rules: Rules, game: State) -> PythonGame:
-    """One game (leaves without the leading axis, concrete) as a `PythonGame` that can explain its
-    next move.
+    """Convert one game (leaves without the leading axis, concrete) to a `PythonGame` that can
+    explain its next move.
 
-    What no explanation needs is left out: hints, discards, and which of several copies of a card a
-    player holds.
+    It omits hints, discards, and which of several copies of a card a player holds.
     """
     table = PythonGame(rules, np.asarray(unpack_deck(game.deck, rules.deck_size)))
     table.drawn = rules.deck_size - int(game.deck_left)

@@ -1,4 +1,4 @@
-"""Games that begin in the middle: positions of recorded games beside fresh deals (diverse starts,
+"""Start states: games that start from recorded positions instead of fresh deals (diverse starts,
 Knott et al. 2021)."""
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.state import select_games
 
 MAX_STATES = 100_000
-"""Positions kept, of about a hundred bytes each."""
+"""Maximum number of positions, about a hundred bytes each."""
 _CHUNK = 256  # games replayed at once
-_STARTS = 1 << 31  # the games' streams of starts; those of their decks have the games' numbers
+_STARTS = 1 << 31  # offset of start streams; decks use streams with the games' numbers
 
 
 class StartStates(struct.PyTreeNode):
-    """Where some of the games of an environment begin."""
+    """Positions in which some games of an environment start."""
 
     states: State
-    """[K]: positions, with the deck as it was dealt: what is left of it is drawn in its order."""
+    """[K]: positions with the deck as dealt; the rest is drawn in its order."""
     prob: jax.Array
-    """float32[]: the chance that a game begins in one of them, each as likely as the others."""
+    """float32[]: probability that a game starts in one of them, chosen uniformly."""
 
 
 def sample_start_states(
     starts: StartStates, fresh: State, keys: jax.Array | None, games: jax.Array
 ) -> State:
-    """The first states [N] of games: fresh deals `fresh` [N], or positions of `starts`.
+    """First states [N] of games: fresh deals `fresh` [N], or positions of `starts`.
 
     Args:
-        keys: uint32[N, 2], the environments' own; what is drawn depends on them and `games` alone.
-        games: int32[N], the numbers of the environments' games.
+        keys: uint32[N, 2], the environments' keys; samples depend only on them and `games`.
+        games: int32[N], numbers of the environments' games.
 
     Raises:
-        ValueError: no keys, for the decks were given.
+        ValueError: there are no keys because decks are fixed.
     """
     if keys is None:
         raise ValueError("starts: expected an environment that shuffles, got one with given decks")
@@ -61,13 +61,14 @@ def start_states_from_games(
     min_moves_left: int = 4,
     seed: int = 0,
 ) -> StartStates:
-    """The positions of recorded games from which at least `min_moves_left` moves were made.
+    """Positions of recorded games with at least `min_moves_left` further moves.
 
     Args:
         decks: uint8[G, deck_size] card ids.
-        actions: int32[G, T], the mover's, no-ops after a game's end; legal (see `replay_moves`).
-        share: see `StartStates`.
-        seed: of the choice where there are more than `MAX_STATES`.
+        actions: int32[G, T], actions of the current players, no-ops after a game's end; legal (see
+            `replay_moves`).
+        share: see `StartStates.prob`.
+        seed: selects `MAX_STATES` of more positions.
 
     Raises:
         ValueError: no game is that long.

@@ -1,4 +1,4 @@
-"""`State`: a batch of games in progress, in a few dozen bytes each."""
+"""`State`: a batch of games in progress, a few dozen bytes per game."""
 
 from __future__ import annotations
 
@@ -25,40 +25,38 @@ T = TypeVar("T")
 class State(struct.PyTreeNode):
     """``N`` games in progress: ``P`` seats, hands of ``H`` slots, ``C`` colours, ``R`` ranks.
 
-    The fields are packed words (see `hanabi_rl.games.hanabi.bits`), because a step's time goes
-    into how many arrays it writes; the properties read them. An observation is a function of one
-    State alone, so the state keeps what the last move did.
+    The fields are packed words (see `hanabi_rl.games.hanabi.bits`), because the time of a step
+    depends on the number of arrays it writes; properties decode them. An observation is a function
+    of one State alone, so the state stores the effect of the last move.
     """
 
     rules: Rules = struct.field(pytree_node=False)
-    """The game played."""
+    """The game."""
     deck: jax.Array
     """uint32[N, W]: the whole shuffled deck as dealt, packed; [N, 0] after `without_deck`."""
     colors: jax.Array
-    """uint32[N, P]: hand words, bit ``c * H + s`` where the card in slot s has colour c; an empty
-    slot has none."""
+    """uint32[N, P]: hand words, bit ``c * H + s`` is 1 if the card in slot s has colour c; 0 for an
+    empty slot."""
     ranks: jax.Array
-    """uint32[N, P]: bit ``r * H + s`` where the card in slot s has rank r."""
+    """uint32[N, P]: bit ``r * H + s`` is 1 if the card in slot s has rank r."""
     possible_colors: jax.Array
-    """uint32[N, P]: bit ``c * H + s`` where by its hints slot s can have colour c; bit ``C * H +
-    s`` where a hint named its colour.
-    """
+    """uint32[N, P]: bit ``c * H + s`` is 1 if slot s can have colour c by its hints; bit ``C * H +
+    s`` is 1 if a hint named its colour."""
     possible_ranks: jax.Array
-    """uint32[N, P]: the same of ranks, with bit ``R * H + s`` where a hint named its rank."""
+    """uint32[N, P]: the same for ranks; bit ``R * H + s`` is 1 if a hint named its rank."""
     fireworks: jax.Array
-    """uint32[N]: the set of cards played."""
+    """uint32[N]: set of played cards."""
     discards: jax.Array
-    """uint32[N, M]: plane j is the set of cards of which at least j + 1 copies are discarded; M =
-    max(num_cards_of_rank).
-    """
+    """uint32[N, M]: plane j is the set of cards with at least j + 1 discarded copies; M =
+    max(num_cards_of_rank)."""
     counters: jax.Array
     """uint32[N]: see `pack_counters`."""
     last: jax.Array
-    """uint32[N]: what the last move did, see `pack_last`."""
+    """uint32[N]: effect of the last move, see `pack_last`."""
 
     def without_deck(self) -> State:
-        """The same games without the hidden order of the deck, which observations and legal actions
-        do not need."""
+        """The games without the hidden order of the deck, which observations and legal actions do
+        not need."""
         return self.replace(deck=self.deck[..., :0])
 
     @property
@@ -68,12 +66,11 @@ class State(struct.PyTreeNode):
 
     @property
     def deck_left(self) -> jax.Array:
-        """int32[N]: cards still to be drawn."""
+        """int32[N]: cards left in the deck."""
         return _field(self.counters, 0, 8)
 
     def materialized(self) -> State:
-        """The same games, computed once however much is read from them (see
-        `bits.materialize`)."""
+        """The games, computed once for any number of reads (see `bits.materialize`)."""
         return jax.tree.map(materialize, self.without_deck()).replace(deck=self.deck)
 
     @property
@@ -88,45 +85,43 @@ class State(struct.PyTreeNode):
 
     @property
     def player(self) -> jax.Array:
-        """int32[N]: the seat whose turn it is."""
+        """int32[N]: current player."""
         return _field(self.counters, 20, 3)
 
     @property
     def last_round(self) -> jax.Array:
-        """int32[N]: moves made since the deck ran out, the one that took the last card included;
-        the game ends at P + 1.
-        """
+        """int32[N]: moves made since the deck ran out, including the one that drew the last card;
+        the game ends at P + 1."""
         return _field(self.counters, 23, 3)
 
     @property
     def turn(self) -> jax.Array:
-        """int32[N]: moves made so far."""
+        """int32[N]: moves made."""
         return _field(self.last, 0, 10)
 
     @property
     def last_action(self) -> jax.Array:
-        """int32[N]: the last move; the no-op before the first one and after an illegal one."""
+        """int32[N]: last move; the no-op before the first and after an illegal one."""
         return _field(self.last, 10, 7)
 
     @property
     def last_card(self) -> jax.Array:
-        """int32[N]: the id of the card that the last move played or discarded; 0 after another
-        move."""
+        """int32[N]: id of the card that the last move played or discarded; 0 after other moves."""
         return _field(self.last, 17, 5)
 
     @property
     def last_touched(self) -> jax.Array:
-        """int32[N]: bit s where the last move was a hint and touched slot s."""
+        """int32[N]: bit s is 1 if the last move was a hint that touched slot s."""
         return _field(self.last, 22, 8)
 
     @property
     def last_scored(self) -> jax.Array:
-        """bool[N]: the last move put a card on the fireworks."""
+        """bool[N]: the last move played a card successfully."""
         return _field(self.last, 30, 1) != 0
 
     @property
     def last_gained_token(self) -> jax.Array:
-        """bool[N]: the last move completed a colour and gave an information token."""
+        """bool[N]: the last move completed a colour and regained an information token."""
         return _field(self.last, 31, 1) != 0
 
     @property
@@ -137,14 +132,13 @@ class State(struct.PyTreeNode):
 
     @property
     def knowledge(self) -> jax.Array:
-        """uint32[N, P, H]: the set of cards each card can still be, by the hints given on it; 0 for
-        an empty slot."""
+        """uint32[N, P, H]: possible cards of each slot by its hints; 0 for an empty slot."""
         return self._sets(self.possible_colors, self.possible_ranks)
 
     @property
     def hints(self) -> jax.Array:
-        """uint32[N, P, H]: the hints that named each card: bit c for its colour c, bit C + r for
-        its rank r."""
+        """uint32[N, P, H]: hints that named each card: bit c for its colour c, bit C + r for its
+        rank r."""
         rules = self.rules
         words = (
             (self.possible_colors, rules.num_colors, 0),
@@ -160,14 +154,13 @@ class State(struct.PyTreeNode):
         return union(named)
 
     def _slots(self, words: jax.Array, group: int) -> jax.Array:
-        """bool[N, P, H]: one group of hand words, slot by slot."""
+        """bool[N, P, H]: one group of hand words by slot."""
         slots = jnp.arange(self.rules.hand_size, dtype=jnp.uint32) + group * self.rules.hand_size
         return (words[..., None] >> slots) & 1 != 0
 
     def _sets(self, colors: jax.Array, ranks: jax.Array) -> jax.Array:
-        """Hand words of colours and ranks -> uint32[N, P, H], the set of cards with one of the
-        colours and one of the ranks.
-        """
+        """Hand words of colours and ranks -> uint32[N, P, H], set of cards with one of the colours
+        and one of the ranks."""
         rules = self.rules
         by_color = [
             jnp.where(self._slots(colors, c), jnp.uint32(s), 0)
@@ -210,7 +203,7 @@ def pack_last(
 
 
 def deal(rules: Rules, decks: jax.Array) -> State:
-    """The first states of games on the given decks.
+    """Initial states of games on the given decks.
 
     Args:
         decks: card ids ``[N, deck_size]``, any integer dtype, top card first. Seat 0 gets the first
@@ -225,7 +218,7 @@ def deal(rules: Rules, decks: jax.Array) -> State:
 
 
 def deal_packed(rules: Rules, deck: jax.Array) -> State:
-    """`deal` for decks ``uint32[N, W]`` already packed by `words.pack_deck`."""
+    """`deal` for decks ``uint32[N, W]`` packed by `bits.pack_deck`."""
     games = deck.shape[0]
     players, hand = rules.num_players, rules.hand_size
 
@@ -266,7 +259,7 @@ def deal_packed(rules: Rules, deck: jax.Array) -> State:
 
 
 def select_games(which: jax.Array, yes: T, no: T) -> T:
-    """Per game: `yes` where `which` bool[N], else `no`; pytrees whose leaves are ``[N, ...]``."""
+    """Select per game: `yes` where `which` bool[N], otherwise `no`; leaves are ``[N, ...]``."""
 
     def pick(a: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)

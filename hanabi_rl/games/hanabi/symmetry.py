@@ -1,14 +1,13 @@
-"""Colour symmetry: the same game with its colours renamed.
+"""Colour permutations: the symmetry of Hanabi.
 
-Colours are interchangeable in Hanabi (ranks are not). A permutation ``perm`` ``int32[..., C]``
-gives each old colour its new one: ``perm[n, c]`` is the new colour of old colour ``c``. Its leading
-axes broadcast against the thing permuted, so one permutation a game is ``perm[:, None]`` for
-observations ``[N, P, O]``.
+Colours are interchangeable (ranks are not). A permutation ``perm`` ``int32[..., C]`` maps old to
+new colours: ``perm[n, c]`` is the new colour of old colour ``c``. Its leading axes broadcast
+against the permuted array: one permutation per game is ``perm[:, None]`` for observations ``[N, P,
+O]``.
 
-Renaming commutes with playing and with seeing:
-``step(permute_state(s), permute_actions(a)) == permute_state(step(s, a))`` and
-``observe(permute_state(s)) == permute_obs(observe(s))``. Where both are at hand, permuting the
-compact state is the faster way.
+Permuting commutes with playing and observing: ``step(permute_state(s), permute_actions(a)) ==
+permute_state(step(s, a))`` and ``observe(permute_state(s)) == permute_obs(observe(s))``. Permuting
+the compact state is faster.
 """
 
 from __future__ import annotations
@@ -31,13 +30,12 @@ def random_color_permutations(key: jax.Array, num: int, num_colors: int) -> jax.
 
 
 def invert_permutations(perm: jax.Array) -> jax.Array:
-    """The permutations that undo `perm` int32[..., C]."""
+    """Inverse permutations of `perm` int32[..., C]."""
     return jnp.argsort(perm, axis=-1).astype(jnp.int32)
 
 
 def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
-    """`N` games with renamed colours, `perm` int32[N, C]; the hidden deck too, where the state has
-    one."""
+    """Permute the colours of `N` games by `perm` int32[N, C], those of the hidden deck included."""
     hand, colors = rules.hand_size, rules.num_colors
 
     def cards(word: jax.Array) -> jax.Array:
@@ -65,8 +63,8 @@ def permute_state(rules: Rules, state: State, perm: jax.Array) -> State:
 
 
 def _move_fields(word: jax.Array, perm: jax.Array, width: int) -> jax.Array:
-    """Words [N, ...] with one `width`-bit field a colour: move each colour's field to its new
-    place."""
+    """Words [N, ...] with one `width`-bit field per colour: move each field to the place of its new
+    colour."""
     field = (1 << width) - 1
     moved = []
     for color in range(perm.shape[-1]):
@@ -76,8 +74,7 @@ def _move_fields(word: jax.Array, perm: jax.Array, width: int) -> jax.Array:
 
 
 def permute_actions(rules: Rules, action: jax.Array, perm: jax.Array) -> jax.Array:
-    """Actions ``[...]`` (any integer dtype) with their colour hints renamed by `perm` int32[...,
-    C]."""
+    """Permute the colour hints of actions ``[...]`` (any integer dtype) by `perm` int32[..., C]."""
     action = jnp.asarray(action)
     moves = decode(rules, action)
     renamed = moves._replace(value=_lookup(perm, moves.value))
@@ -85,16 +82,15 @@ def permute_actions(rules: Rules, action: jax.Array, perm: jax.Array) -> jax.Arr
 
 
 def permute_legal(rules: Rules, legal: jax.Array, perm: jax.Array) -> jax.Array:
-    """Anything over the action axis ``[..., A]`` (legal masks, logits) with its colour hints
-    renamed."""
+    """Permute the colour hints along the action axis ``[..., A]`` of legal masks or logits."""
     hints = action_slices(rules)["color"]
     segments = [(first, 1) for first in range(hints.start, hints.stop, rules.num_colors)]
     return _permute_segments(legal, perm, segments)
 
 
 def permute_decks(rules: Rules, decks: jax.Array, perm: jax.Array) -> jax.Array:
-    """Decks of card ids ``[..., D]`` (any integer dtype) with colours renamed by `perm` int32[...,
-    C]."""
+    """Permute the colours of decks of card ids ``[..., D]`` (any integer dtype) by `perm`
+    int32[..., C]."""
     color = decks // rules.num_ranks
     return (_lookup(perm[..., None, :], color) * rules.num_ranks + decks % rules.num_ranks).astype(
         decks.dtype
@@ -102,7 +98,7 @@ def permute_decks(rules: Rules, decks: jax.Array, perm: jax.Array) -> jax.Array:
 
 
 def permute_obs(rules: Rules, obs: jax.Array, perm: jax.Array) -> jax.Array:
-    """Observations ``[..., O]`` as they would be with colours renamed by `perm` int32[..., C]."""
+    """Permute the colours of observations ``[..., O]`` by `perm` int32[..., C]."""
     part = observation_slices(rules)
     card = rules.num_ranks
     segments = [
@@ -128,10 +124,10 @@ def _lookup(perm: jax.Array, color: jax.Array) -> jax.Array:
 def _permute_segments(
     values: jax.Array, perm: jax.Array, segments: list[tuple[int, int]]
 ) -> jax.Array:
-    """Permute the colours of each segment ``(start, width)``, which is C fields of `width` along
-    the last axis."""
+    """Permute the colours of each segment ``(start, width)``, C fields of `width` along the last
+    axis."""
     colors = perm.shape[-1]
-    # Feature f of new colour d is taken from origin[f] + width[f] * (the old colour of d).
+    # feature f of new colour d comes from origin[f] + width[f] * (old colour of d)
     origin = np.arange(values.shape[-1])
     width = np.zeros_like(origin)
     new_color = np.zeros_like(origin)

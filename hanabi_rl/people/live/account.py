@@ -23,7 +23,7 @@ from hanabi_rl.storage.files import check_readable, open_text
 
 USERNAME, PASSWORD = "HANABI_LIVE_USERNAME", "HANABI_LIVE_PASSWORD"
 TIMEOUT_S = 30.0
-MOST_BYTES = 2**20
+MAX_RESPONSE_BYTES = 2**20
 """Of an answer; a game of an hour with notes on every card takes a twentieth."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _NAME = re.compile(r"[\w.-]{2,15}")
@@ -181,7 +181,7 @@ def _ask(server: Server, method: str, path: str, form: str | None = None) -> _An
     try:
         connection.request(method, path, form, headers)
         response = connection.getresponse()
-        body = response.read(MOST_BYTES)
+        body = response.read(MAX_RESPONSE_BYTES)
         return _Answer(response.status, body, response.headers.get_all("Set-Cookie") or [])
     except (OSError, http.client.HTTPException) as error:
         raise OSError(f"{server.host}: {type(error).__name__}: {error}") from None

@@ -46,15 +46,15 @@ def agents_of(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
     return {players: list(dict.fromkeys([*names, RANDOM])) for players, names in proxies.items()}
 
 
-def team_of(line_up: Lineup, names: Sequence[str]) -> AgentNames:
+def team_of(lineup: Lineup, names: Sequence[str]) -> AgentNames:
     """The agents at the seats that are not the candidate's, in their order."""
-    return tuple(names[who] for who in line_up if who != CANDIDATE)
+    return tuple(names[who] for who in lineup if who != CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)
-def candidate_seats(line_up: Lineup) -> tuple[int, ...]:
+def candidate_seats(lineup: Lineup) -> tuple[int, ...]:
     """Where the candidate sits; asked for each of a key's thousands of games."""
-    return tuple(seat for seat, who in enumerate(line_up) if who == CANDIDATE)
+    return tuple(seat for seat, who in enumerate(lineup) if who == CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -193,8 +193,8 @@ class CandidateAPI:
         return CandidateGame(
             Rules(num_players=grant.num_players),
             grant.deck,
-            frozenset(candidate_seats(grant.line_up)),
-            team_of(grant.line_up, self.proxies[grant.num_players]),
+            frozenset(candidate_seats(grant.lineup)),
+            team_of(grant.lineup, self.proxies[grant.num_players]),
             self.thinker,
             _LeaseJournal(self._ledger, grant),
             game_id=grant.game_id,
@@ -268,5 +268,5 @@ def _info_of(row: GameStatus) -> dict[str, Any]:
         "status": row.status.upper(),
         "score": row.score,
         "num_players": row.num_players,
-        "candidate_controlling": agents_at(candidate_seats(row.line_up)),
+        "candidate_controlling": agents_at(candidate_seats(row.lineup)),
     }

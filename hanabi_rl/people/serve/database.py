@@ -10,9 +10,10 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-Mode = Literal["read", "write", "durable", "beside", "alone"]
-"""read: changes nothing. write: committed before it returns. durable: and on the disk. beside: and
-nobody is in one that is `alone`. alone: and nobody else is in one of these last two."""
+Mode = Literal["read", "write", "durable", "shared", "exclusive"]
+"""Transaction mode. `read`: changes nothing. `write`: committed when it returns. `durable`: also
+synced to disk. `shared`: durable, under a lock that excludes `exclusive`. `exclusive`: durable,
+under a lock that excludes `shared` and `exclusive`."""
 
 
 class StoreUnavailableError(OSError):

@@ -32,7 +32,7 @@ class GameLease:
     game_id: int
     lease: int
     num_players: int
-    line_up: Lineup
+    lineup: Lineup
     deck: tuple[int, ...]
     moves: tuple[int, ...]
     """Made before an interruption: they stand."""
@@ -54,7 +54,7 @@ class GameStatus(NamedTuple):
     """What a key's holder may know of one of its games."""
 
     num_players: int
-    line_up: Lineup
+    lineup: Lineup
     status: Status
     score: int | None
     points: int | None

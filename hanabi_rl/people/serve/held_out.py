@@ -21,7 +21,7 @@ from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
 
-ROWS = 16  # of one batch at most
+BATCH_ROWS = 16  # maximum rows of a batch
 
 Row = tuple[int, int]
 """(game, seat): one person's view of one game."""
@@ -50,7 +50,7 @@ class HeldOutGames:
         """The rows of as many whole games each as fit, games in the order of the file; the seats of
         one do not come side by side."""
         people = np.flatnonzero(self.seats.any(axis=1))
-        size, found = ROWS // self.players, []
+        size, found = BATCH_ROWS // self.players, []
         for number, first in enumerate(range(0, len(people), size)):
             rows = [
                 (int(game), int(seat))

@@ -83,7 +83,7 @@ class LocalPlay(GameTables):
             previous_games=self._series,
         )
         self._number += 1
-        self._seat(game, self._line_up(game))
+        self._seat(game, self._lineup(game))
         self._carry_out(game, begin(game))
         return game
 
@@ -144,7 +144,7 @@ class LocalPlay(GameTables):
         self._seated[game.game_id] = names
         self._chances[game.game_id] = {}
 
-    def _line_up(self, game: Game) -> dict[int, str]:
+    def _lineup(self, game: Game) -> dict[int, str]:
         first, players = min(game.people, default=-1) + 1, self.rules.num_players
         return {(first + k) % players: agent for k, agent in enumerate(self.agents)}
 
@@ -195,7 +195,7 @@ class LocalPlay(GameTables):
             number, self._series = self.folder.newest_series(self.rules, self._policies)
             self._since = self._series[0].game_id if self._series else number
         for game, names, policies in self.folder.interrupted(self.rules):
-            ours = names == self._line_up(game) and policies in (None, self._policies)
+            ours = names == self._lineup(game) and policies in (None, self._policies)
             if game.table().over:  # killed between its last move and its end
                 done = dataclasses.replace(game, status="done", end_reason="finished")
                 self.folder.finish(done, self._policies if ours and self.remembers else ())

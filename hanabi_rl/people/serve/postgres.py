@@ -14,15 +14,15 @@ from hanabi_rl.people.serve.database import Mode, StoreUnavailableError
 
 CONNECTIONS = 8  # of one process
 WAIT_S = 10  # for a connection, a lock, an answer, and the other end of a network
-_ALONE = 0x68616E61  # the number of the advisory lock
+_EXCLUSIVE = 0x68616E61  # the number of the advisory lock
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGINS: dict[Mode, str] = {
     "read": f"{_BEGIN} READ ONLY",
     # the last moments of what is written so may be lost when the database's machine fails
     "write": f"{_BEGIN}; SET LOCAL synchronous_commit = off",
     "durable": _BEGIN,
-    "beside": f"{_BEGIN}; SELECT pg_advisory_xact_lock_shared({_ALONE})",
-    "alone": f"{_BEGIN}; SELECT pg_advisory_xact_lock({_ALONE})",
+    "shared": f"{_BEGIN}; SELECT pg_advisory_xact_lock_shared({_EXCLUSIVE})",
+    "exclusive": f"{_BEGIN}; SELECT pg_advisory_xact_lock({_EXCLUSIVE})",
 }
 _UNAVAILABLE = (
     psycopg.OperationalError,

@@ -19,7 +19,7 @@ from hanabi_rl.people.serve.client import (
 )
 from hanabi_rl.people.serve.retry import MAX_RETRIES, RetryPolicy
 
-ROWS = 16  # of a batch, at most
+MAX_BATCH_ROWS = 16
 
 
 def predict_all(
@@ -70,21 +70,24 @@ class _Reader:
     def __init__(self, policy: Policy) -> None:
         self._policy, self._rules = policy, policy.rules
         self._step = jax.jit(type(policy).step)
-        self._carry = policy.init_carry(ROWS)
+        self._carry = policy.init_carry(MAX_BATCH_ROWS)
 
     def read(self, frame: Frame, deciding: list[str]) -> dict[str, list[float]]:
         """The logits of the rows that decide. Raises ProtocolError."""
-        obs = np.zeros((ROWS, self._rules.obs_size), np.float32)
-        legal = np.ones((ROWS, self._rules.num_moves), bool)
+        obs = np.zeros((MAX_BATCH_ROWS, self._rules.obs_size), np.float32)
+        legal = np.ones((MAX_BATCH_ROWS, self._rules.num_moves), bool)
         for row, seen in frame["rows"].items():
             sizes = len(seen["obs"]), len(seen["legal_moves"])
-            if sizes != (self._rules.obs_size, self._rules.num_moves) or not 0 <= int(row) < ROWS:
+            if (
+                sizes != (self._rules.obs_size, self._rules.num_moves)
+                or not 0 <= int(row) < MAX_BATCH_ROWS
+            ):
                 raise ProtocolError(
-                    f"expected rows 0 to {ROWS - 1} of {self._rules.obs_size} and "
+                    f"expected rows 0 to {MAX_BATCH_ROWS - 1} of {self._rules.obs_size} and "
                     f"{self._rules.num_moves} numbers, got row {row} of {sizes[0]} and {sizes[1]}"
                 )
             obs[int(row)], legal[int(row)] = seen["obs"], seen["legal_moves"]
-        reset = np.full(ROWS, frame["turn"] == 0)
+        reset = np.full(MAX_BATCH_ROWS, frame["turn"] == 0)
         self._carry, logits = self._step(self._policy, self._carry, obs, legal, reset)
         said = np.nan_to_num(np.asarray(logits, float))  # JSON has no infinity
         return {row: said[int(row)].tolist() for row in deciding}

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hanabi_rl.people.serve.database import Session
-from hanabi_rl.people.serve.schedule import line_ups_of
+from hanabi_rl.people.serve.schedule import lineups_of
 from hanabi_rl.play.lineups import Lineup
 
 UNSEATED = "[]"
@@ -99,7 +99,7 @@ def fix_proxies(
 def assign_lineups(db: Session, secret: bytes, key_id: int, players: int, num_proxies: int) -> None:
     """Says who sits where in a key's games. Raises ValueError for fewer than line-ups."""
     games = _count(db, "key_id = ? AND num_players = ?", (key_id, players))
-    order = line_ups_of(secret, key_id, players, num_proxies, games)
+    order = lineups_of(secret, key_id, players, num_proxies, games)
     db.executemany(
         "UPDATE games SET line_up = ? WHERE key_id = ? AND num_players = ? AND position = ?",
         [(json.dumps(seats), key_id, players, position) for position, seats in enumerate(order)],
@@ -126,7 +126,7 @@ def _check_not_begun(
                 f"with {_names(before)}, got {_names(given)}{_by_identity(before, given)}: name "
                 "those, or take another --state"
             )
-        number = _proxies_of_line_ups(db, players)
+        number = _proxies_of_lineups(db, players)
         if number not in (0, len(given)):
             raise ValueError(
                 f"--proxies-{players}p: the games of {players} players in this store were begun "
@@ -181,10 +181,10 @@ def _begun(db: Session, players: int) -> bool:
     return _count(db, "num_players = ? AND status != 'todo'", (players,)) > 0
 
 
-def _proxies_of_line_ups(db: Session, players: int) -> int:
+def _proxies_of_lineups(db: Session, players: int) -> int:
     found = db.execute("SELECT DISTINCT line_up FROM games WHERE num_players = ?", (players,))
-    line_ups: list[Lineup] = [json.loads(text) for (text,) in found.fetchall()]
-    return 1 + max((who for line_up in line_ups for who in line_up), default=-1)
+    lineups: list[Lineup] = [json.loads(text) for (text,) in found.fetchall()]
+    return 1 + max((who for lineup in lineups for who in lineup), default=-1)
 
 
 def _count(db: Session, which: str, values: Sequence[int]) -> int:

@@ -22,7 +22,7 @@ def deck_of(secret: bytes, key_id: int, rules: Rules, position: int) -> tuple[in
     return tuple(rng.permutation(np.array(full_deck(rules))).tolist())
 
 
-def line_ups_of(
+def lineups_of(
     secret: bytes, key_id: int, num_players: int, num_proxies: int, games: int
 ) -> list[Lineup]:
     """Who sits where in each of a key's games: every line-up equally often (plus or minus one), in

@@ -54,7 +54,7 @@ MIGRATIONS = (_CHALLENGE, _WORKERS, _PREDICTIONS, _PROXIES)
 
 def migrate(database: Database) -> None:
     """Makes the tables, or brings them to this schema. Raises ValueError for a newer one."""
-    with database.transaction("alone") as db:
+    with database.transaction("exclusive") as db:
         db.execute(
             "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
             + database.words["keyed"]
@@ -66,7 +66,7 @@ def migrate(database: Database) -> None:
         return
     if 0 < found < len(MIGRATIONS):
         database.backup(found)
-    with database.transaction("alone") as db:
+    with database.transaction("exclusive") as db:
         for migration in MIGRATIONS[_schema_of(db) :]:
             for statement in migration.split(";"):
                 db.execute(statement.format(**database.words))

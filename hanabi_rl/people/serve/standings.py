@@ -23,8 +23,8 @@ COLUMNS = (
     "mean_low",
     "mean_high",
     "median",
-    "zero_share",
-    "perfect_share",
+    "zero_rate",
+    "perfect_rate",
     "points_mean",
     "games",
     "interruptions",
@@ -33,7 +33,7 @@ COLUMNS = (
 
 def standings(store: Store, max_score: int = 25) -> list[dict[str, Any]]:
     """A row for each evaluation key and number of players whose games are all done, best first;
-    `line_ups` lists each line-up's mean."""
+    `lineups` lists each line-up's mean."""
     found = []
     for entry in store.entries():
         for key in entry["keys"]:
@@ -67,27 +67,27 @@ def _about(entry: dict[str, Any], players: int) -> dict[str, Any]:
 
 def _figures(games: Sequence[GameStatus], max_score: int) -> dict[str, Any]:
     score = np.array([game.score for game in games], float)
-    mean, median = mean_interval(score, least=0, most=max_score), bootstrap_median(score)
+    mean, median = mean_interval(score, min_value=0, max_value=max_score), bootstrap_median(score)
     low, high = to_json(mean.bounds)  # None: a single game has no bounds
     return {
         "mean": mean.mean,
         "mean_low": low,
         "mean_high": high,
         "median": median.mean,
-        "zero_share": float(np.mean(score == 0)),
-        "perfect_share": float(np.mean(score == max_score)),
+        "zero_rate": float(np.mean(score == 0)),
+        "perfect_rate": float(np.mean(score == max_score)),
         "points_mean": float(np.mean([game.points for game in games])),
         "games": len(games),
         "interruptions": sum(game.interruptions for game in games),
-        "line_ups": _by_line_up(games),
+        "lineups": _by_lineup(games),
     }
 
 
-def _by_line_up(games: Sequence[GameStatus]) -> list[dict[str, Any]]:
+def _by_lineup(games: Sequence[GameStatus]) -> list[dict[str, Any]]:
     found = []
-    for line_up in sorted({game.line_up for game in games}, reverse=True):
-        score = np.array([game.score for game in games if game.line_up == line_up], float)
-        names = [f"proxy {i + 1}" for i in range(max(line_up, default=-1) + 1)]
+    for lineup in sorted({game.lineup for game in games}, reverse=True):
+        score = np.array([game.score for game in games if game.lineup == lineup], float)
+        names = [f"proxy {i + 1}" for i in range(max(lineup, default=-1) + 1)]
         mean = mean_interval(score).mean if len(score) > 1 else float(score[0])
-        found.append({"seats": seat_names(line_up, names), "games": len(score), "mean": mean})
+        found.append({"seats": seat_names(lineup, names), "games": len(score), "mean": mean})
     return found

@@ -125,7 +125,7 @@ class Store:
         Raises:
             ValueError: what the store holds cannot be played with them.
         """
-        with self._database.transaction("alone") as db:
+        with self._database.transaction("exclusive") as db:
             self._proxies = fix_proxies(db, self.secret, given, self.clock())
         return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
 
@@ -148,7 +148,7 @@ class Store:
                 that servers have named no proxies for.
         """
         key = make_key(kind)
-        with self._database.transaction("alone") as db:
+        with self._database.transaction("exclusive") as db:
             found = _one(db, "SELECT id FROM entries WHERE name = ?", (entry,))
             if found is None:
                 raise ValueError(f"expected the name of an entry, got {entry!r}")
@@ -216,7 +216,7 @@ class Store:
     def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
         """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
         claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
-        with self._database.transaction("beside") as db:  # whose proxies these are stays so
+        with self._database.transaction("shared") as db:  # whose proxies these are stays so
             sizes = self._sizes(db)
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
@@ -315,7 +315,7 @@ class Store:
                 "WHERE key_id = ? ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        return [GameStatus(players, _line_up(text), *rest) for players, text, *rest in found]
+        return [GameStatus(players, _lineup(text), *rest) for players, text, *rest in found]
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry with its name, team, link and evaluation keys."""
@@ -346,8 +346,8 @@ class Store:
                 "WHERE key_id = ? AND end_reason = 'finished' ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        for game_id, lease, players, line_up, deck, score in found:
-            seats = _line_up(line_up)
+        for game_id, lease, players, lineup, deck, score in found:
+            seats = _lineup(lineup)
             yield GameLease(game_id, lease, players, seats, tuple(deck), self.moves(game_id)), score
 
     def moves(self, game_id: int) -> tuple[int, ...]:
@@ -390,7 +390,7 @@ class Store:
         return self._lease(db, key_id, *found)
 
     def _lease(
-        self, db: Session, key_id: int, game_id: int, players: int, position: int, line_up: str
+        self, db: Session, key_id: int, game_id: int, players: int, position: int, lineup: str
     ) -> GameLease:
         deck = deck_of(self.secret, key_id, Rules(num_players=players), position)
         lease, kept = _one(
@@ -401,7 +401,7 @@ class Store:
             "RETURNING lease, deck",
             (self.worker, self.clock(), bytes(deck), self.clock(), game_id),
         )
-        seats = _line_up(line_up)
+        seats = _lineup(lineup)
         return GameLease(game_id, lease, players, seats, tuple(kept), _moves(db, game_id))
 
     def _write_one(self, move: MoveWrite) -> None:
@@ -472,7 +472,7 @@ class Store:
     def _the_secret(self, file: Path) -> bytes:
         """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
         not the store's, of which the store knows the SHA-256."""
-        with self._database.transaction("alone") as db:
+        with self._database.transaction("exclusive") as db:
             known = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
             if known is None:
                 secret = _made(file)
@@ -524,7 +524,7 @@ def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _line_up(text: str) -> Lineup:
+def _lineup(text: str) -> Lineup:
     """Of the few that there are: a key has thousands of games."""
     return tuple(json.loads(text))
 

@@ -21,7 +21,7 @@ from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import select_games
-from hanabi_rl.play.episodes import OWN_CHANCE
+from hanabi_rl.play.episodes import POLICY_RNG_STREAM
 
 
 class Moves(NamedTuple):
@@ -43,7 +43,7 @@ class Seats(NamedTuple):
     place: Any  # int32[W], of what it remembers there
     begins: Any  # bool[W]
     asked: Any  # bool[W], for an answer; else it moved before, and looks on
-    key_index: Any  # uint32[W], the game's number among the streams of chance
+    game_index: Any  # uint32[W], the game's number among the streams of chance
 
 
 class Tick(NamedTuple):
@@ -119,8 +119,8 @@ def step(
     awake = used & seats.asked if runs_search(policy) else used
     legal = jnp.where(awake[:, None], tick.legal[row, seats.seat], idle)
     fold = jax.vmap(jax.random.fold_in)
-    key = jax.random.fold_in(key, OWN_CHANCE)
-    own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.key_index)
+    key = jax.random.fold_in(key, POLICY_RNG_STREAM)
+    own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.game_index)
     own = fold(fold(own, tick.turn[row]), seats.seat)
     stepped, logits = policy.step(
         _rows(memory, seats.place),

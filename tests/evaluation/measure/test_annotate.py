@@ -106,28 +106,28 @@ def test_plays() -> None:
     assert notes_of(hands, *first) == ["play hint", "known play"]
     assert notes_of(hands, *first, "play 5")[2] == "other play, but blind play"
     fours = ("Bob 4", "Alice 4", "Bob 3")
-    assert notes_of(hands, *fours, "play 3")[3] == "other play, but not promised"
-    assert notes_of("R3 R2 G4 B4 W4 | G3 B1 Y4 W3 B3", "Bob blue", "play 5")[1] == "play by hint"
+    assert notes_of(hands, *fours, "play 3")[3] == "other play, but unsupported play"
+    assert notes_of("R3 R2 G4 B4 W4 | G3 B1 Y4 W3 B3", "Bob blue", "play 5")[1] == "hinted play"
 
 
 def test_discards() -> None:
     hands = "R3 R2 G4 B4 W4 | G3 B3 Y4 W3 R4"
     before = ("Bob 4", "Alice 4")
     assert notes_of(hands, *before, "discard 1")[2] == "chop"
-    assert notes_of(hands, *before, "discard 2")[2] == "other discard, but off chop"
-    assert notes_of(hands, *before, "discard 3")[2] == "other discard, but touched discard"
+    assert notes_of(hands, *before, "discard 2")[2] == "other discard, but not from chop"
+    assert notes_of(hands, *before, "discard 3")[2] == "other discard, but discards hinted card"
 
 
 def test_a_discard_beside_a_card_to_play() -> None:
     hands = "R1 R2 G4 B4 W4 | G3 B3 Y4 W3 R4"
-    assert notes_of(hands, "Bob 4", "Alice 1", "discard 2")[2] == "chop, but play left"
-    assert notes_of(hands, "Bob 4", "Alice 1", "Bob 3")[2] == ("other hint, but focus, play left")
+    assert notes_of(hands, "Bob 4", "Alice 1", "discard 2")[2] == "chop, but missed play"
+    assert notes_of(hands, "Bob 4", "Alice 1", "Bob 3")[2] == ("other hint, but focus, missed play")
 
 
 def test_a_second_copy_is_trash_once_the_first_is_played() -> None:
     hands = "R3 R2 G4 B4 W4 | B1 B1 Y4 W3 R4"
     found = notes_of(hands, "Bob blue", "play 1", "Bob 1", "discard 1")
-    assert found == ["play hint, but good touch", "play by hint", "fix hint", "known trash"]
+    assert found == ["play hint, but good touch", "hinted play", "fix hint", "known useless"]
 
 
 SAVES = {"G5": True, "G2": True, "G3": False}
@@ -138,7 +138,7 @@ def test_a_card_that_should_have_been_saved(chop: str, lost: bool) -> None:
     """It counts once it is discarded, against whoever moved before."""
     hands = f"R3 R2 G4 B4 W4 | {chop} B3 Y4 W3 R4"
     third, last = notes_of(hands, "Bob 4", "Alice 4", "Bob red", "discard 1")[2:]
-    assert third == "stall hint" + ", but save left" * lost and last == "chop"
+    assert third == "stall hint" + ", but missed save" * lost and last == "chop"
 
 
 def test_a_last_copy_is_saved_by_either_kind_of_hint() -> None:
@@ -167,17 +167,19 @@ def test_a_finesse() -> None:
     hands = THREE.format(bob="B1", cathy="B2 Y4 G4 W4 R4")
     assert notes_of(hands, "Cathy blue", "play 5", "play 1") == [
         "finesse",
-        "play by finesse",
-        "play by hint",
+        "finesse play",
+        "hinted play",
     ]
-    assert notes_of(hands, "Cathy blue", "Cathy 4", "play 1")[2] == "other play, but not promised"
+    assert (
+        notes_of(hands, "Cathy blue", "Cathy 4", "play 1")[2] == "other play, but unsupported play"
+    )
 
 
 def test_a_finesse_of_the_player_after() -> None:
     """The receiver, Bob, comes before Cathy, sees her blue 1 and waits."""
     hands = "R3 R3 G4 B4 W4 | B2 G3 Y3 W3 R4 | Y4 G4 W4 R4 B1"
     found = notes_of(hands, "Bob blue", "Alice 4", "play 5", "Bob 3", "play 1")
-    assert (found[0], found[2], found[4]) == ("finesse", "play by finesse", "play by hint")
+    assert (found[0], found[2], found[4]) == ("finesse", "finesse play", "hinted play")
 
 
 def test_a_finesse_is_certain_or_none() -> None:
@@ -191,8 +193,8 @@ def test_a_bluff() -> None:
     hands = THREE.format(bob="R1", cathy="B2 Y4 G4 W4 R4")
     assert notes_of(hands, "Cathy blue", "play 5", "play 1") == [
         "bluff",
-        "play by finesse",
-        "other play, but not promised",  # Cathy saw that it was no blue 1
+        "finesse play",
+        "other play, but unsupported play",  # Cathy saw that it was no blue 1
     ]
     second = "R3 R3 G4 B4 W4 | B2 Y4 G4 W4 R4 | Y3 G3 B3 W3 R1"  # Cathy is not next
     assert notes_of(second, "Bob blue") == ["stall hint, but misleads"]
@@ -203,15 +205,15 @@ def test_a_prompt() -> None:
     hands = "B1 R3 G4 B4 W4 | B2 G3 Y3 W3 R4 | B3 Y4 G4 W4 R4"
     start = ("Bob 2", "Alice blue", "Alice red", "play 1", "Alice 4", "Alice 3")
     found = notes_of(hands, *start, "Cathy blue", "play 1", "play 1")
-    assert (found[0], found[3]) == ("save hint", "play by hint")
-    assert found[6:] == ["prompt", "play by hint", "play by hint"]
+    assert (found[0], found[3]) == ("save hint", "hinted play")
+    assert found[6:] == ["prompt", "hinted play", "hinted play"]
 
 
 def test_a_finesse_is_of_others_before_the_receiver() -> None:
     """Bob, whose 2 is hinted, sees Cathy's blue 1, and not his own."""
     hands = "R3 R3 G4 B4 W4 | Y3 B2 G3 W3 B1 | Y4 G4 W4 R4 B1"
     found = notes_of(hands, "Bob 2", "Alice 4", "play 5")
-    assert (found[0], found[2]) == ("finesse", "play by finesse")
+    assert (found[0], found[2]) == ("finesse", "finesse play")
 
 
 def test_a_2_that_is_seen_elsewhere_needs_no_saving() -> None:
@@ -225,10 +227,10 @@ def test_a_2_on_the_chop_may_be_saved_or_played() -> None:
     hands = "R1 R3 G4 B4 W4 | G2 B3 Y4 W3 R4"
     found = notes_of(hands, "Bob 4", "Alice red", "play 1", "Alice 3", "Bob 2", "play 1")
     assert found[2:] == [
-        "play by hint",
+        "hinted play",
         "stall hint",
         "save hint",
-        "other play, but not promised",
+        "other play, but unsupported play",
     ]
 
 
@@ -249,7 +251,7 @@ def test_of_several_1s_of_the_starting_hand_the_oldest_is_played_first(
     moves = ("Bob 3", "Alice red", "play 1", "Alice 4", "Bob 1")
     note = annotate(Rules(), *played(f"R1 R3 G4 B4 W4 | {bobs}", *moves))[-1]
     assert note.kind == "play hint" and note.focus == 5 + slot - 1
-    assert note.breaks == ("good touch", *(["misleads"] if misleads else []))
+    assert note.violations == ("good touch", *(["misleads"] if misleads else []))
 
 
 FRESH = {  # what Bob draws, after three of his cards -> what the focus is, and whether it misleads
@@ -265,14 +267,14 @@ def test_a_1_drawn_since_is_played_first(drawn: str, focus: str, misleads: bool)
     deck, actions = played(hands, *moves)
     note = annotate(Rules(), deck, actions)[-1]
     assert note.focus == 11 and deck[11] == card_id(Rules(), focus)
-    assert ("misleads" in note.breaks) == misleads
+    assert ("misleads" in note.violations) == misleads
 
 
 def test_the_newest_of_two_1s_drawn_since_is_the_focus() -> None:
     hands = "R1 R3 G4 B4 W4 | B3 R3 Y4 G4 W3 W2 R1 G1"
     start = ("Bob blue", "Alice red", "play 1", "discard 1", "Bob white", "discard 1", "Bob 1")
     note = annotate(Rules(), *played(hands, *start))[-1]
-    assert (note.focus, note.breaks) == (12, ("good touch",))
+    assert (note.focus, note.violations) == (12, ("good touch",))
 
 
 def test_1s_that_had_a_hint_before_have_the_newest_as_their_focus() -> None:
@@ -285,7 +287,7 @@ def test_1s_that_had_a_hint_before_have_the_newest_as_their_focus() -> None:
 def test_whoever_has_a_card_to_play_is_not_expected_to_discard() -> None:
     hands = "R3 R2 G4 B4 W4 | G5 B3 Y4 W3 B1"
     found = notes_of(hands, "Bob blue", "Alice 4", "Bob 4", "discard 1")
-    assert found[2:] == ["other hint, but focus", "chop, but play left"]
+    assert found[2:] == ["other hint, but focus", "chop, but missed play"]
 
 
 def test_a_copy_of_what_the_giver_knows_to_hold_is_no_good_touch() -> None:
@@ -296,13 +298,13 @@ def test_a_copy_of_what_the_giver_knows_to_hold_is_no_good_touch() -> None:
 
 def test_hinted_cards_are_useful_and_hinted_once() -> None:
     hands = "R3 R2 G4 B4 W4 | B3 G1 Y4 W3 B1"
-    assert notes_of(hands, "Bob 1", "play 5", "Bob 4", "play 2")[3] == "play by hint"
+    assert notes_of(hands, "Bob 1", "play 5", "Bob 4", "play 2")[3] == "hinted play"
     twice = "R1 W3 G4 B4 W4 | Y3 R1 Y4 W3 B4"  # Bob sees Alice's, and is told that his is another
     assert notes_of(twice, "Bob red", "Alice red", "Bob 1", "discard 2") == [
         "play hint",
         "play hint, but good touch",
         "fix hint",
-        "known trash",
+        "known useless",
     ]
 
 
@@ -322,7 +324,7 @@ def test_at_the_end_anything_may_be_tried() -> None:
             annotate(TINY, games.decks[0], games.moves(0)), games.moves(0), strict=True
         ):
             if table.drawn == TINY.deck_size and note.kind == "other play":
-                assert note.breaks in ((), ("save left",))
+                assert note.violations in ((), ("missed save",))
                 tried += 1
             table.apply(action)
     assert tried

@@ -88,7 +88,7 @@ MEASURED = {
     behaviour.information_per_play: ("named", "plays"),
     behaviour.deduced_information_per_play: ("deduced", "plays"),
     behaviour.communicativeness: ("hints", "token_turns"),
-    behaviour.hint_share: ("hints", "turns"),
+    behaviour.hint_rate: ("hints", "turns"),
 }
 
 
@@ -150,7 +150,7 @@ def test_a_game_by_hand():
     assert behaviour.information_per_play(record).numerator.tolist() == [1.0]
     assert behaviour.deduced_information_per_play(record).numerator.tolist() == [1.0]
     assert (figures["information_per_play"], figures["communicativeness"]) == (0.5, 1.0)
-    assert figures["hint_share"] == 0.4
+    assert figures["hint_rate"] == 0.4
 
 
 def test_nothing_played_is_none_not_a_number():
@@ -183,7 +183,7 @@ def test_the_recorded_human_games():
     assert found["information_per_play"] == pytest.approx(0.510, abs=5e-4)
     assert found["deduced_information_per_play"] == pytest.approx(0.513, abs=5e-4)
     assert found["communicativeness"] == pytest.approx(0.410, abs=5e-4)
-    assert found["hint_share"] == pytest.approx(0.353, abs=5e-4)
+    assert found["hint_rate"] == pytest.approx(0.353, abs=5e-4)
     games = load_games(shared_data("2p_human_with_ai.safetensors"))
     found = behaviour_figures(GameAnalysis(dataclasses.replace(games, human_seats=None)))
     assert found["information_per_play"] == pytest.approx(0.700, abs=5e-4)

@@ -3,7 +3,7 @@ definitions, and closed forms."""
 
 import numpy as np
 import pytest
-from support.games import random_games, taught_games
+from support.games import random_games, teacher_games
 
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure import formulas
@@ -260,7 +260,7 @@ def test_the_mean_over_pools_and_their_spread():
 
 def test_each_games_share_is_what_leaving_it_out_and_in_changes():
     """Against CI computed anew from resampled games, each concept's message as it was."""
-    concepts = read_concepts(taught_games(SMALL, 150))
+    concepts = read_concepts(teacher_games(SMALL, 150))
     counts = formula_counts(concepts, formula_pools(69)[0])  # [C, 4, N]
     sent = np.array([bit(concepts.messages, turn) for turn in range(64)]).sum(axis=0).T  # [4, N]
     ratio, rng = ci_ratio(counts, sent), np.random.default_rng(0)

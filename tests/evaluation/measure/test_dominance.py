@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support.games import random_games, taught_games
+from support.games import random_games, teacher_games
 
 from hanabi_rl.data.games import Games, pad_moves
 from hanabi_rl.evaluation.measure.dominance import (
-    KINDS,
+    DOMINANCE_KINDS,
     KNOWLEDGE_LEVELS,
     dominated_moves,
     frequency,
@@ -54,7 +54,7 @@ def identities(table: PythonGame, order: int) -> dict[str, set[int]]:
 
 def by_hand(games: Games) -> dict[tuple[str, str], list[dict[int, list[bool]]]]:
     """For each kind and level, for each game, seat -> whether each of its turns was such a move."""
-    found = {(kind, level): [] for kind in KINDS for level in KNOWLEDGE_LEVELS}
+    found = {(kind, level): [] for kind in DOMINANCE_KINDS for level in KNOWLEDGE_LEVELS}
     for game in range(len(games)):
         turns = {key: {} for key in found}
         table = PythonGame(games.rules, games.decks[game])
@@ -79,7 +79,7 @@ def by_hand(games: Games) -> dict[tuple[str, str], list[dict[int, list[bool]]]]:
 @pytest.mark.parametrize("rules", [SMALL, Rules(num_players=3)], ids=["small", "3 players"])
 @pytest.mark.parametrize("seats", ["all", "some"])
 def test_frequencies_equal_their_definition(rules, seats):
-    games = taught_games(rules, 20) if rules is SMALL else random_games(rules, 10)
+    games = teacher_games(rules, 20) if rules is SMALL else random_games(rules, 10)
     counted = np.ones((len(games), rules.num_players), bool)
     if seats == "some":
         counted = np.random.default_rng(1).random(counted.shape) < 0.5
@@ -103,7 +103,7 @@ def test_frequencies_equal_their_definition(rules, seats):
 def test_seats_add_up():
     games = random_games(SMALL, 30)
     parts = [GameAnalysis(with_counted_seats(games, np.arange(2) == seat)) for seat in range(2)]
-    for kind in KINDS:
+    for kind in DOMINANCE_KINDS:
         whole, halves = (
             frequency(GameAnalysis(games), kind),
             [frequency(part, kind) for part in parts],
@@ -114,7 +114,7 @@ def test_seats_add_up():
 
 def test_levels_only_ever_know_more():
     record = GameAnalysis(random_games(SMALL, 60))
-    for kind in KINDS:
+    for kind in DOMINANCE_KINDS:
         named, hints, public, view = (
             dominated_moves(record, kind, level) for level in KNOWLEDGE_LEVELS
         )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from support.compiled import permute_actions, permute_decks
-from support.games import TINY, TINY_3P, deck_of, one_game, random_games, shared_data, taught_games
+from support.games import TINY, TINY_3P, deck_of, one_game, random_games, shared_data, teacher_games
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.evaluation.measure.events import event_counts
@@ -82,7 +82,7 @@ def test_the_counts_are_those_of_the_definitions(rules):
     counts, expected = event_counts(games), by_definition(games)
     np.testing.assert_array_equal(counts, expected)
     assert (expected.sum(axis=(0, 1)) > 0).all()  # every event comes up
-    taught = taught_games(TINY, 60)
+    taught = teacher_games(TINY, 60)
     np.testing.assert_array_equal(event_counts(taught), by_definition(taught))
 
 
@@ -106,12 +106,15 @@ def test_a_game_by_hand():
     moves = [
         (Move("rank", offset=1, value=4), "hint_rank hint_save"),  # the 5 on the chop
         (Move("rank", offset=1, value=0), "hint_rank hint_playable"),  # R1 and G1
-        (Move("play", slot=2), "play_known play_response play_newest"),  # G1: no 1 is out yet
-        (Move("discard", slot=1), "discard_chop discard_rich"),  # Y1; slot 0, the 5, is hinted
+        (Move("play", slot=2), "play_known play_after_hint play_newest"),  # G1: no 1 is out yet
+        (
+            Move("discard", slot=1),
+            "discard_chop discard_many_tokens",
+        ),  # Y1; slot 0, the 5, is hinted
         (Move("play", slot=0), "play_blind misplay"),  # R5
         (Move("play", slot=0), "misplay"),  # B5, hinted; all its colours are possible
         (Move("rank", offset=1, value=0), "hint_rank hint_playable"),  # W1
-        (Move("color", offset=1, value=0), "hint_color hint_again"),  # R1 alone is red
+        (Move("color", offset=1, value=0), "hint_color hint_repeated"),  # R1 alone is red
     ]
     games = one_game(deck, [encode_action(Rules(), move) for move, _ in moves])
     expected = np.zeros((2, 14), int)

@@ -54,11 +54,15 @@ def test_a_family_counts_once_and_those_met_apart(result: GauntletResult) -> Non
     by_series = ((a + b) / 2).mean(axis=(0, 2))
     std_error = by_series.std(ddof=1) / np.sqrt(6)
     assert result.family("x").std_error == pytest.approx(std_error)
-    assert result.over_families() == pytest.approx(((mean_x + c.mean()) / 2, min(mean_x, c.mean())))
-    assert result.families(met=False).keys() == {"x"}
-    assert result.over_families(met=False) == pytest.approx((b.mean(), b.mean()))
-    assert result.over_families(met=True)[0] == pytest.approx((a.mean() + c.mean()) / 2)
-    assert result.zero_share() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
+    assert result.family_summary() == pytest.approx(
+        ((mean_x + c.mean()) / 2, min(mean_x, c.mean()))
+    )
+    assert result.families(seen_in_training=False).keys() == {"x"}
+    assert result.family_summary(seen_in_training=False) == pytest.approx((b.mean(), b.mean()))
+    assert result.family_summary(seen_in_training=True)[0] == pytest.approx(
+        (a.mean() + c.mean()) / 2
+    )
+    assert result.zero_rate() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
 
 
 def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(
@@ -97,7 +101,7 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     """Of the family x one of two is known, so that only y has a share."""
     a, b, c = result.partner_results
     known = [
-        dataclasses.replace(each, partner=each.partner._replace(best=best))
+        dataclasses.replace(each, partner=each.partner._replace(best_response=best))
         for each, best in ((a, 20.0), (b, None), (c, 16.0))
     ]
     told = dataclasses.replace(result, partner_results=known)
@@ -111,7 +115,7 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     assert "of best" not in partner_table(result) + gauntlet_table([result])
 
     every = [
-        dataclasses.replace(each, partner=each.partner._replace(best=best))
+        dataclasses.replace(each, partner=each.partner._replace(best_response=best))
         for each, best in ((a, 10.0), (b, 30.0), (c, 16.0))
     ]
     whole = dataclasses.replace(
@@ -128,10 +132,13 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
 
     kept = tmp_path / "best.json"
     monkeypatch.setattr(gauntlet, "BEST_RESPONSE_FILE", kept)
-    assert gauntlet_partners(load_policy("bot:random"))[0].best is None
+    assert gauntlet_partners(load_policy("bot:random"))[0].best_response is None
     content = {"gauntlet_version": gauntlet.VERSION, "players": {"2": {"bot:iggi": {"mean": 18.5}}}}
     kept.write_text(json.dumps(content))
-    best = {partner.name: partner.best for partner in gauntlet_partners(load_policy("bot:random"))}
+    best = {
+        partner.name: partner.best_response
+        for partner in gauntlet_partners(load_policy("bot:random"))
+    }
     assert best["bot:iggi"] == 18.5 and best["bot:piers"] is None
     assert (
         gauntlet.best_response_scores(Rules(num_players=3))
@@ -156,7 +163,7 @@ def test_agents_are_told_apart_in_the_picture_however_many(
 
 def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
     two, three = load_policy("bot:iggi"), load_policy("bot:iggi", Rules(num_players=3))
-    found = gauntlet_partners(two, people=("bot:flawed", "bot:iggi"))
+    found = gauntlet_partners(two, human_proxies=("bot:flawed", "bot:iggi"))
     names = [partner.name for partner in found]
     assert "bot:iggi" not in names and len(set(names)) == len(names)
     assert "agent:hgroup-2p" in names
@@ -199,7 +206,7 @@ def test_who_stops_the_command_has_the_agents_that_were_done(
             return result
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gauntlet, "gauntlet_partners", lambda policy, people: [])
+    monkeypatch.setattr(gauntlet, "gauntlet_partners", lambda policy, human_proxies: [])
     monkeypatch.setattr(gauntlet, "run_gauntlet", played)
     with pytest.raises(SystemExit):
         main(["gauntlet", "bot:iggi", "bot:piers"])
@@ -213,7 +220,10 @@ def test_who_stops_the_command_has_the_agents_that_were_done(
         (["bot:iggi", "--series", "0"], "--series: expected"),
         (["bot:rules?seed=1", "bot:rules?seed=01"], "expected policies that differ"),
         (["bot:iggi", "--people", "bot:smart", "bot:smart"], "--people: expected policies that"),
-        (["bot:iggi", "--people", "bot:smart"], "got bot:smart: bot:smart of the family smart"),
+        (
+            ["bot:iggi", "--people", "bot:smart"],
+            "bot:smart is already in the gauntlet (bot:smart, family",
+        ),
         (["bot:iggi", "--people", "nobody"], "expected an agent"),
     ],
 )
@@ -264,11 +274,11 @@ def test_who_was_met_with_options_was_met(monkeypatch: pytest.MonkeyPatch) -> No
         lambda _, them, *a, **b: (np.zeros((len(them), 2, 1)), None),
     )
     partners = [GauntletPartner(name, "x", nobody) for name in asked]
-    result = gauntlet.run_gauntlet("agent", nobody, partners, met, series=1, length=1)
+    result = gauntlet.run_gauntlet("agent", nobody, partners, met, num_series=1, games_per_series=1)
     assert {each.partner.name: each.seen_in_training for each in result.partner_results} == asked
 
 
 def test_a_partner_is_of_its_family_whatever_its_settings() -> None:
     asked = ("bot:holmes", "bot:rules?seed=7", "bot:iggi?safe=1,1", "agent:clone-2p", "bot:random")
-    families = ["simple", "rule seeds", "rule lists", "conventions", None]
+    families = ["simple", "rule family", "rule lists", "conventions", None]
     assert [family_of(name) for name in asked] == families

@@ -16,7 +16,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure import action_information
 from hanabi_rl.evaluation.measure.context_independence import ci_ratio, formula_counts
 from hanabi_rl.evaluation.measure.dominance import (
-    KINDS,
+    DOMINANCE_KINDS,
     KNOWLEDGE_LEVELS,
     dominated_moves,
     frequency,
@@ -97,12 +97,12 @@ def figures(games: Games, pool: Formulas) -> dict[str, float]:
         "points": games.points.mean(),
         **{
             f"{k}_{level}": frequency(record, k, level).mean
-            for k in KINDS
+            for k in DOMINANCE_KINDS
             for level in KNOWLEDGE_LEVELS
         },
         **{
             f"count_{k}_{level}": dominated_moves(record, k, level).sum()
-            for k in KINDS
+            for k in DOMINANCE_KINDS
             for level in KNOWLEDGE_LEVELS
         },
     }

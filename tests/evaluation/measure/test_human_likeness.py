@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from support.games import TINY, random_games, taught_games
+from support.games import TINY, random_games, teacher_games
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.evaluation.measure.events import event_counts
@@ -33,7 +33,7 @@ def habits_of(games):
 
 @pytest.fixture(scope="module")
 def people():
-    return habits_of(taught_games(TINY, 60, seed=0))
+    return habits_of(teacher_games(TINY, 60, seed=0))
 
 
 def test_differences_are_those_of_halves() -> None:
@@ -64,7 +64,7 @@ def test_differences_are_those_of_halves() -> None:
 
 
 def test_who_plays_the_same_is_within_and_who_does_not_is_not(people) -> None:
-    same, other = (habits_of(taught_games(TINY, 60, 1, newest)) for newest in (False, True))
+    same, other = (habits_of(teacher_games(TINY, 60, 1, newest)) for newest in (False, True))
     found = HumanLikeness(people, human_variation(people), {"same": same, "other": other})
     names = [measure.name for measure in COMPARED_MEASURES] + [DISTANCE]
     assert all(found.within("same", name) for name in names)
@@ -103,7 +103,7 @@ def test_what_nobody_did_is_not_told(people) -> None:
     assert silent.count_within("agent") == (len(COMPARED_MEASURES), len(COMPARED_MEASURES))
     assert human_variation({**people, "score": nothing}).of["score"] is None
     with pytest.raises(ValueError, match="expected games on two decks at least"):
-        human_variation(habits_of(taught_games(TINY, 1)))
+        human_variation(habits_of(teacher_games(TINY, 1)))
 
 
 @pytest.mark.slow

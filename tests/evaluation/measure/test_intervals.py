@@ -46,7 +46,7 @@ def test_one_value_has_an_infinite_interval():
 
 
 @pytest.mark.parametrize(
-    ("values", "least", "most", "bounds"),
+    ("values", "min_value", "max_value", "bounds"),
     [
         ([21.0, 22, 24], 0, 25, [18.5387, 25.0]),  # the t interval ends at 26.13
         ([1.0, 25.0], 0, 25, [0.0, 25.0]),
@@ -55,23 +55,23 @@ def test_one_value_has_an_infinite_interval():
         ([20.0, 20.0, 20.0], 0, 25, [20.0, 20.0]),
     ],
 )
-def test_an_interval_is_within_the_range_of_its_figure(values, least, most, bounds):
-    interval = mean_interval(np.array(values), least=least, most=most)
+def test_an_interval_is_within_the_range_of_its_figure(values, min_value, max_value, bounds):
+    interval = mean_interval(np.array(values), min_value=min_value, max_value=max_value)
     assert interval.bounds == pytest.approx(bounds, abs=1e-3)
     free = mean_interval(np.array(values))
     assert (interval.mean, interval.std_error) == (free.mean, free.std_error)
-    assert free.within(least, most) == interval
+    assert free.within(min_value, max_value) == interval
 
 
 def test_many_games_have_the_interval_that_they_had():
     values = np.random.default_rng(5).integers(18, 26, 2000).astype(float)
-    assert mean_interval(values, least=0, most=25) == mean_interval(values)
+    assert mean_interval(values, min_value=0, max_value=25) == mean_interval(values)
 
 
 def test_the_estimate_stays_inside_its_interval():
     """A corrected estimate of what cannot be below 0 can be."""
     assert Interval(-0.01, -0.3, 0.2, 0.1).within(0.0) == Interval(-0.01, -0.01, 0.2, 0.1)
-    alone = mean_interval(np.array([3.0]), least=0, most=25)
+    alone = mean_interval(np.array([3.0]), min_value=0, max_value=25)
     assert alone.bounds == [-np.inf, np.inf]
 
 

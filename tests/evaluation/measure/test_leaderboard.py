@@ -29,13 +29,13 @@ def names(seats):
 
 
 @pytest.mark.parametrize(("players", "expected"), [(2, TWO_PLAYERS), (3, THREE_PLAYERS)])
-def test_line_ups_are_those_of_the_paper(players, expected):
+def test_lineups_are_those_of_the_paper(players, expected):
     found = [names(seats) for seats in mixed_lineups(players, 2)]
     assert set(found) == expected and len(found) == len(expected) == {2: 4, 3: 18}[players]
 
 
 @pytest.mark.parametrize(("players", "proxies"), [(2, 1), (2, 3), (3, 1), (4, 2), (5, 3)])
-def test_line_ups_of_other_sizes_are_counted(players, proxies):
+def test_lineups_of_other_sizes_are_counted(players, proxies):
     found = mixed_lineups(players, proxies)
     assert len(set(found)) == len(found) == (proxies + 1) ** players - proxies**players - 1
 
@@ -44,9 +44,9 @@ def test_two_players_take_turns_in_both_seats():
     candidate, *proxies = (network_policy(LENIENT, seed) for seed in (1, 2, 3))
     entry = play_leaderboard(candidate, proxies, 16, seed=5)
     decks = evaluation_decks(LENIENT, 16, 5)
-    for index, seats in enumerate(entry.line_ups):
+    for index, seats in enumerate(entry.lineups):
         at_seat = tuple(candidate if who < 0 else proxies[who] for who in seats)
-        games = np.flatnonzero(entry.line_up == index)
+        games = np.flatnonzero(entry.lineup == index)
         assert len(games) == 4
         np.testing.assert_array_equal(
             entry.points[games], play_games(at_seat, LENIENT, decks[games]).points
@@ -55,23 +55,23 @@ def test_two_players_take_turns_in_both_seats():
     assert record["games"] == 16 and record["points_mean"] == pytest.approx(entry.points.mean())
     assert record["median"] == np.median(entry.score)
     assert (
-        record["line_ups"][0]["seats"] == ["candidate", "p"] and record["line_ups"][0]["games"] == 4
+        record["lineups"][0]["seats"] == ["candidate", "p"] and record["lineups"][0]["games"] == 4
     )
-    assert record["line_ups"][0]["mean"] == pytest.approx(entry.score[entry.line_up == 0].mean())
+    assert record["lineups"][0]["mean"] == pytest.approx(entry.score[entry.lineup == 0].mean())
 
 
 @pytest.mark.slow  # two are the same with fewer
-def test_three_players_sit_in_every_line_up_equally_often():
+def test_three_players_sit_in_every_lineup_equally_often():
     candidate, *proxies = (network_policy(LENIENT_3P, seed) for seed in (1, 2, 3))
     entry = play_leaderboard(candidate, proxies, 20, seed=5)
-    counts = np.bincount(entry.line_up)
+    counts = np.bincount(entry.lineup)
     assert sorted(counts) == [1] * 16 + [2] * 2
     decks = evaluation_decks(LENIENT_3P, 20, 5)
     for index in (1, 7, 17):  # one candidate with two different proxies, and two candidates
-        games = np.flatnonzero(entry.line_up == index)
+        games = np.flatnonzero(entry.lineup == index)
         # copies: three policies to play_games, which has compiled three for the first of them
         at_seat = tuple(
-            (candidate if who < 0 else proxies[who]).replace() for who in entry.line_ups[index]
+            (candidate if who < 0 else proxies[who]).replace() for who in entry.lineups[index]
         )
         expected = play_games(at_seat, LENIENT_3P, decks[games])
         np.testing.assert_array_equal(entry.score[games], expected.scores)
@@ -84,14 +84,14 @@ def test_what_a_proxy_draws_in_a_game_depends_on_the_number_of_the_game_alone():
     entry = play_leaderboard(candidate, [proxy, proxy], 16, seed=5)
     decks = evaluation_decks(LENIENT, 16, 5)
     for game in (1, 6, 15):
-        seats = entry.line_ups[entry.line_up[game]]
+        seats = entry.lineups[entry.lineup[game]]
         alone = play_games(
             (candidate, proxy),
             LENIENT,
             decks[[game]],
             5,
             seating=np.array([[0, 1] if seats[0] < 0 else [1, 0]]),
-            key_index=np.array([game]),
+            game_index=np.array([game]),
         )
         assert (entry.points[game], entry.score[game]) == (alone.points[0], alone.scores[0])
 
@@ -101,10 +101,10 @@ def test_a_candidate_that_is_a_proxy_plays_no_self_play():
     """AH2AC2 A.6 excepts it; by what a policy is, not by which object."""
     proxies = [network_policy(LENIENT_3P, seed) for seed in (1, 2)]
     entry = play_leaderboard(network_policy(LENIENT_3P, 1), proxies, 20, seed=5)
-    assert {names(seats) for seats in entry.line_ups} == {
+    assert {names(seats) for seats in entry.lineups} == {
         seats for seats in THREE_PLAYERS if "2" in seats
     }
-    assert len(entry.line_ups) == 12 and np.bincount(entry.line_up).sum() == 20
+    assert len(entry.lineups) == 12 and np.bincount(entry.lineup).sum() == 20
     with pytest.raises(ValueError, match="a proxy that is not the candidate itself"):
         play_leaderboard(proxies[0], proxies[:1], 20)
 
@@ -124,7 +124,7 @@ def test_the_proxies_own_row_is_the_mean_of_both():
         (alone[0][::2].mean() + alone[1][1::2].mean()) / 2
     )
     assert entry.prediction.cross_entropy_per_timestep().mean == pytest.approx((1.0 + 0.2) / 2)
-    assert entry.as_dict(["p", "q"])["line_ups"][1]["seats"] == ["q", "q"]
+    assert entry.as_dict(["p", "q"])["lineups"][1]["seats"] == ["q", "q"]
     with pytest.raises(ValueError, match="a game for each of the proxies, got 1 for 2"):
         play_proxy_self_play(proxies, 1)
     assert best_seed(read) == 1 and best_seed(read[::-1]) == 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.loading import BOT, SHIPPED, load_policy, parse_name
+from hanabi_rl.agents.loading import BOT, BUNDLED, load_policy, parse_name
 from hanabi_rl.cli import main
 from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.evaluation.measure.leaderboard_file import (
@@ -29,7 +29,7 @@ def test_a_board_of_the_docs(path: Path, tmp_path: Path) -> None:
     """Every row is in order, what ships is still who it was, and writing changes nothing."""
     board = read_board(path)
     for player in (*board.proxies, *board.rows):
-        if parse_name(player.agent).scheme in (BOT, SHIPPED):
+        if parse_name(player.agent).scheme in (BOT, BUNDLED):
             policy = load_policy(player.agent, Rules(num_players=board.players))
             assert policy.identity() == player.hash, player.agent
     write_board(tmp_path / path.name, board)
@@ -40,20 +40,20 @@ def row(**changes: Any) -> dict[str, Any]:
     return {
         "agent": "bot:iggi",
         "hash": "a" * 64,
-        "by": "me",
+        "submitted_by": "me",
         "version": "1",
         "mean": 12.0,
         "ci95": [11.0, 13.0],
         "median": 12.0,
-        "zero_share": 0.1,
-        "perfect_share": 0.0,
+        "zero_rate": 0.1,
+        "perfect_rate": 0.0,
         **changes,
     }
 
 
 def written(path: Path, rows: list[Any], **changes: Any) -> Path:
     board = {
-        "format_version": 1,
+        "format_version": 2,
         "about": "A test.",
         "players": 2,
         "games": 1000,
@@ -78,10 +78,10 @@ AT = "hf:me/a@" + "0" * 40
         ({"hash": "c" * 64}, "no proxy among the rows"),
         ({"mean": 14.0}, "expected a mean of bot:iggi in its interval"),
         ({"ci95": [1.0]}, r"expected ci95 of bot:iggi to be \[low, high\]"),
-        ({"perfect_share": 0.95}, "expected shares of bot:iggi from 0 to 1"),
+        ({"perfect_rate": 0.95}, "expected rates of bot:iggi from 0 to 1"),
         ({"median": 26.0}, "expected a median of bot:iggi"),
         ({"mean": "12"}, "rows: bot:iggi.mean: expected float, got '12'"),
-        ({"by": " "}, "expected who adds bot:iggi"),
+        ({"submitted_by": " "}, "expected submitted_by of bot:iggi"),
         ({"note": "x"}, "rows: bot:iggi: unknown field 'note'"),
     ],
 )
@@ -112,19 +112,26 @@ def test_the_interval_of_a_row_ends_where_scores_do(tmp_path: Path, most: int, o
 def test_a_board_that_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     worse = row(agent=AT, hash="b" * 64, mean=11.0)
-    without = {key: value for key, value in row().items() if key != "by"}
+    without = {key: value for key, value in row().items() if key != "submitted_by"}
     for rows, changes, message in (
         ([worse, row()], {}, "the rows best first"),
         ([row(), row()], {}, "every agent once"),
-        ([without], {}, "bot:iggi: expected a field by, got none"),
+        ([without], {}, "bot:iggi: expected a field submitted_by, got none"),
         ([3], {}, "rows: expected objects, got int"),
         ([], {"games": 100}, "at least 1,000 games"),
         ([], {"proxies": []}, "at least one proxy"),
         ([], {"players": 6}, "2 to 5 players"),
-        ([], {"format_version": 2}, "format_version 1, got 2"),
+        ([], {"format_version": 3}, "format_version 2, got 3"),
     ):
         with pytest.raises(ValueError, match=f"a.json: .*{message}"):
             read_board(written(path, rows, **changes))
+
+
+def test_format_1_loads(tmp_path: Path) -> None:
+    old = {"submitted_by": "by", "zero_rate": "zero_share", "perfect_rate": "perfect_share"}
+    renamed = {old.get(key, key): value for key, value in row().items()}
+    board = read_board(written(tmp_path / "1.json", [renamed], format_version=1))
+    assert board == read_board(written(tmp_path / "2.json", [row()]))
 
 
 def test_a_row_finds_its_place(tmp_path: Path) -> None:
@@ -150,7 +157,7 @@ def test_the_command_adds_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert message in capsys.readouterr().err
     main(["leaderboard", "--board", str(path), "--agents", "bot:legal-random", "--by", "me"])
     (added,) = read_board(path).rows
-    assert (added.agent, added.by, added.mean) == ("bot:legal-random", "me", 0.0)
+    assert (added.agent, added.submitted_by, added.mean) == ("bot:legal-random", "me", 0.0)
     changed = written(tmp_path / "b.json", [], proxies=[proxy | {"hash": "d" * 64}])
     with pytest.raises(SystemExit):
         main(["leaderboard", "--board", str(changed), "--agents", "bot:iggi", "--by", "me"])

@@ -270,8 +270,8 @@ def test_files_hold_every_cell(agents, matrix):
         "ci95_high": cell.mean.high,
         "std_error": cell.mean.std_error,
         "median": cell.median,
-        "zero_share": cell.zero_share,
-        "perfect_share": cell.perfect_share,
+        "zero_rate": cell.zero_rate,
+        "perfect_rate": cell.perfect_rate,
         "points_mean": cell.points.mean,
     }.items():
         assert float(row[name]) == value
@@ -331,9 +331,9 @@ def test_labels_are_short_and_differ():
         "x@70",
         "x",
     ]
-    options = "?knows=data/simple.safetensors&noise=0.1"
-    assert short_labels([f"agent:anyone-2p{options}", f"/r/x/policy{options}", "/r/x"]) == [
-        f"agent:anyone-2p{options}",
+    options = "?partner_games=data/simple.safetensors&noise=0.1"
+    assert short_labels([f"agent:adhoc-2p{options}", f"/r/x/policy{options}", "/r/x"]) == [
+        f"agent:adhoc-2p{options}",
         f"x{options}",
         "x",
     ]
@@ -367,6 +367,6 @@ def test_what_was_compiled_is_forgotten_before_memory_mappings_run_out(agents, m
     before, held = mappings(), _play_chunk._cache_size()
     assert held > 0
     monkeypatch.setattr(matrix_module, "_MOST_MAPS", before - 1)
-    matrix_module._make_room()
+    matrix_module._clear_compiled()
     assert mappings() < before and _play_chunk._cache_size() == 0
     assert play_matrix(agents, SETTING).cells == matrix.cells

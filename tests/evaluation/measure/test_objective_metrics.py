@@ -15,7 +15,7 @@ from hanabi_rl.evaluation.measure.cells import CellCache
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
 from hanabi_rl.evaluation.measure.objective_metrics import (
-    SHOWN,
+    REPORTED,
     ObjectiveMetrics,
     agent_metrics,
     partner_means,
@@ -84,7 +84,7 @@ def test_partners_have_equal_weight():
 
 
 def _names() -> list[str]:
-    return [measure.name for measure in SHOWN]
+    return [measure.name for measure in REPORTED]
 
 
 def test_recorded_games_have_a_row_for_each_sort_of_seat():

@@ -67,7 +67,7 @@ def test_a_prediction_is_the_line_through_the_mean():
     found = predict_rating("selfplay", 23.288, "everyone")
     expected = 0.46 * (23.288 - mean)
     assert found.change.mean == pytest.approx(expected)
-    assert not found.held
+    assert not found.clipped
     assert (found.lowest, found.highest, found.inside) == (1.180, 24.168, True)
     assert found.significant and found.r == 0.447
 
@@ -104,10 +104,10 @@ def test_no_prediction_leaves_the_scale():
     found = predict_rating("g2", 0.1308, "everyone")
     known = study_values("g2", "everyone").mean()
     assert 666.77 * (0.1308 - known) == pytest.approx(82, abs=1)
-    assert found.held and not found.inside
+    assert found.clipped and not found.inside
     assert found.change.mean == 36 and max(found.change.bounds + found.person.bounds) == 36
     down = predict_rating("g1", 0.08, "without_random")
-    assert down.held and down.change.mean == -36 and min(down.person.bounds) == -36
+    assert down.clipped and down.change.mean == -36 and min(down.person.bounds) == -36
     for metric, pool, _ in LINES:
         for value in (0.0, 0.2, 1.0, 25.0):
             if (some := predict_rating(metric, value, pool)) is None:
@@ -116,7 +116,7 @@ def test_no_prediction_leaves_the_scale():
             assert np.abs(figures).max() <= 36
             assert some.person.low <= some.change.low <= some.change.high <= some.person.high
     near = predict_rating("g2", 0.05, "everyone")  # 28 points: on the scale, its interval is cut
-    assert not near.held and near.person.high == 36 > near.change.mean
+    assert not near.clipped and near.person.high == 36 > near.change.mean
 
 
 def test_a_value_outside_the_data_is_told():

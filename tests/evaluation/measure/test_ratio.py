@@ -41,7 +41,7 @@ def scored(scores: list[int], points: list[int]) -> Games:
 
 
 def test_a_ratio_is_of_sums_and_resamples_whole_games():
-    ratio = Ratio(np.array([3.0, 0.0, 5.0]), np.array([4, 2, 4]), least=-np.inf)
+    ratio = Ratio(np.array([3.0, 0.0, 5.0]), np.array([4, 2, 4]), min_value=-np.inf)
     assert ratio.mean == 0.8
     assert ratio.interval == bootstrap_ratio(np.array([3.0, 0, 5]), np.array([4.0, 2, 4]))
     assert ratio.bounds == [ratio.interval.low, ratio.interval.high]
@@ -79,7 +79,7 @@ def test_a_game_that_was_left_has_no_score():
     games = scored([25, 0, 3, 0, 18], [25, 7, 3, 0, 18])
     left = dataclasses.replace(games, unfinished=np.array([False, False, True, True, False]))
     figures = measure_figures(GameAnalysis(left), measures_of("scores"))
-    expected = {"score": 43 / 3, "points": 50 / 3, "zero_share": 1 / 3, "perfect_share": 1 / 3}
+    expected = {"score": 43 / 3, "points": 50 / 3, "zero_rate": 1 / 3, "perfect_rate": 1 / 3}
     for name, value in expected.items():
         assert figures[name] == pytest.approx(value), name
     none = dataclasses.replace(games, unfinished=np.ones(5, bool))
@@ -94,12 +94,12 @@ def test_figures_a_game_are_of_the_games_that_were_not_left():
     a_game = [
         measure
         for measure in MEASURES.values()
-        if measure.unit.endswith((" a game", "of games")) and "own turns" not in measure.unit
+        if measure.unit.endswith((" per game", "of games")) and "own turns" not in measure.unit
     ]
     assert len(a_game) == 16
     for measure in a_game:
         assert measure.of(mixed).mean == measure.of(alone).mean, measure.name
-    assert MEASURES["hint_share"].of(mixed).mean != MEASURES["hint_share"].of(alone).mean
+    assert MEASURES["hint_rate"].of(mixed).mean != MEASURES["hint_rate"].of(alone).mean
 
 
 def test_over_counts_where_it_is_told():
@@ -132,7 +132,7 @@ def test_what_never_happened_in_some_games_may_yet_happen():
 
 def test_an_interval_of_a_share_is_within_0_and_1():
     few, one = np.array([1.0, 0, 0, 0, 0]), np.array([4.0])
-    free = Ratio(few, np.ones(5), least=-np.inf).interval
+    free = Ratio(few, np.ones(5), min_value=-np.inf).interval
     assert free.low < 0
     for share in (False, True):  # a mean of counts is not below 0 either
         assert Ratio(few, np.ones(5), share).interval == free._replace(low=0.0)
@@ -184,7 +184,7 @@ def test_a_measure_that_is_a_share_says_so():
     record = GameAnalysis(games, load_policy("bot:random", TINY))
     for measure in MEASURES.values():
         ratio = measure.of(record)
-        is_share = measure.unit.startswith(("share of", "hints a turn"))
+        is_share = measure.unit.startswith(("fraction of", "hints per turn"))
         assert ratio.is_proportion == is_share, measure.name
         if ratio.is_proportion:
             assert (ratio.numerator >= 0).all(), measure.name
@@ -197,8 +197,8 @@ def test_measures_of_scores_are_those_of_a_summary():
     summary = summarise(np.array([scores]), np.array([points]), 25)
     assert figures["score"] == summary.mean.mean == 57 / 5
     assert figures["points"] == summary.points.mean == 67 / 5
-    assert figures["zero_share"] == summary.zero_share == 0.4
-    assert figures["perfect_share"] == summary.perfect_share == 0.2
+    assert figures["zero_rate"] == summary.zero_rate == 0.4
+    assert figures["perfect_rate"] == summary.perfect_rate == 0.2
 
 
 def test_every_measure_is_named_once_and_says_what_it_is():

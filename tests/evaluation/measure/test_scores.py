@@ -77,7 +77,7 @@ def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
 
     monkeypatch.setattr("hanabi_rl.evaluation.measure.crossplay.play_games", play)
     agent, partner = CountingPolicy(LENIENT_3P), clock_policy(LENIENT_3P, 1)
-    evaluate_with_partners(agent, [partner], 6, seed=3, series=3)
+    evaluate_with_partners(agent, [partner], 6, seed=3, games_per_series=3)
     (options,) = played
     assert options["series"] == 3
     assert options["seating"][:, 0].tolist() == [
@@ -111,13 +111,15 @@ def test_who_searches_plays_one_series_with_everybody_after_the_other_and_says_h
     monkeypatch, capsys
 ):
     met = CountingPolicy(LENIENT_3P), [clock_policy(LENIENT_3P, 1)]
-    expected = evaluate_with_partners(*met, 6, seed=3, series=3)
+    expected = evaluate_with_partners(*met, 6, seed=3, games_per_series=3)
     assert not capsys.readouterr().err
     monkeypatch.setattr(
         "hanabi_rl.evaluation.measure.crossplay.runs_search", lambda policy: policy is met[0]
     )
     monkeypatch.setattr("hanabi_rl.evaluation.measure.crossplay.SOON_S", 0.0)
-    np.testing.assert_array_equal(evaluate_with_partners(*met, 6, seed=3, series=3), expected)
+    np.testing.assert_array_equal(
+        evaluate_with_partners(*met, 6, seed=3, games_per_series=3), expected
+    )
     assert "games: 6/6 decks" in capsys.readouterr().err
 
 
@@ -181,7 +183,7 @@ def test_purpose_and_sampling_choose_the_games():
 def test_summary_counts_zero_and_perfect_games():
     scores = np.array([[0, 25, 20, 10], [0, 25, 22, 25]])
     summary = summarise(scores, scores + 1, 25)
-    assert (summary.median, summary.zero_share, summary.perfect_share, summary.num_games) == (
+    assert (summary.median, summary.zero_rate, summary.perfect_rate, summary.num_games) == (
         21,
         2 / 8,
         3 / 8,

@@ -11,7 +11,12 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.evaluation.measure import state_tests
 from hanabi_rl.evaluation.measure.reference_players import memory_reference
 from hanabi_rl.evaluation.measure.scripted_players import certain_slots, is_hinted, possible_cards
-from hanabi_rl.evaluation.measure.situation_builder import Situation, instances, mine, renamed
+from hanabi_rl.evaluation.measure.situation_builder import (
+    Situation,
+    instances,
+    mine,
+    permute_colors,
+)
 from hanabi_rl.evaluation.measure.state_tests import STATE_TESTS
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
@@ -186,12 +191,12 @@ def test_mined_positions_are_what_their_tests_say(seed, met):
 def test_renaming_colours_renames_deck_and_hints():
     situation = of("S1")[0]
     colors = np.array([2, 0, 1, 4, 3])
-    other = renamed(situation, colors)
+    other = permute_colors(situation, colors)
     assert [divmod(card, 5)[1] for card in other.deck] == [card % 5 for card in situation.deck]
     assert other.deck[5] // 5 == colors[situation.deck[5] // 5]
     first = [decode_action(game.rules, game.prefix[0]) for game in (situation, other)]
     assert first[0].kind == "color" and first[1].value == colors[first[0].value]
-    assert renamed(other, np.argsort(colors)) == situation
+    assert permute_colors(other, np.argsort(colors)) == situation
 
 
 def test_mined_positions_fit_one_a_game():

@@ -48,14 +48,14 @@ def test_figures_of_an_agent_are_means_and_their_intervals_are_over_people():
     score = first.score.interval
     assert score.mean == pytest.approx(scores.mean())
     assert score.bounds == pytest.approx([scores.mean() - reach, scores.mean() + reach], rel=1e-5)
-    assert first.zero_share.interval.mean == pytest.approx(2 / 14)
+    assert first.zero_rate.interval.mean == pytest.approx(2 / 14)
     assert first.rating.interval.mean == pytest.approx(np.mean(RATINGS["a"]))
     assert first.first_share.interval.mean == pytest.approx(6 / 7)
     assert first.questioned.interval.mean == pytest.approx(21 / 350)
     assert second.questioned.interval.mean == 0
     # nobody of seven did: 1 - 0.025^(1/7) is the exact upper bound
     assert second.questioned.interval.high == pytest.approx(1 - 0.025 ** (1 / 7))
-    assert second.zero_share.interval.low == 0
+    assert second.zero_rate.interval.low == 0
 
 
 def test_more_games_of_the_same_people_tell_no_more_than_the_people():

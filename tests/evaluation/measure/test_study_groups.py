@@ -89,7 +89,7 @@ def test_a_game_of_two_people_counts_once_and_its_interval_is_over_groups():
         assert figure.interval.std_error == pytest.approx(error)
         reach = 2.446912 * error  # Student's t of 6 degrees of freedom at 97.5%
         assert figure.interval.high == pytest.approx(estimate + reach, rel=1e-5)
-    assert of.zero_share.interval.mean == pytest.approx(1 / 10)
+    assert of.zero_rate.interval.mean == pytest.approx(1 / 10)
 
 
 def test_groups_are_of_the_games_that_a_figure_is_about():
@@ -106,7 +106,7 @@ def test_groups_are_of_the_games_that_a_figure_is_about():
 
 def test_a_share_of_all_or_none_is_as_sure_as_the_groups_are_many():
     lost = [each for each in people() if 0 not in each.scores]  # without the one pair that had 0
-    never = agent_figures(lost, ["person"])[0].zero_share
+    never = agent_figures(lost, ["person"])[0].zero_rate
     assert (never.people, never.groups, never.interval.mean) == (13, 6, 0)
     assert never.interval.high == pytest.approx(1 - 0.025 ** (1 / 6))
 

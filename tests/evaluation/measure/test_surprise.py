@@ -114,10 +114,10 @@ def test_the_splits_are_those_of_a_loop(games, decisions):
 def test_the_most_surprising_moves_in_words_with_links(games, decisions):
     found = most_surprising(decisions, games, 5)
     nats = np.sort(decisions.nll[decisions.counted])[::-1]
-    assert [surprise.nats for surprise in found] == pytest.approx(nats[:5])
+    assert [surprise.cross_entropy for surprise in found] == pytest.approx(nats[:5])
     for surprise in found:
         turn = surprise.turn - 1
-        assert decisions.nll[surprise.game, turn] == surprise.nats
+        assert decisions.nll[surprise.game, turn] == surprise.cross_entropy
         table = PythonGame(RULES, games.decks[surprise.game])
         for action in games.moves(surprise.game)[:turn]:
             table.apply(action)

@@ -15,7 +15,7 @@ from hanabi_rl.data.files import load_games
 from hanabi_rl.evaluation.measure import scripted_players
 from hanabi_rl.evaluation.measure import unit_tests as tests
 from hanabi_rl.evaluation.measure.reference_players import memory_reference, memoryless_reference
-from hanabi_rl.evaluation.measure.situation_builder import instances, renamed
+from hanabi_rl.evaluation.measure.situation_builder import instances, permute_colors
 from hanabi_rl.evaluation.measure.state_tests import STATE_TESTS
 from hanabi_rl.evaluation.measure.unit_test_types import Attempt
 from hanabi_rl.evaluation.measure.unit_tests import (
@@ -165,7 +165,7 @@ def test_names_of_colours_change_no_verdict():
     for test, of_test in todo:
         colors = [rng.permutation(5) for _ in of_test]
         pairs = zip(of_test, colors, strict=True)
-        other.append((test, [tuple(renamed(each, to) for each in one) for one, to in pairs]))
+        other.append((test, [tuple(permute_colors(each, to) for each in one) for one, to in pairs]))
     verdicts = [
         [one.outcomes.tolist() for one in play_instances(policy, of, RULES)] for of in (todo, other)
     ]
@@ -222,7 +222,10 @@ def test_a_pair_is_passed_where_both_are_right():
     result = UnitTestResult(test, attempts, right, 0.1)
     assert result.corrected == pytest.approx((0.25 - 0.1) / 0.9)
     assert result.passed.tolist() == [True, False, False, False] and result.share == 0.25
-    assert result.rate_by_history == {"hints were true": 0.5, "hints were of dead cards": 0.5}
+    assert result.rate_by_history == {
+        "hints were of playable cards": 0.5,
+        "hints were of useless cards": 0.5,
+    }
     assert result.failures() == [attempts[1][1], attempts[2][0], *attempts[3]]
 
 

@@ -78,8 +78,8 @@ def test_the_table_shows_each_figure_on_its_line(report):
         assert line.startswith(name)
         for shown in (
             f"{summary.mean.mean:.2f}",
-            f"{summary.zero_share:.1%}",
-            f"{summary.perfect_share:.1%}",
+            f"{summary.zero_rate:.1%}",
+            f"{summary.perfect_rate:.1%}",
         ):
             assert shown in line
     assert lines[4].startswith("KL(BC || HDR-IPPO)")

@@ -20,7 +20,7 @@ RULES = Rules(num_players=2)
 @pytest.mark.slow
 def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path):
     """As if it had been forgotten before the game, in a batch with the game's end too."""
-    agent, bot = load_policy("agent:anyone-2p", RULES), load_policy("bot:iggi", RULES)
+    agent, bot = load_policy("agent:adhoc-2p", RULES), load_policy("bot:iggi", RULES)
     games = play_games((bot, bot), RULES, evaluation_decks(RULES, 2, 5, "people"), 0)
     kept = PartnerMemory(tmp_path)
     thinking = AgentWorker({2: agent}, 4, None, kept)

@@ -741,14 +741,14 @@ def test_nobody_gets_more_than_a_few_answers_a_minute():
 
 
 def test_help_and_settings_say_what_is_kept():
-    talk = Talk(BotSettings("agent:anyone-2p", frozenset({2}), remember=True))
+    talk = Talk(BotSettings("agent:adhoc-2p", frozenset({2}), remember=True))
     lines = texts(talk.pm("/help"))
     every = " ".join(lines)
-    for word in ("/join", "/leave", "/create", "/start", "/settings", "agent:anyone-2p"):
+    for word in ("/join", "/leave", "/create", "/start", "/settings", "agent:adhoc-2p"):
         assert word in every
     assert "cards and moves" in every and "/keep no" in every and "/forget" in every
     (said,) = texts(talk.pm("/settings"))
-    assert "agent:anyone-2p" in said and "games: kept" in said and "remembered" in said
+    assert "agent:adhoc-2p" in said and "games: kept" in said and "remembered" in said
     for settings in (SETTINGS, BotSettings("a" * 60, frozenset({2}), remember=True, keep=False)):
         assert all(len(line) <= 300 for line in texts(Talk(settings).pm("/help")))
     nothing = Talk(BotSettings("x", frozenset({2}), keep=False))

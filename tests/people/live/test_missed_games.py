@@ -145,7 +145,7 @@ def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
 @pytest.mark.slow
 def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
     """What `--remember` keeps, byte by byte."""
-    policy = load_policy("agent:anyone-2p", Rules(num_players=2))
+    policy = load_policy("agent:adhoc-2p", Rules(num_players=2))
     away = lost(remember=True)
     away.after(12)
     files = []

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import orjson
 import pytest
-from support.hidden import pairs
+from support.indistinguishable import pairs
 from support.inference import InProcess
 from support.protocol import (
     RemoteGame,
@@ -114,10 +114,10 @@ def test_an_agent_over_the_wire_plays_as_in_play_games(served: Served) -> None:
     known = served.store.key(key)
     assert known is not None
     for grant, score in served.store.finished(known):
-        proxy = load_policy(PROXIES[2][max(grant.line_up)])
-        at_seat = tuple(me if who == CANDIDATE else proxy for who in grant.line_up)
+        proxy = load_policy(PROXIES[2][max(grant.lineup)])
+        at_seat = tuple(me if who == CANDIDATE else proxy for who in grant.lineup)
         index = np.array([grant.game_id % 2**32], np.uint32)  # whose chance the partner plays by
-        expected = play_games(at_seat, rules, np.array([grant.deck], np.uint8), key_index=index)
+        expected = play_games(at_seat, rules, np.array([grant.deck], np.uint8), game_index=index)
         assert grant.moves == tuple(expected.actions[0, : expected.num_actions[0]])
         assert score == expected.scores[0]
 

@@ -12,7 +12,7 @@ from support.games import random_games
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.people.serve.held_out import ROWS, HeldOutGames, read_all, read_held_out
+from hanabi_rl.people.serve.held_out import BATCH_ROWS, HeldOutGames, read_all, read_held_out
 
 
 @pytest.mark.parametrize("players", [2, 3, 5])
@@ -22,7 +22,7 @@ def test_the_seats_of_a_game_are_read_together(players: int) -> None:
     batches = HeldOutGames(games, "some").batches
     of_game = [sorted({game for game, _ in batch}) for batch in batches]
     assert [game for games in of_game for game in games] == list(range(7))
-    assert all(len(batch) == len(set(batch)) <= ROWS for batch in batches)
+    assert all(len(batch) == len(set(batch)) <= BATCH_ROWS for batch in batches)
     assert sum(map(len, batches)) == 7 * players
 
 

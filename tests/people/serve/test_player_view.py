@@ -5,7 +5,7 @@ import json
 
 import orjson
 import pytest
-from support.hidden import pairs, random_game
+from support.indistinguishable import pairs, random_game
 
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame
@@ -61,7 +61,7 @@ def test_all_that_leaves_a_server_is_the_frame(make_play, monkeypatch):
     for game, other, seat in pairs(Rules(), PAIRS):
         both = []
         for one in (game, other):
-            play._seat(one, play._line_up(one))
+            play._seat(one, play._lineup(one))
             both.append(orjson.dumps(play.frame(one.game_id)))
             with pytest.raises(ValueError, match="only once it is done"):
                 play.history(one.game_id)

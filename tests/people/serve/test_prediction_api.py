@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 import pytest
-from support.games import ROOT, as_games, random_games, taught_games
-from support.hidden import pairs
+from support.games import ROOT, as_games, random_games, teacher_games
+from support.indistinguishable import pairs
 from support.inference import InProcess
 from support.policies import recurrent_policy
 from support.protocol import RemotePrediction, ServerError, predictions
@@ -34,7 +34,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.candidate_connection import STORE_UNAVAILABLE
 from hanabi_rl.people.serve.challenge import make_challenge
 from hanabi_rl.people.serve.client import ChallengeClient
-from hanabi_rl.people.serve.held_out import ROWS, HeldOutGames, read_all
+from hanabi_rl.people.serve.held_out import BATCH_ROWS, HeldOutGames, read_all
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.prediction_api import (
     CONNECTIONS,
@@ -83,14 +83,14 @@ def held_out_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     seats = np.ones((GAMES, 2), bool)
     seats[::3, 0] = False
     path = tmp_path_factory.mktemp("held-out") / "games.safetensors"
-    games = concatenate_games([random_games(Rules(), 6, seed=5), taught_games(Rules(), GAMES - 6)])
+    games = concatenate_games([random_games(Rules(), 6, seed=5), teacher_games(Rules(), GAMES - 6)])
     save_games(path, dataclasses.replace(games, human_seats=seats))
     return path
 
 
 @pytest.fixture(scope="module")
 def thinker() -> InProcess:
-    return InProcess(EMPTY_TEAM, Rules(), ROWS)
+    return InProcess(EMPTY_TEAM, Rules(), BATCH_ROWS)
 
 
 @contextlib.contextmanager
@@ -111,12 +111,9 @@ def served(
 
 
 def documented_client() -> Callable[[str, str, Any], dict[str, Any]]:
-    """`predict(address, key, policy)` as docs/service.md has it."""
-    text = (ROOT / "docs/service.md").read_text()
-    lines = text.partition("A client, whole")[2].partition("\n\n")[2].splitlines()
-    end = next(i for i, line in enumerate(lines) if line and not line.startswith("    "))
+    """`predict(address, key, policy)` of docs/examples/predict.py."""
     found: dict[str, Any] = {}
-    exec("\n".join(line[4:] for line in lines[:end]), found)
+    exec((ROOT / "docs/examples/predict.py").read_text(), found)
     return found["predict"]  # type: ignore[no-any-return]
 
 
@@ -240,7 +237,7 @@ def test_no_frame_is_of_a_turn_whose_move_was_not_predicted(served: Served) -> N
     for frame in frames:
         assert frame["turn"] == turns.get(frame["batch"], -1) + 1
         turns[frame["batch"]] = frame["turn"]
-        assert len(frame["rows"]) <= ROWS
+        assert len(frame["rows"]) <= BATCH_ROWS
         for seen in frame["rows"].values():
             assert seen["decides"] != (seen["legal_moves"][-1] == 1.0)
     decided = sum(seen["decides"] for frame in frames for seen in frame["rows"].values())
@@ -248,7 +245,7 @@ def test_no_frame_is_of_a_turn_whose_move_was_not_predicted(served: Served) -> N
     assert seats is not None
     moves = np.arange(lengths.max())
     assert decided == ((moves < lengths[:, None]) & seats[:, moves % 2]).sum()
-    assert len(turns) == -(-GAMES // (ROWS // 2))
+    assert len(turns) == -(-GAMES // (BATCH_ROWS // 2))
 
 
 def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOutGames:
@@ -275,7 +272,7 @@ def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to
     thinker: InProcess, players: int, count: int
 ) -> None:
     rules, rng = Rules(num_players=players), np.random.default_rng(0)
-    thinker = thinker if players == 2 else InProcess(EMPTY_TEAM, rules, ROWS)
+    thinker = thinker if players == 2 else InProcess(EMPTY_TEAM, rules, BATCH_ROWS)
 
     def sent(held_out: HeldOutGames, turn: int) -> bytes:
         (batch,) = held_out.batches

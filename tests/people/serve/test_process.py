@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 import pytest
 from support.games import ROOT
-from support.hidden import pairs, random_game
+from support.indistinguishable import pairs, random_game
 from support.observations import observations
 
 from hanabi_rl.cli import main
@@ -30,20 +30,13 @@ from hanabi_rl.people.serve.process import (
     question_of,
 )
 
-
-def documented_agent() -> str:
-    """`agent.py` as docs/service.md has it."""
-    text = (ROOT / "docs/service.md").read_text()
-    lines = text.partition("`agent.py`, whole")[2].partition("\n\n")[2].splitlines()
-    end = next(i for i, line in enumerate(lines) if line and not line.startswith("    "))
-    return "\n".join(line[4:] for line in lines[:end])
+AGENT = ROOT / "docs/examples/agent.py"
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> str:
-    """The command that runs it."""
-    (tmp_path / "agent.py").write_text(documented_agent())
-    return shlex.join([sys.executable, str(tmp_path / "agent.py")])
+def agent() -> str:
+    """The command that runs the documented agent."""
+    return shlex.join([sys.executable, str(AGENT)])
 
 
 @contextlib.contextmanager

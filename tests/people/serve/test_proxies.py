@@ -53,7 +53,7 @@ def played(store: Store, key: Key) -> collections.Counter[Lineup]:
     with contextlib.suppress(RefusedError):
         while True:
             grant = store.claim(key)
-            found[grant.line_up] += 1
+            found[grant.lineup] += 1
             store.finish(grant, 0, [0], 1, 1)
     return found
 
@@ -71,13 +71,13 @@ def test_every_proxy_is_met_equally_often_at_every_seat(
     assert played(store, key) == candidate_first | {(i, CANDIDATE): 2 for i in range(number)}
 
 
-@pytest.mark.parametrize(("number", "line_ups"), [(1, 6), (2, 18), (3, 36)])
-def test_so_it_is_with_three_players(store: Store, number: int, line_ups: int) -> None:
+@pytest.mark.parametrize(("number", "lineups"), [(1, 6), (2, 18), (3, 36)])
+def test_so_it_is_with_three_players(store: Store, number: int, lineups: int) -> None:
     """3 seats of one candidate times the ordered pairs of proxies, 3 of two times the proxies."""
-    key = new_key(store, {3: 2 * line_ups})
+    key = new_key(store, {3: 2 * lineups})
     agree(store, {3: [f"bot:{i}" for i in range(number)]})
     found = played(store, key)
-    assert len(found) == line_ups and set(found.values()) == {2}
+    assert len(found) == lineups and set(found.values()) == {2}
     met = collections.Counter(who for seats in found.elements() for who in seats)
     assert len({met[i] for i in range(number)}) == 1 and set(met) == {CANDIDATE, *range(number)}
 
@@ -121,7 +121,7 @@ def test_games_that_were_begun_keep_their_proxies(store: Store, open_store: Open
     key = new_key(store, {2: 4})
     agree(store, {2: ("a",)})
     agree(store, {2: ("c", "d")})  # nobody has met the other one: who sits where is said anew
-    seated = [row.line_up for row in store.rows(key)]
+    seated = [row.lineup for row in store.rows(key)]
     assert sorted(seated) == [(CANDIDATE, 0), (CANDIDATE, 1), (0, CANDIDATE), (1, CANDIDATE)]
     first = store.claim(key)
     again = open_store()
@@ -139,7 +139,7 @@ def test_games_that_were_begun_keep_their_proxies(store: Store, open_store: Open
     store.release(first, counts_as_interruption=True)
     moved = {2: [Proxy("copies/d", "d"), Proxy("c", "c")]}
     assert again.fix_proxies(moved) == {2: ("c", "copies/d")}  # as line-ups count them
-    assert again.claim(key).line_up == first.line_up
+    assert again.claim(key).lineup == first.lineup
 
 
 def test_a_server_whose_proxies_are_the_stores_no_more_plays_no_games(
@@ -160,7 +160,7 @@ def test_no_game_is_granted_while_a_server_says_its_proxies(store: Store, open_s
     agree(store, {2: ("bot:simple",)})
     key, other = new_key(store, {2: 4}), open_store()
     with ThreadPoolExecutor(1) as pool:
-        with other.database.transaction("alone") as db:
+        with other.database.transaction("exclusive") as db:
             now_known = proxies.fix_proxies(db, other.secret, {2: [Proxy("bot:iggi", "iggi")]}, 0.0)
             claimed = pool.submit(store.claim, key)
             with pytest.raises(TimeoutError):

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
-from support.hostile import hostile
 from support.inference import InProcess
+from support.invalid_messages import hostile
 from support.protocol import ServerError, evaluation_info, first_legal, play_out, play_test
 from support.serving import serve_app
 from websockets.exceptions import ConnectionClosed

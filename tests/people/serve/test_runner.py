@@ -26,7 +26,7 @@ GAMES, SLOTS, SEED = 8, 4, 7
 
 
 @pytest.fixture(scope="module")
-def line_up():
+def lineup():
     """A recurrent policy that holds two seats, and a bot that plays by chance of its own."""
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
     actor = Actor(network, TINY_3P.num_moves)
@@ -36,15 +36,15 @@ def line_up():
 
 
 @pytest.fixture(scope="module")
-def partners(line_up):
-    return PartnerRunner(line_up, TINY_3P, slots=SLOTS, seed=SEED)
+def partners(lineup):
+    return PartnerRunner(lineup, TINY_3P, slots=SLOTS, seed=SEED)
 
 
 @pytest.fixture(scope="module")
-def played(line_up):
+def played(lineup):
     """What `play_games` says that the line-up does on some decks, and those games, begun."""
     decks = evaluation_decks(TINY_3P, GAMES, 3)
-    of_each_policy = [line_up[seat] for seat in (0, 2, 1)]  # one program for all orders of a team
+    of_each_policy = [lineup[seat] for seat in (0, 2, 1)]  # one program for all orders of a team
     records = play_games(of_each_policy, TINY_3P, decks, SEED, seating=np.array([0, 2, 1]))
     games = [Game(i, TINY_3P, tuple(map(int, deck)), frozenset()) for i, deck in enumerate(decks)]
     return records, games
@@ -87,11 +87,11 @@ def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(part
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == ready
 
 
-def test_in_numpy_the_same_games_action_by_action(line_up, played):
+def test_in_numpy_the_same_games_action_by_action(lineup, played):
     """An LSTM at two seats and a bot's own chance, two games in one slot, without a program."""
     records, games = played
     known = ticks.advance._cache_size(), ticks.step._cache_size()
-    done = play(PartnerRunner(line_up, TINY_3P, 1, SEED, run=NumPyInterpreter()), games[:2])
+    done = play(PartnerRunner(lineup, TINY_3P, 1, SEED, run=NumPyInterpreter()), games[:2])
     assert_same(done, records, games=2)
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == known
 
@@ -113,11 +113,11 @@ def test_in_numpy_an_agent_plays_and_weighs_as_compiled(agent):
     assert len(game.moves) > rules.deck_size - 10  # the deck was drawn: it was no short game
 
 
-def test_with_a_person_at_any_seat_the_partners_play_the_same(line_up, played):
+def test_with_a_person_at_any_seat_the_partners_play_the_same(lineup, played):
     """The person makes the moves that its seat's policy made: so must the two others."""
     records, games = played
     for seat in (0, 1):
-        others = tuple(policy for other, policy in enumerate(line_up) if other != seat)
+        others = tuple(policy for other, policy in enumerate(lineup) if other != seat)
         partners = PartnerRunner(others, TINY_3P, slots=SLOTS, seed=SEED)
         seated = [dataclasses.replace(game, people=frozenset({seat})) for game in games]
         assert_same(play(partners, seated, chosen=records.actions), records)
@@ -235,10 +235,10 @@ def test_the_answer_depends_on_the_moves_before(partners, played):
 
 
 @pytest.mark.slow  # one team is played above
-def test_games_of_several_teams_are_played_together(line_up, played):
+def test_games_of_several_teams_are_played_together(lineup, played):
     """Two policies at three seats in every order, and each game as `play_games` plays it alone."""
     _, games = played
-    trained, chance, _ = line_up
+    trained, chance, _ = lineup
     several = PartnerRunner((trained, chance), TINY_3P, slots=GAMES, seed=SEED)
     teams = [(0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 0), (0, 1, 0), (0, 1, 1), (1, 0, 0), (0, 0, 1)]
     decks = np.array([game.deck for game in games], np.uint8)
@@ -270,7 +270,7 @@ def test_a_game_that_is_asked_for_at_two_turns_at_once_is_answered_for_both(part
     ]
 
 
-def test_wrong_line_ups_are_refused(partners, played):
+def test_wrong_lineups_are_refused(partners, played):
     _, games = played
     with pytest.raises(ValueError, match="expected partners for 3 players, 2 colours"):
         PartnerRunner((load_policy("bot:random", Rules()),), TINY_3P)
@@ -278,10 +278,10 @@ def test_wrong_line_ups_are_refused(partners, played):
         partners.partner_action([dataclasses.replace(games[0], people=frozenset({0}))])
 
 
-def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(line_up, played):
+def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(lineup, played):
     """A recurrent policy that has played a game before: its memory after the first decision is that
     of stepping it by hand from the memory given; replayed after `forget`, the same."""
-    policy = line_up[0]
+    policy = lineup[0]
     _, games = played
     game = dataclasses.replace(games[0], people=frozenset({1, 2}))
     given = jax.tree.map(
@@ -305,6 +305,6 @@ def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(line_
     assert any(not np.allclose(one, other) for one, other in zip(fresh, expected, strict=True))
     assert stranger.probabilities.shape == answer.probabilities.shape
     with pytest.raises(ValueError, match="expected one partner who remembers, got 3"):
-        PartnerRunner(line_up, TINY_3P, slots=1, run=NumPyInterpreter()).partner_action(
+        PartnerRunner(lineup, TINY_3P, slots=1, run=NumPyInterpreter()).partner_action(
             [games[0]], initial_memories=[given]
         )

@@ -1,5 +1,5 @@
-"""Games in a row with the same partners: the moves of `play_games(series=...)`, over restarts, in
-play and in a study."""
+"""Series of games with the same partners: the moves of `play_games(games_per_series=...)`, over
+restarts, in play and in a study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hanabi_rl.people.serve.study_play import StudyPlay
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
-TOLD = StructuredConfig("reading", trunk=(8,), head=8, card=(8,), profile=True)
+TOLD = StructuredConfig("conventions", trunk=(8,), head=8, card=(8,), profile=True)
 """All that a structured network can be shown: compiled in `play_games`, in NumPy in the runners."""
 GAMES, SEED = 4, 3
 RUN = NumPyInterpreter()  # traces once what all runners run
@@ -50,7 +50,9 @@ def played(rules: Rules, decks: np.ndarray) -> tuple[list[NetworkPolicy], Games]
     person = load_policy("bot:random", rules)
     count, players = len(decks), rules.num_players
     seating = (np.arange(count)[:, None] + np.arange(players)) % players
-    return agents, play_games((person, *agents), rules, decks, SEED, seating=seating, series=count)
+    return agents, play_games(
+        (person, *agents), rules, decks, SEED, seating=seating, games_per_series=count
+    )
 
 
 def as_series(games: Games) -> list[Game]:

@@ -65,13 +65,13 @@ def test_the_figures_of_a_row(store: Store) -> None:
     (row,) = standings(store)
     assert row["team"] == "team mine" and row["games"] == 4 and row["interruptions"] == 3
     assert (row["mean"], row["median"], row["points_mean"]) == (12.5, 12.5, 25.0)
-    assert (row["zero_share"], row["perfect_share"]) == (0.25, 0.25)
+    assert (row["zero_rate"], row["perfect_rate"]) == (0.25, 0.25)
     assert (row["mean_low"], row["mean_high"]) == (0, 25)
     (entry,) = store.entries()
-    scores = {game.line_up: game.score for game in store.rows(entry["keys"][0])}
+    scores = {game.lineup: game.score for game in store.rows(entry["keys"][0])}
     names = {CANDIDATE: "candidate", 0: "proxy 1", 1: "proxy 2"}
-    assert {tuple(each["seats"]): each["mean"] for each in row["line_ups"]} == {
-        tuple(names[who] for who in line_up): score for line_up, score in scores.items()
+    assert {tuple(each["seats"]): each["mean"] for each in row["lineups"]} == {
+        tuple(names[who] for who in lineup): score for lineup, score in scores.items()
     }
     (line,) = csv.DictReader(io.StringIO(as_csv([row])))
     assert line["name"] == "mine" and float(line["mean"]) == 12.5 and line["interruptions"] == "3"

@@ -24,7 +24,7 @@ from hanabi_rl.people.serve.database import Session, StoreUnavailableError
 from hanabi_rl.people.serve.grants import GameLease, Key, KeyLimits, MoveWrite, StaleLeaseError
 from hanabi_rl.people.serve.keys import hash_key, hint_of, make_key, redact
 from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.serve.schedule import deck_of, line_ups_of
+from hanabi_rl.people.serve.schedule import deck_of, lineups_of
 from hanabi_rl.people.serve.standings import standings
 from hanabi_rl.people.serve.store import Store
 from hanabi_rl.play.lineups import mixed_lineups
@@ -121,28 +121,28 @@ def test_keys_in_texts_are_cut() -> None:
     assert len({make_key("eval") for _ in range(100)}) == 100 and len(hash_key(key)) == 32
 
 
-def test_decks_and_line_ups_are_functions_of_the_secret() -> None:
+def test_decks_and_lineups_are_functions_of_the_secret() -> None:
     rules, one, other = Rules(num_players=3), b"one", b"other"
     decks = {deck_of(one, key, rules, i) for key in range(3) for i in range(50)}
     assert len(decks) == 150 and all(sorted(deck) == sorted(full_deck(rules)) for deck in decks)
     assert deck_of(one, 1, rules, 7) == deck_of(one, 1, rules, 7) != deck_of(other, 1, rules, 7)
-    drawn = line_ups_of(one, 1, 3, 2, 1000)
+    drawn = lineups_of(one, 1, 3, 2, 1000)
     counts = collections.Counter(drawn)
     assert set(counts) == set(mixed_lineups(3, 2)) and set(counts.values()) == {55, 56}
-    assert drawn != sorted(drawn) and drawn != line_ups_of(one, 2, 3, 2, 1000)
+    assert drawn != sorted(drawn) and drawn != lineups_of(one, 2, 3, 2, 1000)
     with pytest.raises(ValueError, match="each of the 18 line-ups of 3 players"):
-        line_ups_of(one, 1, 3, 2, 17)
+        lineups_of(one, 1, 3, 2, 17)
 
 
 def test_games_of_both_sizes_are_played_once_each(store: Store) -> None:
     key, seen = new_key(store, {2: 5, 3: 18}), []
     for _ in range(23):
         grant = store.claim(key)
-        seen.append((grant.num_players, grant.line_up, grant.deck))
+        seen.append((grant.num_players, grant.lineup, grant.deck))
         play(store, grant)
     assert [players for players, *_ in seen] == [2] * 5 + [3] * 18
     assert len({deck for *_, deck in seen}) == 23
-    assert [row.line_up for row in store.rows(key)] == [line_up for _, line_up, _ in seen]
+    assert [row.lineup for row in store.rows(key)] == [lineup for _, lineup, _ in seen]
     assert all(row.status == "done" and row.score == 7 for row in store.rows(key))
     with pytest.raises(RefusedError, match="no environments left: all 23 games"):
         store.claim(key)

@@ -1,0 +1,320 @@
+"""How the package hangs together: subpackages, arrows between them, circles, the longest chain of
+imports, what one training run imports, and how many lines one reads to follow one PPO update from
+the script to the gradient (`WAY`).
+
+    python benchmarks/package_structure.py [--package hanabi_rl] [--entry MODULE ...] [--json]
+    python benchmarks/package_structure.py --map
+
+Imports are read from the source: those that run when a module is loaded and, told apart, those
+inside functions as well (what is imported when it is first asked for). Those for type checkers
+alone are left out. Circles are looked for among all of them. The map is what the docstrings say:
+every subpackage in the order of the data, and the first sentence of each of its modules.
+"""
+
+import argparse
+import ast
+import functools
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Graph = dict[str, set[str]]
+FLOW = (
+    *("storage", "games", "data", "nn", "agents", "learning", "play", "evaluation"),
+    *("runs", "algorithms", "launch", "cli", "people"),
+)
+"""The subpackages in the order in which the map has them; others follow."""
+ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
+WAY = {
+    "launch.script": ("main", "train"),
+    "launch.sweep": ("run_seeds",),
+    "algorithms.registry": ("_Algorithms.__getitem__",),
+    "algorithms.hdr_ippo": ("hdr_objective", "hdr_ippo", "HDRIPPO.run", "HDRIPPO.training"),
+    "algorithms.ppo_runner": (
+        "run_updates",
+        "TrainingSetup",
+        "PPOAlgorithm.run",
+        "PPOAlgorithm.train",
+        "_Trainer.__init__",
+        "_Trainer.run",
+        "_Trainer.check",
+    ),
+    "learning.parallel": ("data_parallel", "psum"),
+    "learning.ppo": (
+        "LearnerState",
+        "Experience",
+        "PPO.env",
+        "PPO.view",
+        "PPO.module",
+        "PPO.apply",
+        "PPO.collector",
+        "PPO.init",
+        "PPO.optimizer",
+        "PPO.compile_update",
+        "PPO.update",
+        "PPO.env_steps",
+        "PPO.make_experience",
+        "PPO.reward",
+        "PPO.progress",
+        "PPO.current_player_actions",
+        "PPO.returns",
+        "PPO.update_epochs",
+        "PPO.minibatches",
+        "PPO.gradient",
+        "PPO.batch",
+        "global_weights",
+        "normalize",
+    ),
+    "learning.rollout": ("EpisodeSetup", "TrainContext", "RunnerState", "Rollout", "Collector"),
+    "learning.observation_views": (
+        "ViewOutput",
+        "ObservationView.rows",
+        "ObservationView.memory",
+        "ObservationView.encode_step",
+        "ObservationView.seats",
+        "ObservationView.select_rows",
+        "ObservationView.select_current_player",
+        "ObservationView.stored_inputs",
+        "ObservationView.minibatch_index",
+        "ObservationView.seat_at",
+        "ObservationView.minibatch_inputs",
+    ),
+    "learning.partner_population": ("apply_policy", "_consult_one"),
+    "learning.rewards": ("training_reward",),
+    "learning.returns": ("td_error", "gae"),
+    "learning.minibatches": ("minibatch_indices",),
+    "learning.losses": (
+        "PPOBatch",
+        "clipped_surrogate",
+        "clipped_value_error",
+        "kl_to_reference",
+        "ppo_loss",
+    ),
+}
+"""What one reads, module by module, of HDR-IPPO with the paper's network, seats and reward."""
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """Every module of a package by its dotted name."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def import_graph(package: Path, *, when_asked: bool = True) -> Graph:
+    """module -> the modules of the package that it imports: when it is loaded and, `when_asked`,
+    also inside functions."""
+    known = modules(package)
+    graph: Graph = {}
+    for name, path in known.items():
+        targets: set[str] = set()
+        for node in _running_code(ast.parse(path.read_text()), when_asked):
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                targets |= {target if target in known else node.module for target in whole}
+        graph[name] = (targets & set(known)) - {name}
+    return graph
+
+
+def _running_code(tree: ast.AST, functions: bool) -> Iterator[ast.AST]:
+    """Every node but those under `if TYPE_CHECKING`, and unless asked for those in functions."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not functions:
+            continue
+        yield node
+        yield from _running_code(node, functions)
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Groups of modules that import each other (strongly connected components of more than one)."""
+    reach = {name: reachable(graph, name) for name in graph}
+    groups = {frozenset([n, *(m for m in reach[n] if n in reach[m])]) for n in graph}
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def reachable(graph: Graph, start: str) -> set[str]:
+    """Every module that `start` imports, directly or not."""
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        for target in graph[todo.pop()] - seen:
+            seen.add(target)
+            todo.append(target)
+    return seen
+
+
+def longest_chain(graph: Graph) -> list[str]:
+    """The longest path of imports between different modules; a circle counts as one module."""
+    group_of = {name: group[0] for group in circles(graph) for name in group}
+    merged: Graph = {}
+    for name, targets in graph.items():
+        own = group_of.get(name, name)
+        merged.setdefault(own, set()).update(
+            {group_of.get(target, target) for target in targets} - {own}
+        )
+
+    @functools.cache
+    def chain(name: str) -> tuple[str, ...]:
+        return (name, *_longest(chain(target) for target in merged[name]))
+
+    return list(_longest(chain(name) for name in merged))
+
+
+def _longest(chains: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return max(chains, key=lambda chain: (len(chain), chain), default=())
+
+
+def subpackage(name: str) -> str:
+    """The folder of a module, or the module itself where it lies at the top."""
+    return ".".join(name.split(".")[:2])
+
+
+def definitions(path: Path) -> dict[str, int]:
+    """The lines of every function, class and method of a module by its name (`PPO.update`), its
+    decorators and docstring among them."""
+    found: dict[str, int] = {}
+
+    def add(body: Iterable[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                continue
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            found[prefix + node.name] = (node.end_lineno or first) - first + 1
+            if isinstance(node, ast.ClassDef):
+                add(node.body, f"{prefix}{node.name}.")
+
+    add(ast.parse(path.read_text()).body, "")
+    return found
+
+
+def way(package: Path, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Lines of what one reads, by `module:name`.
+
+    Raises:
+        ValueError: a name is gone from its module, or its module.
+    """
+    known, lines = modules(package), {}
+    for module, wanted in names.items():
+        path = known.get(f"{package.name}.{module}")
+        there = {} if path is None else definitions(path)
+        for name in wanted:
+            if name not in there:
+                raise ValueError(f"WAY: expected {name} in {package.name}.{module}, got none")
+            lines[f"{module}:{name}"] = there[name]
+    return lines
+
+
+def package_map(package: Path) -> str:
+    """The subpackages and their modules as markdown: what their docstrings say first.
+
+    Raises:
+        ValueError: a module without a docstring.
+    """
+    lines = [
+        "# Modules",
+        "",
+        "Printed by `python benchmarks/package_structure.py --map` from the docstrings. "
+        "[Architecture](../architecture.md) describes the packages.",
+    ]
+    place = {name: number for number, name in enumerate(FLOW)}
+    subpackages: dict[str, list[str]] = {}
+    for name, path in modules(package).items():
+        inside = name.split(".")[1:]
+        if not inside or path == package / f"{inside[0]}.py":
+            continue  # the package itself, and what lies beside the subpackages
+        says = _first_sentence(name, path)
+        own = subpackages.setdefault(inside[0], [])
+        if len(inside) == 1:
+            own[:0] = ["", f"## {inside[0]}/", "", says, ""]
+        else:
+            folder = "/" if path.name == "__init__.py" else ""
+            own.append(f"- `{'/'.join(inside[1:])}{folder}`: {says}")
+    for subpackage_name in sorted(
+        subpackages, key=lambda name: (place.get(name, len(place)), name)
+    ):
+        lines += subpackages[subpackage_name]
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(name: str, path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text()))
+    if not text:
+        raise ValueError(f"{name}: expected a docstring, which is its line of the map")
+    words = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<!al)[.] ", words)[0].rstrip(".:") + "."  # not after "et al."
+
+
+def figures(package: Path, entry: Sequence[str]) -> dict[str, Any]:
+    """What is printed, as JSON-ready figures."""
+    graph, loaded = import_graph(package), import_graph(package, when_asked=False)
+    top = package.name
+    inner, inner_loaded = (
+        {name: targets for name, targets in g.items() if name != top} for g in (graph, loaded)
+    )
+    arrows = {
+        (subpackage(a), subpackage(b))
+        for a, targets in inner.items()
+        for b in targets
+        if subpackage(a) != subpackage(b) and b != top
+    }
+    return {
+        "modules": len(graph),
+        "subpackages": len({subpackage(name) for name in inner}),
+        "arrows": len(arrows),
+        "subpackage_circles": circles(
+            {r: {b for a, b in arrows if a == r} for r in {subpackage(name) for name in inner}}
+        ),
+        "circles": circles(graph),
+        "entry": entry,
+        "entry_imports": len(set(entry).union(*(reachable(loaded, name) for name in entry))),
+        "entry_imports_when_asked": len(
+            set(entry).union(*(reachable(graph, name) for name in entry))
+        ),
+        "way": (read := way(package, WAY)),
+        "way_lines": sum(read.values()),
+        "longest_chain": longest_chain(inner_loaded),
+        "longest_chain_when_asked": longest_chain(inner),
+    }
+
+
+def main() -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--package", type=Path, default=Path(__file__).parents[1] / "hanabi_rl")
+    parser.add_argument("--entry", nargs="+", default=ENTRY, help="what a training run imports")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--map", action="store_true", help="print the subpackages as markdown")
+    args = parser.parse_args()
+    if args.map:
+        print(package_map(args.package), end="")
+        return
+    found = figures(args.package, args.entry)
+    chain, longer = found["longest_chain"], found["longest_chain_when_asked"]
+    lines = [
+        f"{found['modules']} modules in {found['subpackages']} subpackages, "
+        f"{found['arrows']} arrows between subpackages",
+        f"one training run ({', '.join(args.entry)}) loads {found['entry_imports']} of them, at "
+        f"most {found['entry_imports_when_asked']}",
+        f"from the script to the PPO gradient: {found['way_lines']:,} lines in "
+        f"{len(found['way'])} functions and classes of {len(WAY)} modules",
+        f"longest chain, {len(chain)}: {' -> '.join(chain)}",
+        f"longest chain with what is imported when asked for, {len(longer)}: {' -> '.join(longer)}",
+        f"circles of modules: {found['circles'] or 'none'}",
+        f"circles of subpackages: {found['subpackage_circles'] or 'none'}",
+    ]
+    print("\n".join(lines), file=sys.stderr if args.json else sys.stdout)
+    if args.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Parameters of a structured network for one that is shown more."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from support.compiled import init_params
+from support.structured import SMALL
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.agents.structured.features import sizes
+from hanabi_rl.agents.structured.policy_step import logits, widen_params
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+
+
+@pytest.mark.parametrize(
+    ("card", "narrow", "wide"),
+    [
+        ((), ("facts", False), ("hint-history", False)),
+        ((6, 5), ("facts", False), ("conventions", True)),
+        ((6, 5), ("hint-history", True), ("conventions", True)),
+    ],
+)
+def test_parameters_for_a_network_that_is_shown_more_answer_the_same(
+    card: tuple[int, ...], narrow: tuple[FeatureSet, bool], wide: tuple[FeatureSet, bool]
+) -> None:
+    """A feature set has the columns of the smaller ones first, and the profile comes last."""
+    start = StructuredConfig(*narrow, trunk=(16, 8), head=4, card=card)
+    to = dataclasses.replace(start, features=wide[0], profile=wide[1], critic=(9,))
+    params = jax.device_get(init_params(SMALL, start, jax.random.key(2)))
+    rng = np.random.default_rng(3)
+    shown = jax.tree.map(
+        lambda x: rng.normal(size=(8, *x.shape[1:])).astype(np.float32), sizes(SMALL, *wide)
+    )
+    less = jax.tree.map(lambda x, some: x[..., : some.shape[-1]], shown, sizes(SMALL, narrow[0]))
+    if narrow[1]:
+        told = shown.table[..., sizes(SMALL, wide[0]).table.shape[-1] :]
+        less = less._replace(table=np.concatenate([less.table, told], axis=-1))
+    legal = np.ones((8, SMALL.num_moves), bool)
+    answer = jax.jit(logits, static_argnums=0)
+    np.testing.assert_allclose(
+        answer(
+            to,
+            jax.jit(widen_params, static_argnums=(0, 1, 3))(SMALL, start, params, to),
+            shown,
+            legal,
+        ),
+        answer(start, params, less, legal),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        StructuredConfig("facts", profile=True),
+        StructuredConfig("hint-history"),
+        StructuredConfig("conventions", profile=True, head=32),
+    ],
+)
+def test_parameters_are_refused_by_a_network_that_is_shown_less_or_has_other_widths(
+    to: StructuredConfig,
+) -> None:
+    with pytest.raises(ValueError, match="expected a network of the same widths .* got Structured"):
+        widen_params(SMALL, StructuredConfig("hint-history", profile=True), {}, to)
+
+
+@pytest.mark.slow
+def test_an_agent_whose_network_is_shown_more_plays_as_it_did() -> None:
+    agent = load_policy("agent:human-3p-facts")
+    assert isinstance(agent, NetworkPolicy) and isinstance(agent.network, StructuredConfig)
+    to = dataclasses.replace(agent.network, features="conventions", profile=True)
+    wide = NetworkPolicy(
+        widen_params(agent.rules, agent.network, agent.params, to), agent.rules, to
+    )
+    decks = evaluation_decks(agent.rules, 20, 0)
+    before, after = (
+        play_games((p,) * 3, agent.rules, decks, games_per_series=2) for p in (agent, wide)
+    )
+    np.testing.assert_array_equal(after.actions, before.actions)

@@ -1,0 +1,106 @@
+"""The package's own structure, and the script that prints it, on a made-up package."""
+
+from pathlib import Path
+
+import pytest
+from support.benchmarks import benchmark
+
+from hanabi_rl.algorithms import registry
+
+ROOT = Path(__file__).parents[2]
+structure = benchmark("package_structure")
+
+
+def test_no_module_and_no_subpackage_imports_itself_in_a_circle():
+    found = structure.figures(ROOT / "hanabi_rl", structure.ENTRY)
+    assert found["circles"] == [] and found["subpackage_circles"] == []
+
+
+def test_a_run_imports_no_other_algorithm():
+    graph = structure.import_graph(ROOT / "hanabi_rl")
+    of_run = structure.reachable(graph, "hanabi_rl.launch.script")
+    names = list(registry.ALGORITHMS)
+    assert not of_run & {f"hanabi_rl.algorithms.{name}" for name in names}
+    of_hdr_ippo = structure.reachable(graph, "hanabi_rl.algorithms.hdr_ippo")
+    assert "hanabi_rl.algorithms.br_bc" not in of_hdr_ippo
+
+
+def test_the_way_to_the_gradient_is_at_most_a_thousand_lines():
+    lines = structure.way(ROOT / "hanabi_rl", structure.WAY)
+    assert lines["learning.ppo:PPO.update"] > 10 and sum(lines.values()) <= 1000
+
+
+def test_a_way_is_counted_by_its_names_and_misses_none(tmp_path):
+    (tmp_path / "p").mkdir()
+    source = "x = 1\n\n@one\n@two\ndef f():\n    return 1\n\n"
+    source += "class A:\n    y = 2\n\n    def g(self):\n        pass\n"
+    (tmp_path / "p" / "m.py").write_text(source)
+    found = structure.way(tmp_path / "p", {"m": ("f", "A", "A.g")})
+    assert found == {"m:f": 4, "m:A": 5, "m:A.g": 2}
+    for module, name in (("m", "A.h"), ("m", "x"), ("n", "f")):
+        with pytest.raises(ValueError, match=f"expected {name} in p.{module}, got none"):
+            structure.way(tmp_path / "p", {module: (name,)})
+
+
+def test_the_figures_of_a_small_package(tmp_path, monkeypatch):
+    """a -> b -> c, c -> b (a circle, as one), b -> low; for type checkers alone low -> a."""
+    package = tmp_path / "p"
+    for name, text in {
+        "__init__": "",
+        "up/__init__": "",
+        "up/a": "from p.up import b",
+        "up/b": "def f():\n    import p.up.c\nfrom p.down.low import x",
+        "up/c": "from p.up.b import f",
+        "down/__init__": "",
+        "down/low": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.up.a",
+    }.items():
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(structure, "WAY", {"up.b": ("f",)})
+    found = structure.figures(package, ["p.up.a"])
+    assert found["way"] == {"up.b:f": 2} and found["way_lines"] == 2
+    assert found["circles"] == [["p.up.b", "p.up.c"]]
+    assert found["subpackage_circles"] == []
+    assert found["longest_chain_when_asked"] == ["p.up.a", "p.up.b", "p.down.low"]
+    assert found["longest_chain"] == ["p.up.c", "p.up.b", "p.down.low"]
+    assert found["entry_imports_when_asked"] == 4  # itself, b, c, low
+    assert found["entry_imports"] == 3  # without c, which b imports in a function
+    assert (found["subpackages"], found["arrows"]) == (2, 1)
+
+
+def test_map_lists_every_module():
+    """The page of the site; it needs a docstring in every module."""
+    lines = structure.package_map(ROOT / "hanabi_rl").splitlines()
+    listed = [line.split("`")[1].rstrip("/") for line in lines if line.startswith("- ")]
+    headings = [line[3:].rstrip("/") for line in lines if line.startswith("## ")]
+    modules = [name.split(".")[1:] for name in structure.modules(ROOT / "hanabi_rl")]
+    assert sorted(listed) == sorted("/".join(parts[1:]) for parts in modules if len(parts) > 1)
+    assert set(headings) == {parts[0] for parts in modules if len(parts) > 1}
+
+
+def test_the_map_of_a_small_package(tmp_path):
+    package = tmp_path / "p"
+    for name, text in {
+        "__init__": "",
+        "alone": "",
+        "zoo/__init__": '"""Animals."""',
+        "zoo/cat": '"""`Cat`: by Knott et al. 2021, a pet.\n\nMore. And more."""',
+        "zoo/wild/__init__": '"""Big ones."""',
+        "zoo/wild/cow": '"""One\nof many. Not shown."""',
+        "env/__init__": '"""First of the flow."""',
+    }.items():
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    lines = structure.package_map(package).splitlines()
+    assert lines[3:] == [
+        *["", "## env/", "", "First of the flow.", ""],
+        *["", "## zoo/", "", "Animals.", ""],
+        "- `cat`: `Cat`: by Knott et al. 2021, a pet.",
+        "- `wild/`: Big ones.",
+        "- `wild/cow`: One of many.",
+    ]
+    (package / "zoo" / "dumb.py").write_text("")
+    with pytest.raises(ValueError, match=r"p\.zoo\.dumb: expected a docstring"):
+        structure.package_map(package)
