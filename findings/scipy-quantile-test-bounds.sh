@@ -20,12 +20,17 @@ trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet scipy==1.17.1
 "$folder/venv/bin/python" - <<'PYTHON'
+import sys
+
 from scipy.stats import binom, quantile_test
 
+off = 0
 for n, level in ((5, 1 - 2 / 32), (8, 1 - 18 / 256), (10, 1 - 112 / 1024), (10, 0.95)):
     values = [float(i) for i in range(1, n + 1)]
     low, high = quantile_test(values, q=0.0, p=0.5).confidence_interval(level)
     k = sum(binom.cdf(i, n, 0.5) <= (1 - level) / 2 + 1e-12 for i in range(n))
     expected = f"{values[k - 1]} and {values[n - k]}"
     print(f"n {n} level {level}: low {low} high {high}, expected {expected}")
+    off += (low, high) != (values[k - 1], values[n - k])
+sys.exit(off != 3)
 PYTHON
