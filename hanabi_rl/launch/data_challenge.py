@@ -12,7 +12,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
 
 from hanabi_rl.agents.identity import check_distinct
 from hanabi_rl.agents.loading import load_policy
@@ -38,6 +38,13 @@ from hanabi_rl.play.demos import demo_games, demonstrators, players_of
 from hanabi_rl.play.lineups import mixed_lineups
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.files import check_writable, read_json, write_json
+from hanabi_rl.storage.validation import (
+    INT32_MAX,
+    PositiveInt,
+    Range,
+    UnitInterval,
+    validate_fields,
+)
 from hanabi_rl.storage.words import count
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
@@ -51,17 +58,17 @@ class Challenge:
 
     partner: str = "convention"
     """Player of the games: a bot, any agent, or A+B for mixed tables."""
-    games: int = 1000
-    heldout_games: int = 200
+    games: Annotated[int, Range(MIN_TRAIN_GAMES, INT32_MAX)] = 1000
+    heldout_games: PositiveInt = 200
     """Number of games to predict, on separate decks."""
     players: int = 2
     methods: tuple[str, ...] = METHODS
     features: FeatureSet = "facts"
     """Feature set of the networks."""
-    total_steps: int = 800_000
+    total_steps: PositiveInt = 800_000
     """Environment steps of each method except `bc`."""
-    kl_weight: float = 0.1
-    eval_games: int = 1000
+    kl_weight: UnitInterval = 0.1
+    eval_games: PositiveInt = 1000
     """Games of each method with the proxies, one per deck, spread over the lineups."""
     seed: int = 0
     """Seed of the training games, held-out games, runs and decks."""
@@ -73,16 +80,7 @@ class Challenge:
     """Initialize cloning from a clone of other families (`launch/pretrained_clone.py`)."""
 
     def __post_init__(self) -> None:
-        minimum = {"games": MIN_TRAIN_GAMES, "heldout_games": 1, "total_steps": 1, "eval_games": 1}
-        for name, number in minimum.items():
-            if (value := getattr(self, name)) < number:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag}: expected at least {number}, got {value}")
-        if not 0.0 <= self.kl_weight <= 1.0:
-            raise ValueError(f"--kl-weight: expected a weight in [0, 1], got {self.kl_weight}")
-        if self.features not in get_args(FeatureSet):
-            expected = ", ".join(get_args(FeatureSet))
-            raise ValueError(f"--features: expected one of {expected}, got {self.features!r}")
+        validate_fields(self)
         if unknown := [name for name in self.methods if name not in METHODS]:
             raise ValueError(f"--methods: expected some of {', '.join(METHODS)}, got {unknown[0]}")
         check_features_for_bot(self.features, self.partner)

@@ -43,7 +43,7 @@ from hanabi_rl.runs.run_dir import check_input_hashes, read_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
-from hanabi_rl.storage.files import read_json, write_text
+from hanabi_rl.storage.files import read_json, read_text, write_text
 from hanabi_rl.storage.words import count
 
 # A finished run of another length is another run.
@@ -306,7 +306,7 @@ def _run_at_once(
                 message = f"{run_dir}: finished"
                 if process.exitcode:
                     log = Path(run_dir, "log.txt")
-                    last = log.read_text(encoding="utf-8").splitlines()[-1:] if log.exists() else []
+                    last = read_text(log).splitlines()[-1:] if log.exists() else []
                     message = f"{run_dir}: exit code {process.exitcode} (log: {log})" + "".join(
                         f": {line}" for line in last
                     )

@@ -371,13 +371,15 @@ def _between_order_statistics(values: np.ndarray, level: float) -> Interval:
     """The narrowest interval between the k-th smallest and the k-th greatest of `values` float[N]
     in which their median is with probability `level` at least: the number of values below it is
     binomial. There is no standard error."""
-    from scipy.stats import quantile_test
+    from scipy.special import bdtr  # `quantile_test` is slow to import, and wrong at exact tails
 
-    median = float(np.median(values))
-    low, high = quantile_test(values, q=median, p=0.5).confidence_interval(level)
-    if np.isnan([low, high]).any():
+    median, count = float(np.median(values)), len(values)
+    tails = bdtr(np.arange(count, dtype=np.float64), count, 0.5)  # P(at most 0, 1, ... below)
+    outside = int((tails <= 1 - _upper_tail(level)).sum())
+    if not outside:
         return _unbounded(median)
-    return Interval(median, float(low), float(high), np.nan)
+    ordered = np.sort(values)
+    return Interval(median, float(ordered[outside - 1]), float(ordered[-outside]), np.nan)
 
 
 def _unbounded(estimate: float) -> Interval:
