@@ -62,14 +62,14 @@ def _checked(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Parts
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable
 
     signature = inspect.signature(function)
-    given = signature.bind(*args, **kwargs).arguments
+    arguments = signature.bind(*args, **kwargs).arguments
     agents = signature.parameters.get("agents")
-    if agents and agents.default is inspect.Parameter.empty and not given["agents"]:
+    if agents and agents.default is inspect.Parameter.empty and not arguments["agents"]:
         raise ValueError("expected at least one agent, got none (`hanabi-rl agents` lists them)")
-    check_writable("--plot", given.get("plot"), IMAGE_SUFFIXES)
-    check_writable("--out", given.get("out"))
+    check_writable("--plot", arguments.get("plot"), IMAGE_SUFFIXES)
+    check_writable("--out", arguments.get("out"))
     yield from function(*args, **kwargs)
-    for written in filter(None, (given.get("plot"), given.get("out"))):
+    for written in filter(None, (arguments.get("plot"), arguments.get("out"))):
         print(f"Written: {written}", file=sys.stderr)
 
 
