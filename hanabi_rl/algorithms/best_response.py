@@ -27,7 +27,7 @@ from hanabi_rl.algorithms.training_partners import (
 )
 from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay, summarise
-from hanabi_rl.evaluation.reporting.report import link_lines, score_dict, score_table
+from hanabi_rl.evaluation.reporting.training_report import link_lines, score_dict, score_table
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partner_population import PartnerPopulation, stack_policies

@@ -31,7 +31,7 @@ from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.evaluation.measure.clone_comparison import compare_predictions
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.evaluation.reporting.plots import plot_ppo
-from hanabi_rl.evaluation.reporting.report import prediction_dict, prediction_table
+from hanabi_rl.evaluation.reporting.training_report import prediction_dict, prediction_table
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.hanabi.start_states import StartStates, start_states_from_games
 from hanabi_rl.learning import parallel

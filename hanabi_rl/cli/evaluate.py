@@ -42,7 +42,7 @@ def evaluate(
     from hanabi_rl.evaluation.measure.registry import efficiency_figures
     from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
     from hanabi_rl.evaluation.reporting.measures import efficiency_line
-    from hanabi_rl.evaluation.reporting.report import link_lines, score_table
+    from hanabi_rl.evaluation.reporting.training_report import link_lines, score_table
     from hanabi_rl.play.decks import seed_decks
 
     games, seed, named = chosen_decks(seed_names, games, seed)

@@ -10,7 +10,7 @@ from support.policies import recurrent_policy
 from hanabi_rl.evaluation.measure.clone_comparison import PredictionComparison, compare_with_clone
 from hanabi_rl.evaluation.measure.prediction import Prediction
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
-from hanabi_rl.evaluation.reporting.report import (
+from hanabi_rl.evaluation.reporting.training_report import (
     clone_comparison_dict,
     prediction_dict,
     prediction_table,
