@@ -1,4 +1,4 @@
-"""`hanabi-rl gauntlet`: agents with unseen partners."""
+"""`hanabi-rl gauntlet`: scores with unseen partners."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ def gauntlet(
     seed: DeckSeed = 0,
     plot: Plot = None,
 ) -> Parts:
-    """Play agents with unseen partners: bots and agents of every bundled family, in series of games
-    with the same partner.
+    """Play agents with unseen partners: bots and agents of every bundled family.
 
-    Mean and worst are over families, each counted once. Partners seen in training (the agent
-    itself, or the agent it started from), with options or without, have a star, as far as cards and
-    runs record them.
+    Mean and worst score are over families, each counted once. A star marks partners seen in
+    training, including the agent itself and its initial policy, if the agent's card or run records
+    them.
 
     Args:
-        agents: any agents (`hanabi-rl agents` lists them), all of one game.
-        human_proxies: clones or other human proxies to add, as a family of their own.
+        human_proxies: clones or other human proxies to add as one more family.
         games: games per partner and seat; a multiple of --series.
-        series: games in a row with the same partner; an agent may remember the earlier ones.
+        series: games in a row with the same partner; an agent with memory may use earlier games.
     """
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.agents.loading import load_policy
@@ -67,6 +65,6 @@ def gauntlet(
 
 
 def check_series(games: int, series: int) -> None:
-    """Raises ValueError if `games` are not whole series."""
+    """Raise ValueError if `games` is not a multiple of `series`."""
     if games % series:
         raise ValueError(f"--games: expected a multiple of --series {series}, got {games}")

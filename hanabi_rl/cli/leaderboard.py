@@ -1,4 +1,4 @@
-"""`hanabi-rl leaderboard`: AH2AC2's ranking of candidates with human proxies."""
+"""`hanabi-rl leaderboard`: AH2AC2's ranking of agents with human proxies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.cli.agents import DeckSeed, Groups, Players, load_agents, parse_groups
-from hanabi_rl.cli.output import Json, Parts, measure_command
+from hanabi_rl.cli.agents import DeckSeed, Groups, Json, Players, load_agents, parse_groups
+from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Candidate(NamedTuple):
-    """A row: an agent, or the chosen one of several seeds."""
+    """Row of the leaderboard: an agent, or the selected seed of a group."""
 
     label: str
     policy: Policy
     seeds: dict[str, float]
-    """Label -> nats per timestep on the validation games, where seeds are compared."""
+    """Label -> validation cross-entropy in nats per timestep; empty for a single agent."""
     chosen: str
-    """The label of the agent that plays."""
+    """Label of the agent that plays."""
 
 
 def leaderboard(
@@ -44,28 +44,30 @@ def leaderboard(
     submitted_by: str = "",
     json: Json = False,
 ) -> None:
-    """Play each agent with the proxies in every mixed lineup, and the proxies in self-play, and
-    print AH2AC2's leaderboard (its Table 4): mean and median score, and cross-entropy.
+    """Print AH2AC2's leaderboard (Table 4) of agents with human proxies.
+
+    Each agent plays with the proxies in every mixed lineup, and the proxies play in self-play. The
+    table has mean score, median score and cross-entropy.
 
     Args:
-        agents: candidates, any agents (`hanabi-rl agents` lists them).
+        agents: agents to evaluate (`hanabi-rl agents` lists names).
         proxies: human proxies, the partners.
-        games: games of each agent, each on a deck of its own, spread evenly over the lineups.
-        group: agents that are seeds of one method: the one with the lowest cross-entropy on --val
-            plays, under the method's name.
-        val: recorded games to choose seeds by.
-        data: other recorded human games to predict, for the cross-entropy that is printed.
+        games: games per agent, one per deck, spread evenly over the lineups.
+        group: agents that are seeds of one method: the seed with the lowest cross-entropy on --val
+            plays, under the name of the method.
+        val: recorded games for the selection of seeds.
+        data: other recorded human games, for the cross-entropy in the table.
         out: folder for leaderboard.json.
-        board: leaderboard file to add the agents to; it fixes proxies, games and decks, and takes
-            no other flags than --agents and --submitted-by.
-        submitted_by: name of the submitter.
+        board: leaderboard file to add the agents to; it fixes proxies, games and decks, and allows
+            only the flags --agents and --submitted-by.
+        submitted_by: name of the submitter, for --board.
     """
     if board is None:
         _play(agents, proxies, players, games, seed, group, val, data, out, json=json)
         return
     others = (proxies, players, games, seed, group, val, data, out, json)
     if others != ((), None, 1000, 0, (), None, None, None, False):
-        raise ValueError("--board: expected no other flags than --agents and --submitted-by")
+        raise ValueError("--board: expected only --agents and --submitted-by as other flags")
     _add(board, agents, submitted_by)
 
 
@@ -81,7 +83,7 @@ def _play(
     data: Path | None,
     out: Path | None,
 ) -> Parts:
-    """The command without a board."""
+    """The command without --board."""
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.evaluation.measure.leaderboard import (
@@ -106,7 +108,7 @@ def _play(
     labels = [label_of[agent] for agent in agents]
     grouped = parse_groups(group, agents, labels)
     if grouped and val is None:
-        raise ValueError("--group: expected --val, recorded games to choose a seed by, got none")
+        raise ValueError("--group: expected --val, recorded games to select a seed, got none")
     human = None if data is None else load_distinct_games([data])
     chosen_by = None if val is None else load_distinct_games([val])
     for flag, recorded in (("--data", human), ("--val", chosen_by)):
@@ -142,7 +144,7 @@ def _play(
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "leaderboard.json", record)
     chosen = [
-        f"\n{row.label}: {row.chosen} of seeds with nats per timestep "
+        f"\n{row.label}: selected {row.chosen} by validation nats per timestep: "
         + ", ".join(f"{label} {loss:.4f}" for label, loss in row.seeds.items())
         for row in rows
         if row.seeds
@@ -152,7 +154,7 @@ def _play(
 
 
 def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
-    """Play the games of a leaderboard file for each agent, and add its row."""
+    """Play the games of a leaderboard file with each agent and add its row to the file."""
     from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
     from hanabi_rl.evaluation.measure.leaderboard_file import (
         check_public,
@@ -190,12 +192,13 @@ def candidates(
     groups: Mapping[str, Sequence[int]],
     val: Games | None,
 ) -> list[Candidate]:
-    """The rows: every agent that is no seed of a group, and of each group the seed that predicts
-    `val` best, at the place of its first one.
+    """Return the rows: agents without a group, and per group the seed that predicts `val` best.
+
+    A group takes the place of its first seed.
 
     Raises:
-        ValueError: an agent in two groups or twice in one, two seeds that are one policy, or a
-            group with the name of another agent.
+        ValueError: an agent is in two groups or twice in one, two seeds are the same policy, or a
+            group has the name of another agent.
     """
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.evaluation.measure.leaderboard import best_seed
@@ -227,7 +230,4 @@ def candidates(
 
 
 def _seeds(row: Candidate) -> dict[str, Any]:
-    """JSON of the choice of a seed; empty without one."""
-    if not row.seeds:
-        return {}
-    return {"chosen": row.chosen, "val_cross_entropy_per_timestep": row.seeds}
+    return {"chosen": row.chosen, "val_cross_entropy_per_timestep": row.seeds} if row.seeds else {}

@@ -1,4 +1,4 @@
-"""What the measure commands share: the text and the JSON of a result, and files that they draw."""
+"""Text, JSON and plots of evaluation commands."""
 
 from __future__ import annotations
 
@@ -13,23 +13,18 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import tyro
 
-from hanabi_rl.cli.agents import Flag
+from hanabi_rl.cli.agents import Json
 
 T = TypeVar("T")
 Parts: TypeAlias = Iterator[Any]
-"""Lines and rich tables, then a dictionary, the JSON of the same figures."""
-
-Json = Annotated[
-    Flag, tyro.conf.arg(help="print one line of JSON on stdout and the text on stderr")
-]
+"""Lines and rich tables, then a dictionary with the same results for JSON."""
 Plot = Annotated[Path | None, tyro.conf.arg(help="image file to draw (.png, .pdf, .svg)")]
 
 
 def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
-    """A command with the flag --json of a generator that yields the parts of a text and, last, the
-    JSON of the same figures.
+    """Make a command with the flag --json of a generator of `Parts`.
 
-    Its arguments `agents`, `plot` and `out` (a folder) are checked before it begins.
+    The arguments `agents`, `plot` and `out` (a folder) are checked before the generator starts.
     """
 
     @functools.wraps(function)
@@ -58,7 +53,7 @@ def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
 
 
 def _checked(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Parts:
-    """The parts of a command, once its arguments can be right."""
+    """Yield the parts of a command after checks of its arguments."""
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable
 
     signature = inspect.signature(function)
@@ -74,7 +69,7 @@ def _checked(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Parts
 
 
 def with_progress(title: str, items: Iterable[T], unit: str) -> Iterator[T]:
-    """The items, with a progress bar."""
+    """Yield the items with a progress bar."""
     from hanabi_rl.storage.progress import Progress
 
     items = list(items)

@@ -1,4 +1,4 @@
-"""`hanabi-rl zero-shot` and train/zero_shot.py: train what is missing, print tables of br-prox."""
+"""`hanabi-rl zero-shot`: train missing runs of zero-shot methods and print their BR-Prox."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tyro
 
 
 def zero_shot_command(args: Sequence[str]) -> int:
-    """`hanabi-rl zero-shot ...`; returns the exit code."""
+    """Run `hanabi-rl zero-shot ...` and return the exit code."""
     from hanabi_rl.cli.br_prox import br_prox_parts
     from hanabi_rl.evaluation.reporting.tables import to_text
     from hanabi_rl.launch.cli_args import parse_or_raise
@@ -29,7 +29,7 @@ def zero_shot_command(args: Sequence[str]) -> int:
     try:
         wanted = run_zero_shot(config)
     except RunStopped as stopped:
-        print(f"{stopped}; the same command goes on.", file=sys.stderr)
+        print(f"{stopped}; repeat the command to continue.", file=sys.stderr)
         return stopped.exit_code
     *tables, figures = tyro.cli(br_prox_parts, args=wanted)
     print(to_text(*tables), file=sys.stderr)

@@ -110,14 +110,14 @@ def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
             run(capsys, "data", *command, *(["--out", tmp_path] if command[0] == "split" else []))
         err = capsys.readouterr().err
         assert caught.value.code == 2 and len(err.splitlines()) == 1
-        assert "game 20 (game_id 0): expected 2-5 players, got 0 (--skip-invalid leaves" in err
+        assert "game 20 (game_id 0): expected 2-5 players, got 0 (--skip-invalid skips" in err
     assert sorted(tmp_path.iterdir()) == [mixed]
     main(["data", "info", str(mixed), "--skip-invalid", "--json"])
     out, err = capsys.readouterr()
     assert (json.loads(out)["games"], json.loads(out)["skipped"]) == (20, 7)
-    left_out = f"{mixed}: 7 of 27 games left out; how they ended: 7 unknown"
-    assert err.splitlines()[-2:] == ["... and 2 more", left_out]
-    assert err.count("left out: ") == 5
+    skipped = f"{mixed}: 7 of 27 games skipped; by ending: 7 unknown"
+    assert err.splitlines()[-2:] == ["... and 2 more", skipped]
+    assert err.count("skipped: ") == 5
     run(capsys, "data", "convert", mixed, clean, "--skip-invalid")
     np.testing.assert_array_equal(load_games(clean).actions, load_games(file).actions)
     run(capsys, "data", "split", mixed, "--sizes", 5, "--out", tmp_path, "--skip-invalid")
@@ -137,9 +137,9 @@ def test_a_link_is_read_as_a_file_is(file, capsys, tmp_path):
 def test_convert(file, capsys, tmp_path):
     text = run(capsys, "data", "convert", file, tmp_path / "games.jsonl")
     assert "games.jsonl: 20 games" in text
-    assert "Who sat where is not in it: .jsonl has no place for that" in text
+    assert ".jsonl does not store the names of players" in text
     back = tmp_path / "games.jsonl", tmp_path / "again.safetensors"
-    assert "Who sat" not in run(capsys, "data", "convert", *back)
+    assert "does not store" not in run(capsys, "data", "convert", *back)
     games, again = load_games(file), load_games(tmp_path / "again.safetensors")
     np.testing.assert_array_equal(again.decks, games.decks)
     np.testing.assert_array_equal(again.actions, games.actions)
@@ -156,9 +156,7 @@ def lost_at_the_end():
 def test_what_is_written_is_what_is_said(capsys, tmp_path, monkeypatch):
     """hanab.live ends games where nothing can be scored any more: there this one has its points."""
     games = lost_at_the_end()
-    changed = (
-        "1 of them now end where no more points could be reached, as on hanab.live; 1 had lost"
-    )
+    changed = "1 game ends earlier, as on hanab.live: no more points were possible; 1 of them"
     monkeypatch.setattr(demos, "demo_games", lambda *args: games)
     for name, bombed, score in (("a.safetensors", 1, 0), ("a.json", 0, 5)):
         out = tmp_path / name

@@ -152,7 +152,7 @@ def test_a_proxy_that_cannot_be_loaded_is_one_line_and_nothing_is_left(
         (("--web-workers", -1), "--web-workers: expected a whole number from 1 to 1,024, got -1"),
         (("--port", 65536), "--port: expected a whole number from 0 to 65,535, got 65,536"),
         (("--host", "192.0.2.1"), "--host: expected an address of this machine, got 192.0.2.1"),
-        (("--tls-cert", "cert.pem"), "expected --tls-cert and --tls-key, got one of them"),
+        (("--tls-cert", "cert.pem"), "expected both --tls-cert and --tls-key, got one of them"),
         (("--tls-cert", "a", "--tls-key", "b"), "--tls-cert a --tls-key b: expected a certificate"),
         (("--prediction-games", "none.safetensors"), "got none.safetensors, which does not exist"),
     ],

@@ -108,7 +108,7 @@ def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monk
 
 @pytest.mark.slow  # evaluation/measure/test_unit_tests.py plays with three
 def test_three_players(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("hanabi_rl.cli.unit_tests._CHANCE", 1)
+    monkeypatch.setattr("hanabi_rl.cli.unit_tests._MIN_RANDOM_SITUATIONS", 1)
     path = tmp_path / "games.safetensors"
     save_games(path, three_player_games())
     main(

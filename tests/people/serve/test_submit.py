@@ -299,7 +299,7 @@ def test_what_is_wrong_is_one_line(
     assert "unknown, revoked or expired" in line("bot:iggi")
     served.store.add_entry("tester")
     test_key = served.store.add_key("tester", "test")
-    assert "expected one of official games, not of tests" in line("bot:iggi", key=test_key)
+    assert "expected a key of official games, not of tests" in line("bot:iggi", key=test_key)
     key = served.key(2)
     wrong_size = line("agent:human-3p", key=key)
     assert "expected an agent for 2 players too" in wrong_size
