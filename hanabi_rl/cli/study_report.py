@@ -36,8 +36,7 @@ def report(
         answers_only: report only scores and answers, without metrics of moves.
     """
     from hanabi_rl.evaluation.measure.study_summary import report_of
-    from hanabi_rl.evaluation.reporting.study import report_dict, report_parts
-    from hanabi_rl.evaluation.reporting.study_plot import plot_report
+    from hanabi_rl.evaluation.reporting.study import plot_report, report_dict, report_parts
     from hanabi_rl.people.study.export import person_agent_data
 
     export = _read(source)

@@ -67,9 +67,7 @@ def test_errors_are_one_line_and_exit_code_2(policy_folder, capsys, args, messag
         ["export", "AGENT", "OUT", "--about", "it", "--games", "2", "--predict", "FILE"],
     ],
 )
-def test_a_game_that_is_in_a_file_twice_is_not_measured_twice(
-    policy_folder, small_file, tmp_path, capsys, args
-):
+def test_duplicate_games_count_once(policy_folder, small_file, tmp_path, capsys, args):
     games, twice = load_games(small_file), tmp_path / "twice.safetensors"
     save_games(twice, concatenate_games([games, games.select([4])]))
     names = {

@@ -64,7 +64,7 @@ def test_info_of_several_files(file, capsys, tmp_path):
     assert out == "" and "none.json, which does not exist" in err
 
 
-def test_info_names_the_deals_of_hanab_live(file, capsys, tmp_path):
+def test_info_lists_hanab_live_deals(file, capsys, tmp_path):
     text = run(capsys, "data", "info", file)
     assert "hanab.live seeds" not in text  # of none
     assert "20 games: hanab.live seeds named for 0" in run(capsys, "data", "info", file, "--seeds")
@@ -99,7 +99,7 @@ def test_one_game_is_one_game(file, capsys, tmp_path):
     assert "1 game: " in capsys.readouterr().out
 
 
-def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
+def test_invalid_games_are_rejected_or_skipped(file, capsys, tmp_path):
     mixed, clean = tmp_path / "mixed.jsonl", tmp_path / "clean.safetensors"
     run(capsys, "data", "convert", file, mixed)
     lines = mixed.read_text().splitlines()
@@ -124,7 +124,7 @@ def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
     assert len(load_games(tmp_path / "mixed_train.jsonl")) == 5
 
 
-def test_a_link_is_read_as_a_file_is(file, capsys, tmp_path):
+def test_replay_link_is_read_like_a_file(file, capsys, tmp_path):
     link = run(capsys, "replay", file, "--game", 3).splitlines()[-1]
     link = link.replace("https://hanab.live/shared-replay-json/", "www.hanab.live/replay-json/")
     assert json.loads(run(capsys, "data", "info", link, "--json"))["games"] == 1
@@ -153,7 +153,7 @@ def lost_at_the_end():
     return games
 
 
-def test_what_is_written_is_what_is_said(capsys, tmp_path, monkeypatch):
+def test_demos_reports_games_as_written(capsys, tmp_path, monkeypatch):
     """hanab.live ends games where nothing can be scored any more: there this one has its points."""
     games = lost_at_the_end()
     changed = "1 game ends earlier, as on hanab.live: no more points were possible; 1 of them"

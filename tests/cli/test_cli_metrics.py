@@ -35,7 +35,7 @@ def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
     assert len(list((tmp_path / "out" / "cells").iterdir())) == 2
 
 
-def test_cells_of_a_matrix_serve(policy_folder, tmp_path, capsys, monkeypatch):
+def test_metrics_reuses_cross_play_cells(policy_folder, tmp_path, capsys, monkeypatch):
     agents = [str(policy_folder), "bot:random", "--games", "8"]
     main(["cross-play", *agents, "--out", str(tmp_path)])
     monkeypatch.setattr(
@@ -60,7 +60,7 @@ def test_metrics_of_files(small_file, tmp_path, capsys):
     assert "Recorded games" in err
 
 
-def test_files_of_one_name_are_told_apart_and_one_file_is_no_two(small_file, tmp_path, capsys):
+def test_files_have_unique_labels_and_content(small_file, tmp_path, capsys):
     games = load_games(small_file)
     for folder, which in (("a", slice(0, 6)), ("b", slice(6, 12)), ("c", slice(0, 6))):
         (tmp_path / folder).mkdir()
@@ -74,9 +74,7 @@ def test_files_of_one_name_are_told_apart_and_one_file_is_no_two(small_file, tmp
             main(["metrics", *pair])
         out, err = capsys.readouterr()
         assert caught.value.code == 2 and out == "" and len(err.splitlines()) == 1
-        assert (
-            f"expected files that differ, got the same games as {pair[0]} and as {pair[1]}" in err
-        )
+        assert f"expected different files, got the same games in {pair[0]} and {pair[1]}" in err
 
 
 @pytest.mark.parametrize(
@@ -84,7 +82,7 @@ def test_files_of_one_name_are_told_apart_and_one_file_is_no_two(small_file, tmp
     [
         ([], "expected agents, or files of games"),
         (["FILE", "bot:random"], "expected agents, or files of games"),
-        (["FILE", "--partners", "bot:random"], "expected no --partners with a file"),
+        (["FILE", "--partners", "bot:random"], "--partners: expected none with files of games"),
         (["nowhere.safetensors"], "expected a file of games"),
         (["nowhere"], "expected an agent"),
         (["bot:random", "bot:random?colors=0,1,2"], "colours 0 to 4"),

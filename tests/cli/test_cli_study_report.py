@@ -73,7 +73,7 @@ def pairs(tmp_path_factory):
     return folder
 
 
-def test_a_game_of_two_people_counts_once_and_they_are_one_unit(pairs, tmp_path, capsys):
+def test_two_human_game_counts_once_as_one_group(pairs, tmp_path, capsys):
     args = pairs.path, "--answers-only", "--plot", tmp_path / "study.png"
     figures, text = report(capsys, *args)
     person, bot = figures["agents"]
@@ -87,11 +87,11 @@ def test_a_game_of_two_people_counts_once_and_they_are_one_unit(pairs, tmp_path,
     games = gather(pairs).games
     moves = games.num_actions[games.human_seats.all(axis=1)]
     assert person["questioned"] == pytest.approx(14 / moves.sum())  # two marks a game, of all of it
-    assert "14 in 7 groups" in text and "are one unit" in text
+    assert "14 in 7 groups" in text and "count as one group" in text
 
 
 @pytest.mark.slow
-def test_how_two_people_played_is_told_over_pairs(pairs, capsys):
+def test_two_human_metrics_are_over_pairs(pairs, capsys):
     figures, _ = report(capsys, pairs.path)
     person = figures["agents"][0]
     export = gather(pairs)
@@ -113,7 +113,7 @@ def report(capsys, *args):
     return json.loads(out), err
 
 
-def test_a_folder_and_its_export_say_the_same(folder, tmp_path, capsys):
+def test_study_folder_and_export_give_same_report(folder, tmp_path, capsys):
     args = "--answers-only", "--plot", tmp_path / "study.png"
     of_folder, text = report(capsys, folder, *args)
     assert "7 people agreed, 7 played" in text and "points per game" in text
@@ -130,7 +130,7 @@ def test_a_folder_and_its_export_say_the_same(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_how_the_agents_played_is_told_over_people(folder, capsys):
+def test_agent_metrics_are_over_people(folder, capsys):
     figures, text = report(capsys, folder)
     assert "constructive links" in text and "AD-entropy" in text
     study = StudyFolder(folder, read_study_of(folder))
@@ -156,7 +156,7 @@ def test_how_the_agents_played_is_told_over_people(folder, capsys):
     assert marks == 1 and "marked as questionable" in text
 
 
-def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
+def test_gauntlet_is_matched_by_policy_hash(folder, tmp_path, capsys):
     def agents(prefix):
         return [
             {
@@ -187,7 +187,7 @@ def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
     assert "expected an agent of the study, got none" in capsys.readouterr().err
 
 
-def test_agents_are_ranked_by_their_metrics_where_there_are_enough_of_them():
+def test_metrics_rank_agents_if_enough():
     def of(number):
         figures = {
             measure.name: Figure(6, 6, Interval(number + place, 0, 0, 0) if number else None)
@@ -201,7 +201,7 @@ def test_agents_are_ranked_by_their_metrics_where_there_are_enough_of_them():
     assert found[OF_AGENT[1].label] == {f"agent {number}": number + 1 for number in range(1, 5)}
 
 
-def test_what_is_no_study_is_refused(tmp_path, capsys):
+def test_folder_without_study_is_rejected(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["study", "report", str(tmp_path)])
     assert "expected the folder of a study" in capsys.readouterr().err

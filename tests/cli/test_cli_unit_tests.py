@@ -26,7 +26,7 @@ def recorded(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_table_with_failures_to_look_at(recorded, capsys):
+def test_table_lists_failures(recorded, capsys):
     args = [
         "unit-tests",
         "reference:memoryless",
@@ -81,13 +81,13 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
         (["agent:ippo-4p"], "expected the standard game of 2 or 3 players, got"),
     ],
 )
-def test_wrong_requests_are_one_line(recorded, capsys, args, message):
+def test_invalid_unit_test_flags_print_one_line(recorded, capsys, args, message):
     with pytest.raises(SystemExit) as stopped:
         main(["unit-tests", *args, "--games", recorded])
     assert stopped.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monkeypatch):
+def test_mined_situations_exclude_training_games(monkeypatch):
     """Both are games of bot:convention by itself; a clone trains on those of seed 0."""
     mined = []
 

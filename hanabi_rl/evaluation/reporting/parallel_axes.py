@@ -1,5 +1,4 @@
-"""Objective metrics as a picture: one axis a metric, one line an agent. Matplotlib is imported when
-it is drawn."""
+"""Parallel-axes plot of objective metrics: one axis per metric, one line per agent."""
 
 from __future__ import annotations
 
@@ -7,13 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.evaluation.reporting.plots import (
-    COLORS,
-    MARKERS,
-    in_legend,
-    legend_right,
-    saved_figure,
-)
+from hanabi_rl.evaluation.reporting import plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,19 +16,18 @@ _PUBLISHED = "#a0a0a0"
 
 
 class Line(NamedTuple):
-    """One agent: its figure on each axis, None where it has none."""
+    """Line of one agent: its value on each axis, None if missing."""
 
     label: str
     values: tuple[float | None, ...]
     like: str | None = None
-    """Of a published line: the label of the line that it takes its colour from, "" for none."""
+    """None: own line. Otherwise published, in the colour of the line with this label ("": grey)."""
 
 
 def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, title: str) -> None:
-    """Draw `lines` over the axes `digits` (name -> digits of its numbers) and write an image to
-    `path`. Each axis runs from the minimum of its values to the maximum."""
-
-    with saved_figure(path, (1.15 * len(digits) + 3.0, 4.8)) as figure:
+    """Draw `lines` over the axes `digits` (name -> decimal places), each from its minimum value to
+    its maximum."""
+    with plots.saved_figure(path, (1.15 * len(digits) + 3.0, 4.8)) as figure:
         axes = figure.add_subplot()
         ranges = [_range([line.values[place] for line in lines]) for place in range(len(digits))]
         ours = [line for line in lines if line.like is None]
@@ -46,33 +38,28 @@ def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, 
         drawn = []
         for line in (*published, *ours):  # our own on top
             heights = [_height(*of) for of in zip(line.values, ranges, strict=True)]
-            drawn += axes.plot(heights, label=in_legend(line.label), **styles[line.label])
+            drawn += axes.plot(heights, label=plots.in_legend(line.label), **styles[line.label])
         _finish(axes, digits, ranges)
         handles = [*drawn[len(published) :], *drawn[: len(published)]]
-        legend_right(axes, handles=handles, fontsize=8.5)
+        plots.legend_right(axes, handles=handles, fontsize=8.5)
         axes.set_title(title, fontsize=11, pad=12)
 
 
 def _published_style(number: int, like: dict[str, Any] | None) -> dict[str, Any]:
-    # distinguishes grey and dashed lines
-    marker = MARKERS[number % len(MARKERS)]
+    marker = plots.MARKERS[number % len(plots.MARKERS)]  # distinguishes grey and dashed lines
     if like is None:
         return dict(color=_PUBLISHED, marker=marker, markersize=5, linewidth=0.9)
     return dict(color=like["color"], marker=marker, markersize=5, linewidth=1.1, linestyle="--")
 
 
 def _own_style(number: int) -> dict[str, Any]:
-    return dict(
-        color=COLORS[number % len(COLORS)],
-        linestyle=_DASHES[number // len(COLORS) % len(_DASHES)],
-        marker="o",
-        markersize=4.5,
-        linewidth=2.0,
-    )
+    dash = _DASHES[number // len(plots.COLORS) % len(_DASHES)]
+    color = plots.COLORS[number % len(plots.COLORS)]
+    return dict(color=color, linestyle=dash, marker="o", markersize=4.5, linewidth=2.0)
 
 
 def _finish(axes: Axes, digits: Mapping[str, int], ranges: Sequence[tuple[float, float]]) -> None:
-    """A vertical line for each metric, with its ends."""
+    """Draw a vertical line per metric, labelled with its minimum and maximum."""
     for place, (decimals, (low, high)) in enumerate(zip(digits.values(), ranges, strict=True)):
         axes.axvline(place, color="#cccccc", linewidth=1.0, zorder=0)
         style: dict[str, Any] = dict(ha="center", fontsize=8, color="#444444")
@@ -92,7 +79,7 @@ def _range(values: Sequence[float | None]) -> tuple[float, float]:
 
 
 def _height(value: float | None, ends: tuple[float, float]) -> float:
-    """0 to 1 between the ends of an axis; NaN, which is not drawn, for none."""
+    """Position from 0 to 1 on an axis; NaN, which is not drawn, for None."""
     low, high = ends
     if value is None:
         return float("nan")

@@ -43,7 +43,7 @@ def curves(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
     }
 
 
-def test_bc_curves_show_what_was_logged(tmp_path, figures):
+def test_bc_curves_show_logged_metrics(tmp_path, figures):
     metrics = [
         {
             "epoch": 1,
@@ -80,7 +80,7 @@ def test_bc_curves_show_what_was_logged(tmp_path, figures):
     assert imread(tmp_path / "new" / "bc.png").shape[0] > 300
 
 
-def test_hdr_ippo_curves_have_the_clone_as_a_line_and_smooth_many_points(tmp_path, figures):
+def test_ppo_curves_have_clone_line_and_smoothing(tmp_path, figures):
     noise = np.random.default_rng(0).normal(size=400)
     metrics = [
         {"step": i, "env_steps": 1000 * i, "kl_to_bc": 1 + noise[i], "entropy": 0.5}
@@ -98,10 +98,10 @@ def test_hdr_ippo_curves_have_the_clone_as_a_line_and_smooth_many_points(tmp_pat
     assert entropy.get_xlabel() == "environment steps"
 
 
-def test_nothing_to_draw_is_an_error_that_names_the_metrics(tmp_path):
+def test_missing_metrics_error_names_metrics(tmp_path):
     with pytest.raises(
         ValueError,
-        match="expected metrics with 'epoch' and one of train_loss, .*, found none in 1 lines",
+        match="expected metrics with 'epoch' and one of train_loss, .*, got none in 1 lines",
     ):
         plot_bc([{"epoch": 1, "val_loss": None}], tmp_path / "bc.png")
 
@@ -111,7 +111,7 @@ NAMES = (r"runs/a$\b$", "lr$_1$", "_mine", "5$ and 6$")
 
 
 @pytest.mark.parametrize("settings", [{}, {"text.parse_math": True, "text.usetex": True}])
-def test_names_are_drawn_as_they_are(tmp_path, figures, settings):
+def test_labels_are_drawn_literally(tmp_path, figures, settings):
     """Matplotlib 3.11 takes what is between two `$` for a formula, and a name that begins with `_`
     out of a legend."""
     means = np.zeros((4, 4))
@@ -134,7 +134,7 @@ def test_names_are_drawn_as_they_are(tmp_path, figures, settings):
             assert not text.get_parse_math() and not text.get_usetex()
 
 
-def test_every_figure_is_drawn_so():
+def test_all_plots_use_saved_figure():
     """In one place."""
     folder = Path(inspect.getfile(plots)).parent
     saving = [
@@ -146,7 +146,7 @@ def test_every_figure_is_drawn_so():
     assert saving == ["saved_figure"]
 
 
-def test_what_is_infinite_keeps_its_place(tmp_path, figures):
+def test_infinite_values_keep_their_place(tmp_path, figures):
     """Matplotlib draws no such point, and of names on an axis would leave out the place too."""
 
     def part(nats: float) -> dict:

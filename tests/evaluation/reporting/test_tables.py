@@ -21,7 +21,7 @@ COLUMNS = (
 )
 
 
-def test_piped_tables_are_plain_and_whole():
+def test_piped_tables_are_plain_and_unwrapped():
     """No colours, boxes, markup or line breaks: `grep` and `cut` work."""
     head, first, second = to_text("title", table(ROWS, COLUMNS)).splitlines()[1:]
     assert head.split() == ["agent", "mean", "95%", "interval"]  # nothing is known of the best
@@ -30,7 +30,7 @@ def test_piped_tables_are_plain_and_whole():
     assert first.index("1.23") + 4 == second.index("none") + 4 == head.index("mean") + 4
 
 
-def test_heads_are_bold_on_a_terminal_alone():
+def test_heads_are_bold_only_on_terminals():
     assert "\x1b[1m" in to_text(table(ROWS, COLUMNS), styled=True)
     assert "\x1b" not in to_text(table(ROWS, COLUMNS))
 

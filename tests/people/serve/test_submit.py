@@ -281,7 +281,7 @@ def test_the_command_plays_a_key_and_nothing_says_it(
     assert record["players"]["2"]["mean"] == pytest.approx(np.mean(scores))
     assert "submit: 4/4 games" in err and "2 players: 4 of 4 games done, mean" in err
     code, again, _ = command(capsys, *args)
-    assert code == 0 and "0 of them were played now" in again
+    assert code == 0 and "0 of them were played in this run" in again
     secret = key.removeprefix("hk_eval_")
     assert secret not in out + err + again + caplog.text
     assert secret not in repr(ChallengeClient("http://a/", key))
@@ -347,7 +347,7 @@ def test_a_key_is_read_from_where_it_is_safe(
     file.write_text("of-the-file\n")
     for mode in (0o644, 0o640, 0o604):
         file.chmod(mode)
-        with pytest.raises(ValueError, match=f"expected mode 600, .* got {mode:o}: chmod 600"):
+        with pytest.raises(ValueError, match=f"expected mode 600, got {mode:o}: chmod 600"):
             read_key(None, file)
     file.chmod(0o600)
     assert read_key(None, None) == "of-the-environment"
