@@ -1,4 +1,4 @@
-"""The `hanabi-rl` command, in this process and in fresh ones."""
+"""The `hanabi-rl` command in this process and in new processes."""
 
 import json
 import os
@@ -183,7 +183,7 @@ def test_invalid_seed_names_print_one_line(command, flags, message, capsys, tmp_
             ["live", "--agent", "a", "--credentials", "no"],
             "--credentials: expected a file of two l",
         ),
-        # before anything is played
+        # before any game is played
         (["gauntlet", "bot:random", "--plot", "/dev/null/a.png"], "--plot: expected a place that"),
         (
             ["human-likeness", "bot:random", "--games", "a.json", "--plot", "a"],

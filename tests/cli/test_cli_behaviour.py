@@ -1,4 +1,4 @@
-"""`hanabi-rl behaviour`, as a user types it."""
+"""`hanabi-rl behaviour` from the command line."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_duplicate_games_count_once(policy_folder, small_file, tmp_path, capsys,
 
 
 def test_one_game_has_no_interval(policy_folder, small_file, tmp_path, capsys):
-    """In tables and in JSON, as `evaluate --games 1`; the plot is drawn."""
+    """Tables and JSON have no interval, as with `evaluate --games 1`; the plot is drawn."""
     one = tmp_path / "one.safetensors"
     save_games(one, load_games(small_file).select([0]))
     main(["predict", str(policy_folder), str(one), "--json", "--out", str(tmp_path / "out")])

@@ -1,4 +1,4 @@
-"""`hanabi-rl partners select` and `hanabi-rl br-prox`, as a user types them."""
+"""`hanabi-rl partners select` and `hanabi-rl br-prox` from the command line."""
 
 import json
 from pathlib import Path
@@ -32,9 +32,10 @@ from hanabi_rl.play.episodes import play_games
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Run folders `s0` to `s3`, all of one shape: `s0` and `s1` of bc, the others of ippo."""
+    """Run folders `s0` to `s3` of the same shape: `s0` and `s1` of bc, the others of ippo."""
     folder = tmp_path_factory.mktemp("runs")
-    for number, seed in enumerate((7, 8, 0, 1)):  # who score something with each other
+    # seeds whose policies score above 0 with each other
+    for number, seed in enumerate((7, 8, 0, 1)):
         algorithm = "bc" if number < 2 else "ippo"
         policy = network_policy(TINY, seed)
         save_policy(
@@ -118,7 +119,7 @@ def test_br_prox_prints_table_json_and_plot(runs, tmp_path, capsys):
     policies = {name: load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
 
     def returns(agent, partner, unit):
-        """float[2, 16], by the seat of the agent."""
+        """float[2, 16] by the agent's seat."""
         played = evaluate_pair(policies[agent], policies[partner], 16, sample=True)
         if agent == partner:
             return [getattr(played.records[0], unit)] * 2
@@ -177,7 +178,7 @@ def test_agents_of_one_algorithm_need_group_flag(runs, tmp_path, capsys):
 
 
 def test_duplicate_policies_are_rejected(runs, tmp_path, capsys):
-    """By whatever name: a run's folder, its policy folder; among agents and among partners."""
+    """Under any name: run folder or policy folder, among agents and among partners."""
     one, again = str(runs / "s2"), str(runs / "s2" / "policy")
     single = write_pairs(tmp_path / "1.json", runs, [("s0", "s1")])
     double = write_pairs(tmp_path / "2.json", runs, [("s0", "s1"), ("s0/policy", "s1")])
@@ -208,16 +209,16 @@ def test_best_response_scores_are_read_from_file(runs, tmp_path, capsys):
     args = ["br-prox", str(runs / "s1"), "--partners", str(path), "--games", "16"]
     main([*args, "--sample"])
     out, err = capsys.readouterr()
-    assert "Warning: " in out  # everybody is better than that
+    assert "Warning: " in out  # all agents exceed these values
     assert "p.json: unknown decks, unknown seed" in err
-    for wrong in ([], ["--sample", "--points"]):  # nothing is known of these
+    for wrong in ([], ["--sample", "--points"]):  # not in the file
         with pytest.raises(SystemExit):
             main([*args, *wrong])
         assert "expected a best_response of" in capsys.readouterr().err
 
 
 def test_experts_have_high_self_play(runs, tmp_path, capsys):
-    """Whatever the best responses get: here the better a partner is alone, the less its does."""
+    """Independent of the best responses: here partners with higher self-play have lower J_BR."""
     names = ("s0", "s1", "s2", "s3")
     alone = {
         name: evaluate_selfplay(load_policy(runs / name), 16, seed=3, sample=True).records
@@ -245,9 +246,9 @@ def test_experts_have_high_self_play(runs, tmp_path, capsys):
         assert f"{found[0]['selfplay_return']:.2f}" in err and "self-play" in err
 
 
-@pytest.mark.slow  # five programs
+@pytest.mark.slow  # compiles five programs
 def test_three_player_team_has_two_partner_copies(tmp_path, capsys):
-    """Selected, responded to and met in the same line-up, at every seat of the agent."""
+    """Selected, trained for and evaluated in the same lineup, at every seat of the agent."""
     policies = {f"p{seed}": network_policy(TINY_3P, seed) for seed in range(3)}
     for name, policy in policies.items():
         save_policy(tmp_path / name / "policy", policy, algorithm="ippo", steps=1, score=None)
@@ -264,9 +265,9 @@ def test_three_player_team_has_two_partner_copies(tmp_path, capsys):
     decks = evaluation_decks(TINY_3P, 16, 0)
 
     def met(agent, partner):
-        """float[3, 16] by the agent's seat, and its games."""
+        """float[3, 16] by the agent's seat, and the games."""
         team = (policies[agent], policies[partner], policies[partner])
-        seats = [[seat, *({0, 1, 2} - {seat})] for seat in range(3)]  # the agent's, the others
+        seats = [[seat, *({0, 1, 2} - {seat})] for seat in range(3)]  # agent, partners
         played = play_games(
             team,
             TINY_3P,

@@ -1,4 +1,4 @@
-"""`hanabi-rl conventions`, as a user types it."""
+"""`hanabi-rl conventions` from the command line."""
 
 import json
 
@@ -27,9 +27,8 @@ def test_conventions_of_an_agent(policy_folder, capsys):
     assert row == to_json(convention_figures(read_conventions(records)))
 
 
-@pytest.mark.slow  # their programs
+@pytest.mark.slow  # compiles two programs
 def test_convention_bot_adheres_more_than_random(capsys):
-    """Beside each other in one table."""
     main(["conventions", "bot:convention", "bot:random", "--games", "12", "--json"])
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert rows["bot:convention"]["adherence"] > 0.8 > 0.4 > rows["bot:random"]["adherence"]

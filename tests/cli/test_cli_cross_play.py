@@ -25,8 +25,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Run folders `s0`, `s1` (bc) and `rl`, all of one shape, and `three`
-    for three players."""
+    """Run folders `s0`, `s1` (bc) and `rl` of the same shape, and `three` for three players."""
     folder = tmp_path_factory.mktemp("runs")
     for seed, (name, algorithm, players) in enumerate(
         [("s0", "bc", 2), ("s1", "bc", 2), ("rl", "hdr_ippo", 2), ("three", "bc", 3)]
@@ -58,7 +57,7 @@ def test_cross_play_prints_table_and_writes_files(runs, tmp_path, capsys, monkey
     assert "6 of 6 cells played" in err and "self-play" in err
     assert (tmp_path / "matrix.png").stat().st_size > 10_000
 
-    monkeypatch.setattr(crossplay, "play_games", None)  # nothing is played again
+    monkeypatch.setattr(crossplay, "play_games", None)  # no game is replayed
     main([*args, "--group", "ours=s0,rl"])
     out, err = capsys.readouterr()
     assert "0 of 6 cells played" in err and "ours" in out
@@ -126,12 +125,13 @@ def test_leaderboard_prints_own_and_published_rows(runs, tmp_path, capsys, monke
         == prediction.cross_entropy_per_timestep().mean
     )
     assert "candidate, s1" in err
-    assert "OBL" not in err and "published" not in err  # the papers' game is another one
+    assert "OBL" not in err and "published" not in err  # the paper has another game
 
 
-@pytest.mark.slow  # test_duplicate_seeds_are_rejected has the choice
+@pytest.mark.slow  # test_duplicate_seeds_are_rejected covers the selection
 def test_best_predicting_seed_is_selected(runs, tmp_path, capsys, monkeypatch):
-    """AH2AC2 section 5.2: by cross-entropy on validation games; what is shown is of others."""
+    """AH2AC2 section 5.2: by cross-entropy on validation games; reported values are on other
+    games."""
     files = {"val.json": teacher_games(TINY, 8), "test.json": teacher_games(TINY, 6, 1)}
     monkeypatch.setattr(data_files, "load_games", lambda path: files[str(path)])
     seeds = [str(runs / name) for name in ("s0", "s1", "rl")]
@@ -224,7 +224,7 @@ def test_published_rows_only_for_the_same_game(rules, expected):
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s0/policy"],
             "--agents: expected policies that differ",
         ),
-        (  # before the games of the other one are played
+        (  # before the games of the other agent are played
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s1"],
             "--agents s1: expected a proxy that is not the candidate itself",
         ),
@@ -240,7 +240,7 @@ def test_a_users_error_is_one_line(runs, tmp_path, capsys, args, message):
 
 
 def test_duplicate_seeds_are_rejected():
-    """One policy under two names is no second seed, and no seed is in two rows."""
+    """A policy under two names is not a second seed, and no seed is in two rows."""
     policies = [network_policy(TINY, seed) for seed in (0, 1, 0)]
     labels, games = ["a", "b", "c"], teacher_games(TINY, 2)
 

@@ -1,4 +1,4 @@
-"""`hanabi-rl data ...` and `hanabi-rl replay`, as a user types them."""
+"""`hanabi-rl data` and `hanabi-rl replay` from the command line."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_info(file, capsys):
 
 
 def test_info_of_several_files(file, capsys, tmp_path):
-    """A block each, as of each alone; nothing where one of them is no file of games."""
+    """One block per file, as for each file alone; no output if one is not a file of games."""
     other = tmp_path / "other.json"
     run(capsys, "data", "convert", file, other)
     link = run(capsys, "replay", file, "--game", 3).splitlines()[-1]
@@ -66,7 +66,7 @@ def test_info_of_several_files(file, capsys, tmp_path):
 
 def test_info_lists_hanab_live_deals(file, capsys, tmp_path):
     text = run(capsys, "data", "info", file)
-    assert "hanab.live seeds" not in text  # of none
+    assert "hanab.live seeds" not in text  # no deck is a deal
     assert "20 games: hanab.live seeds named for 0" in run(capsys, "data", "info", file, "--seeds")
     numbers, rules = [3, 20_001, 5], Rules(num_players=3)
     tables = [PythonGame(rules, deck_from_seed(f"p3v0s{number}")) for number in numbers]
@@ -146,7 +146,7 @@ def test_convert(file, capsys, tmp_path):
 
 
 def lost_at_the_end():
-    """Once nothing can be scored any more three lives are lost: 0, of 5 points."""
+    """A game that loses three lives when no more points are possible: score 0, 5 points."""
     table, moves = red_alone(lose=True)
     games = as_games(table.rules, [table], [np.array(moves, np.int32)])
     assert (games.scores.tolist(), table.points, table.life_tokens) == ([0], 5, 0)
@@ -154,7 +154,7 @@ def lost_at_the_end():
 
 
 def test_demos_reports_games_as_written(capsys, tmp_path, monkeypatch):
-    """hanab.live ends games where nothing can be scored any more: there this one has its points."""
+    """hanab.live ends games when no more points are possible: there the game keeps its points."""
     games = lost_at_the_end()
     changed = "1 game ends earlier, as on hanab.live: no more points were possible; 1 of them"
     monkeypatch.setattr(demos, "demo_games", lambda *args: games)

@@ -1,4 +1,4 @@
-"""`hanabi-rl human-likeness`, as a user types it."""
+"""`hanabi-rl human-likeness` from the command line."""
 
 import json
 

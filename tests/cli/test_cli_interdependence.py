@@ -1,4 +1,4 @@
-"""`hanabi-rl interdependence`, as a user types it."""
+"""`hanabi-rl interdependence` from the command line."""
 
 import json
 

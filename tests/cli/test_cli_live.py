@@ -1,5 +1,4 @@
-"""`hanabi-rl live`: what is wrong is said before anything is sent; a whole run as a user starts
-it."""
+"""`hanabi-rl live`: errors before the first message, and a complete run as a process."""
 
 import os
 import signal
@@ -64,7 +63,8 @@ def test_live_uses_supported_numbers_of_players():
 
 @pytest.mark.slow
 def test_live_command_end_to_end(tmp_path):
-    """A person plays two games with it; Ctrl-C ends it with a word, and nothing secret is left."""
+    """A user plays two games with the bot; Ctrl-C ends it with a message, and no secret is
+    written."""
     world = World(Site(2), 2)
     person = Person(world, "Zoe", ["Bot-ann"], 2, 2)
     person.patience = 0.1

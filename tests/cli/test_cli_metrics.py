@@ -1,4 +1,4 @@
-"""`hanabi-rl metrics`, as a user types it."""
+"""`hanabi-rl metrics` from the command line."""
 
 import json
 
@@ -13,7 +13,7 @@ from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
 
 SMALL = ["coordination", "response_entropy", "context_independence", "action_entropy"]
-"""What a dozen games are too few for."""
+"""Metrics for which a dozen games are a small sample."""
 
 
 def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
@@ -40,7 +40,7 @@ def test_metrics_reuses_cross_play_cells(policy_folder, tmp_path, capsys, monkey
     main(["cross-play", *agents, "--out", str(tmp_path)])
     monkeypatch.setattr(
         "hanabi_rl.evaluation.measure.matrix.evaluate_pair", None
-    )  # nothing is played
+    )  # no game is played
     main(["metrics", *agents, "--cache", str(tmp_path / "cells")])
     assert "bot:random" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""`hanabi-rl play`: who sits at the table."""
+"""`hanabi-rl play`: partners, seats and progress."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_interrupt_during_compilation_exits_at_once(tmp_path: Path) -> None:
     ) as server:
         assert server.stdout is not None and server.stderr is not None
         address = server.stdout.readline().split()[4]
-        while True:  # it listens before it answers
+        while True:  # the socket listens before the page responds
             with contextlib.suppress(OSError), urllib.request.urlopen(address) as page:
                 assert page.status == 200
                 break
@@ -67,7 +67,7 @@ def test_interrupt_during_compilation_exits_at_once(tmp_path: Path) -> None:
 
 
 def test_progress_prints_whole_lines() -> None:
-    """As where stdout and stderr go to one pipe: no line is cut by another."""
+    """With stdout and stderr in the same pipe."""
     pipe = io.StringIO()
     to_pipe = contextlib.redirect_stdout(pipe), contextlib.redirect_stderr(pipe)
     with to_pipe[0], to_pipe[1], progress("getting ready"):

@@ -1,4 +1,4 @@
-"""`hanabi-rl predict`, as a user types it."""
+"""`hanabi-rl predict` from the command line."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_random_bot_cross_entropy_is_log_legal_moves(small_file, capsys):
 
 
 def test_games_without_human_moves_are_rejected(tmp_path, capsys):
-    """As `hanabi-rl play` keeps one that is left after the partner's first move."""
+    """As `hanabi-rl play` saves a game that the user leaves after the partner's first move."""
     rules = Rules()
     deck = tuple(evaluation_decks(rules, 1, 0)[0].tolist())
     left = Game(1, rules, deck, frozenset({1}), moves=(5,), status="done", end_reason="left")

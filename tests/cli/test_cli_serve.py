@@ -1,4 +1,4 @@
-"""`hanabi-rl entries` and `keys`: who may play, and how far they are."""
+"""`hanabi-rl serve`, `entries` and `keys` from the command line."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_read_only_database_prints_one_line(
 
 
 def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
-    """The one line that a command ends with, and its exit code is 2."""
+    """The error line of a command with exit code 2."""
     with pytest.raises(SystemExit) as stopped:
         main([*map(str, args)])
     said = capsys.readouterr()
@@ -138,7 +138,7 @@ def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
 def test_unloadable_proxy_leaves_no_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Said by the agents' process."""
+    """The inference process reports the error."""
     state = tmp_path / "challenge"
     serve = ("serve", "--state", state, "--port", 0, "--proxies-2p", "bot:convetion")
     assert "--proxies-2p: " in (error := refused(capsys, *serve)) and "'bot:convetion'" in error

@@ -1,4 +1,4 @@
-"""`hanabi-rl study report`, as a user types it."""
+"""`hanabi-rl study report` from the command line."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ simulated = benchmark("simulated_study")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Seven people, of whom the first marked moves of the first partner's first game."""
+    """Seven people; the first marked moves of the first partner's first game."""
     path = tmp_path_factory.mktemp("study") / "study"
     drawn = simulated.draw(simulated.SCENARIOS["line"], 7, np.random.default_rng(0))
     folder = simulated.write_study(path, drawn)
@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """Seven pairs, who play a game with each other and one each with a bot."""
+    """Seven pairs; each pair plays one game together, and each person one game with a bot."""
     study = study_of(
         STUDY
         | {"participants": 14, "fallback_agent": "bot:b", "wait_s": 9, "flag_moves": True}
@@ -80,13 +80,14 @@ def test_two_human_game_counts_once_as_one_group(pairs, tmp_path, capsys):
     assert (person["people"], person["groups"], person["games"]) == (14, 7, 7)
     assert (bot["people"], bot["groups"], bot["games"]) == (14, 14, 14)
     scores = 6 + np.arange(7)
-    reach = 2.446912 * scores.std(ddof=1) / np.sqrt(7)  # Student's t of 6 degrees of freedom
+    reach = 2.446912 * scores.std(ddof=1) / np.sqrt(7)  # Student's t with 6 degrees of freedom
     assert person["score"] == pytest.approx(scores.mean())
     low, high = person["score_ci95"]
     assert (low, high) == pytest.approx((scores.mean() - reach, scores.mean() + reach), rel=1e-5)
     games = gather(pairs).games
     moves = games.num_actions[games.human_seats.all(axis=1)]
-    assert person["questioned"] == pytest.approx(14 / moves.sum())  # two marks a game, of all of it
+    # two marks per game, over all moves
+    assert person["questioned"] == pytest.approx(14 / moves.sum())
     assert "14 in 7 groups" in text and "count as one group" in text
 
 
@@ -149,7 +150,7 @@ def test_agent_metrics_are_over_people(folder, capsys):
         assert of["measures"]["constructive"] == pytest.approx(team.mean)
         people = np.array([export.lines[row]["participant"] for row in rows])
         over = np.array([team.numerator[people == who].sum() for who in np.unique(people)])
-        reach = 2.446912 * (over / 3).std(ddof=1) / np.sqrt(7)  # three games each
+        reach = 2.446912 * (over / 3).std(ddof=1) / np.sqrt(7)  # three games per pair
         low, high = of["measures"]["constructive_ci95"]
         assert (high - low) / 2 == pytest.approx(reach, rel=1e-5)
         marks += sum(of["marked"][kind] for kind in ("plays", "discards", "hints"))
@@ -205,6 +206,6 @@ def test_folder_without_study_is_rejected(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["study", "report", str(tmp_path)])
     assert "expected the folder of a study" in capsys.readouterr().err
-    with pytest.raises(SystemExit):  # as before there was a report: a file alone is run
+    with pytest.raises(SystemExit):  # a file alone runs the study
         main(["study", str(tmp_path / "none.toml")])
     assert "none.toml" in capsys.readouterr().err

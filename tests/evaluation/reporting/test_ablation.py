@@ -1,4 +1,4 @@
-"""The trade-off picture of a sweep over the KL weight."""
+"""Trade-off plot of a sweep over the KL weight."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from hanabi_rl.evaluation.reporting.ablation import WeightResult, plot_kl, plot_
 
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """Every figure that was saved."""
+    """Figures that were saved."""
     saved: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: saved.append(figure))
     return saved
@@ -43,7 +43,7 @@ RESULTS = [
 
 
 def points(axes: Axes, label: str) -> np.ndarray:
-    """[N, 2], what a label of the legend stands for."""
+    """float[N, 2] of the line with this legend label."""
     handles, labels = axes.get_legend_handles_labels()
     line: Any = handles[labels.index(label)]
     return np.stack(getattr(line, "lines", [line])[0].get_data(), axis=-1).astype(float)
@@ -62,7 +62,7 @@ def test_trade_off_plots_seeds_and_standard_error(tmp_path: Path, figures: list[
     assert selfplay.get_xlabel() == "validation accuracy"
     bars = selfplay.containers[0].lines[2]  # type: ignore[attr-defined]
     across, up = (np.stack(bar.get_segments()).astype(float) for bar in bars)
-    # of two values the standard error is half of what they differ
+    # the standard error of two values is half of their difference
     np.testing.assert_allclose(np.ptp(across[:, :, 0], axis=1), [0.2, 0.2], atol=1e-9)
     np.testing.assert_allclose(np.ptp(up[:, :, 1], axis=1), [1.0, 2.0], atol=1e-9)
 

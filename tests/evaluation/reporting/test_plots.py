@@ -1,4 +1,4 @@
-"""Learning curves: what is drawn, what is left out."""
+"""Learning curves and labels of plots."""
 
 import ast
 import inspect
@@ -25,7 +25,7 @@ from hanabi_rl.evaluation.reporting.plots import (
 
 @pytest.fixture
 def figures(monkeypatch):
-    """Every figure that was saved."""
+    """Figures that were saved."""
     saved = []
     save = Figure.savefig
 
@@ -88,7 +88,7 @@ def test_ppo_curves_have_clone_line_and_smoothing(tmp_path, figures):
     ]
     metrics[0]["selfplay_mean"], metrics[399]["selfplay_mean"] = 5.0, 9.0
     plot_ppo(metrics, tmp_path / "hdr.png", bc_selfplay=5.25)
-    selfplay, kl, entropy = figures[0].axes  # cross-play was not logged: no empty panel
+    selfplay, kl, entropy = figures[0].axes  # cross-play was not logged, so it has no panel
     assert curves(selfplay)["BC self-play 5.25"][1] == [5.25, 5.25]
     assert curves(selfplay)["mean score"] == ([0, 399000], [5.0, 9.0])
     raw, smooth = kl.lines
@@ -107,13 +107,13 @@ def test_missing_metrics_error_names_metrics(tmp_path):
 
 
 NAMES = (r"runs/a$\b$", "lr$_1$", "_mine", "5$ and 6$")
-"""Of agents, as folders and files are called."""
+"""Names of agents that are folders and files."""
 
 
 @pytest.mark.parametrize("settings", [{}, {"text.parse_math": True, "text.usetex": True}])
 def test_labels_are_drawn_literally(tmp_path, figures, settings):
-    """Matplotlib 3.11 takes what is between two `$` for a formula, and a name that begins with `_`
-    out of a legend."""
+    """Matplotlib 3.11 reads text between two `$` as a formula and omits names with `_` in
+    legends."""
     means = np.zeros((4, 4))
     with rc_context(settings):
         plot_matrix(
@@ -135,7 +135,6 @@ def test_labels_are_drawn_literally(tmp_path, figures, settings):
 
 
 def test_all_plots_use_saved_figure():
-    """In one place."""
     folder = Path(inspect.getfile(plots)).parent
     saving = [
         function.name
@@ -147,7 +146,7 @@ def test_all_plots_use_saved_figure():
 
 
 def test_infinite_values_keep_their_place(tmp_path, figures):
-    """Matplotlib draws no such point, and of names on an axis would leave out the place too."""
+    """Matplotlib draws no such point and would also omit its name on the axis."""
 
     def part(nats: float) -> dict:
         bounds = (nats - 0.1, nats + 0.1)

@@ -1,4 +1,4 @@
-"""The final table and the figures of summary.json, from games really played on a small game."""
+"""Final table and fields of summary.json, from games on a small game."""
 
 import json
 
@@ -90,7 +90,7 @@ def test_table_has_one_line_per_result(report):
 
 
 def test_validation_table_has_form_of_table_3() -> None:
-    """By hand: 3 games of 2 decks, of 10 decisions and 20 seat-timesteps each deck."""
+    """By hand: 3 games on 2 decks, with 10 decisions and 20 seat-timesteps per deck."""
     decisions, timesteps = np.array([10, 10]), np.array([20, 20])
     clone = Prediction(np.array([6.0, 4.0]), np.array([12.0, 8.0]), decisions, timesteps)
     policy = Prediction(np.array([3.0, 5.0]), np.array([14.0, 18.0]), decisions, timesteps)
@@ -118,8 +118,8 @@ def test_validation_table_has_form_of_table_3() -> None:
     assert figures["val_games"] == 3 and figures["val_loss"] == pytest.approx(1.6)
     assert figures["bc_val_loss"] == pytest.approx(1.0)
     assert figures["val_accuracy_difference"] == pytest.approx(-0.1)
-    # of two decks: Student's t with one degree of freedom, 12.706, times half their distance; two
-    # accuracies are no more than 1 apart, a loss may be any
+    # two decks: Student's t with one degree of freedom, 12.706, times half of the difference;
+    # accuracies differ by at most 1, cross-entropies are unbounded
     reach = 12.7062047 * 0.2
     assert -0.1 - reach < -1 and figures["val_accuracy_difference_ci95"] == [-1, 1]
     assert figures["val_loss_per_timestep_difference_ci95"][0] < -1
