@@ -86,6 +86,11 @@ def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
     ]
 
 
+def matrix_csv(matrix: CrossPlayMatrix) -> str:
+    """Content of `matrix.csv`."""
+    return csv_text(cell_rows(matrix))
+
+
 def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
     """Content of `matrix.json`: means, medians, cells and groups."""
     return {
@@ -114,7 +119,7 @@ def medians(matrix: CrossPlayMatrix) -> np.ndarray:
 def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
     """Write `matrix.csv`, `matrix.json` and `matrix.png` to the folder `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "matrix.csv", csv_text(cell_rows(matrix)))
+    write_text(out / "matrix.csv", matrix_csv(matrix))
     write_json(out / "matrix.json", matrix_dict(matrix))
     players, decks = matrix.rules.num_players, matrix.setting.games
     plot_matrix(
