@@ -1,5 +1,4 @@
-"""An agent that plays what it is hinted, whatever else it does: how a partner reads hints then no
-longer follows from how it gives them, and who learns beside it has to find out."""
+"""Wrapper that plays hinted cards: how it reads hints no longer follows from how it gives them."""
 
 from __future__ import annotations
 
@@ -17,13 +16,12 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 IF_PLAYABLE, ALWAYS = 1, 2
-"""Which hinted cards are played, as a rash member of `bot:rules` does: those that can be playable,
-or all."""
+"""Hinted cards to play: those that can be playable, or all (as `plays_hinted` of `bot:rules`)."""
 
 
 class Gullible(Wrapper):
-    """`policy`, but while it holds such a card that a hint touched it plays the oldest one, with
-    its last life too; what it does else, hints above all, is the policy's."""
+    """`policy` that plays its oldest eligible hinted card, also on the last life, and otherwise
+    acts as before."""
 
     plays: int | jax.Array = ALWAYS
 
@@ -50,8 +48,8 @@ class Gullible(Wrapper):
 
 
 def hinted_card(rules: Rules, obs: jax.Array, plays: jax.Array | int) -> jax.Array:
-    """Of an observation float32[O]: the observer's oldest card that a hint touched, of those that
-    are played; bool[H], all false where there is none."""
+    """Mask bool[H] of the observer's oldest eligible hinted card, given its observation
+    float32[O]."""
     seen = decode_observation(rules, obs)
     playable = odwyer_common.playable_cards(rules, odwyer_common.board_now(seen))
     return first_true(believed(seen, seen.knowledge[0], playable, plays))
