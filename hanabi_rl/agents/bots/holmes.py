@@ -1,7 +1,7 @@
 """`bot:holmes`: HolmesBot of O'Dwyer (Quuxplusone/Hanabi, 2019), from a description of its rules.
 
-ValueBot that keeps for every card the set of what it can be, and draws conclusions from what is
-gone, what is located in hands, and what earlier hints must have meant.
+It extends ValueBot with a set of possible cards per slot, reduced by exhausted cards, cards located
+in hands, and the meaning of earlier hints.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Notes(NamedTuple):
-    """What the owner of each card is taken to know."""
+    """Assumed knowledge of each card's owner."""
 
     possible: jax.Array
-    """uint32[P, H]: what it can be."""
+    """uint32[P, H]: possible cards."""
     color: jax.Array
-    """int32[P, H]: -1 where unknown."""
+    """int32[P, H]: -1 if unknown."""
     rank: jax.Array
-    """int32[P, H]: from 0; -1 where unknown."""
+    """int32[P, H]: from 0; -1 if unknown."""
     playable: jax.Array
-    """bool[P, H]: can be played now."""
+    """bool[P, H]: playable now."""
     valuable: jax.Array
-    """bool[P, H]: the last copy of a card to be played."""
+    """bool[P, H]: last copy of a card not played yet."""
     worthless: jax.Array
-    """bool[P, H]: played already."""
+    """bool[P, H]: already played."""
 
 
 def _blank(rules: Rules) -> Notes:
@@ -49,13 +49,13 @@ def _blank(rules: Rules) -> Notes:
 
 
 def nothing_known(rules: Rules) -> Notes:
-    """The notes at the deal."""
+    """Notes at the deal."""
     shape = (rules.num_players, rules.hand_size)
     return jax.tree.map(lambda blank: jnp.full(shape, blank), _blank(rules))
 
 
 def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
-    """The notes after the last move, and what follows on the table as it is now."""
+    """Notes after the last move, with deductions on the current table."""
     board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
@@ -113,8 +113,7 @@ def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservati
 
 
 def deduce(rules: Rules, notes: Notes, board: Board) -> Notes:
-    """What the notes come to on the table: cards all of whose copies are gone or located cannot
-    be, which locates more, until nothing changes."""
+    """Exclude cards whose copies are all gone or located, until no further card is located."""
 
     def again(going: tuple[Notes, jax.Array, jax.Array]) -> tuple[Notes, jax.Array, jax.Array]:
         notes, located, _ = going
@@ -127,7 +126,7 @@ def deduce(rules: Rules, notes: Notes, board: Board) -> Notes:
 
 
 def _located(rules: Rules, notes: Notes) -> jax.Array:
-    """How many slots are known to hold each card, int32[K]."""
+    """Number of slots known to hold each card, int32[K]."""
     known = (notes.color >= 0) & (notes.rank >= 0)
     card = jnp.where(known, notes.color * rules.num_ranks + notes.rank, -1)
     return jnp.sum(card[..., None] == jnp.arange(rules.num_cards), axis=(0, 1))
@@ -159,7 +158,7 @@ def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Not
 
 
 def _name(rules: Rules, notes: Notes) -> Notes:
-    """A colour or rank is known where the possible cards have no other."""
+    """Set colour or rank where all possible cards share it."""
 
     def only(known: jax.Array, groups: tuple[int, ...]) -> jax.Array:
         has = odwyer_common.in_set(notes.possible[..., None], jnp.array(groups, jnp.uint32))
@@ -172,7 +171,7 @@ def _name(rules: Rules, notes: Notes) -> Notes:
 
 
 def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
-    """The observer's move, int32[]."""
+    """Action of the observer, int32[]."""
     board = odwyer_common.board_now(seen)
     playable, last = (
         odwyer_common.playable_cards(rules, board),

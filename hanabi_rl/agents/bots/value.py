@@ -1,7 +1,7 @@
 """`bot:value`: ValueBot of O'Dwyer (Quuxplusone/Hanabi, 2019), from a description of its rules.
 
-SimpleBot that also saves: a rank hint that touches what its receiver would discard next, of a rank
-that can be somewhere's last copy, is a warning to keep that card.
+It extends SimpleBot with saves: a rank hint that touches the receiver's next discard, of a rank
+that may be a last copy, is a warning to keep that card.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Notes(NamedTuple):
-    """What the owner of each card is taken to know."""
+    """Assumed knowledge of each card's owner."""
 
     color: jax.Array
-    """int32[P, H]: -1 where unknown."""
+    """int32[P, H]: -1 if unknown."""
     rank: jax.Array
-    """int32[P, H]: from 0; -1 where unknown."""
+    """int32[P, H]: from 0; -1 if unknown."""
     playable: jax.Array
-    """bool[P, H]: can be played now."""
+    """bool[P, H]: playable now."""
     valuable: jax.Array
-    """bool[P, H]: the last copy of a card to be played."""
+    """bool[P, H]: last copy of a card not played yet."""
     worthless: jax.Array
-    """bool[P, H]: played already."""
+    """bool[P, H]: already played."""
 
 
 BLANK = Notes(color=-1, rank=-1, playable=False, valuable=False, worthless=False)  # type: ignore[arg-type]
 
 
 def nothing_known(rules: Rules) -> Notes:
-    """The notes at the deal."""
+    """Notes at the deal."""
     shape = (rules.num_players, rules.hand_size)
     return jax.tree.map(lambda blank: jnp.full(shape, blank), BLANK)
 
 
 def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
-    """The notes after the last move."""
+    """Notes after the last move."""
     board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
@@ -101,28 +101,28 @@ def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservati
 
 
 class Flags(Protocol):
-    """The flags that ValueBot and HolmesBot both note, each bool[P, H]; and ranks int32[P, H]."""
+    """Flags of ValueBot and HolmesBot, each bool[P, H], and ranks int32[P, H]."""
 
     @property
     def rank(self) -> jax.Array:
-        """-1 where unknown."""
+        """-1 if unknown."""
 
     @property
     def playable(self) -> jax.Array:
-        """Can be played now."""
+        """Playable now."""
 
     @property
     def valuable(self) -> jax.Array:
-        """The last copy of a card to be played."""
+        """Last copy of a card not played yet."""
 
     @property
     def worthless(self) -> jax.Array:
-        """Played already."""
+        """Already played."""
 
 
 def next_discards(notes: Flags, seen: DecodedObservation) -> jax.Array:
-    """The card that each seat would discard next, bool[P, H]: its oldest that is not flagged
-    valuable, none while it has one flagged playable or worthless."""
+    """Next discard of each seat, bool[P, H]: its oldest card not flagged valuable; none while a
+    card is flagged playable or worthless."""
     present = seen.knowledge != 0
     busy = jnp.any(present & (notes.playable | notes.worthless), axis=-1)
     slot, there = odwyer_common.first_where(present & ~notes.valuable)
@@ -130,18 +130,17 @@ def next_discards(notes: Flags, seen: DecodedObservation) -> jax.Array:
 
 
 def could_be_valuable(rules: Rules, board: Board, cards: jax.Array) -> jax.Array:
-    """Whether one of the cards is the last copy of a card to be played."""
+    """True if one of the cards is the last copy of a card not played yet."""
     return odwyer_common.in_set(cards, odwyer_common.last_copies(rules, board))
 
 
 def lowest_missing(rules: Rules, board: Board) -> jax.Array:
-    """The lowest rank that some colour still needs, from 0; the number of ranks once all are
-    played."""
+    """Lowest rank that some colour needs, from 0; the number of ranks if all are complete."""
     return jnp.min(odwyer_common.piles(rules, board))
 
 
 def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
-    """The observer's move, int32[]."""
+    """Action of the observer, int32[]."""
     board = odwyer_common.board_now(seen)
     playable = odwyer_common.playable_cards(rules, board)
     discards = next_discards(notes, seen)
@@ -171,12 +170,13 @@ def decide(
     guesses: jax.Array,
     guess: jax.Array,
 ) -> jax.Array:
-    """The order in which ValueBot and HolmesBot decide, int32[].
+    """Common decision order of ValueBot and HolmesBot, int32[].
 
     Args:
-        worth: int32[P-1, V] of each hint.
-        urgent: bool[], the next player would discard a last copy: the card `saved`, uint32[].
-        guesses: bool[], whether to play the slot `guess` int32[] rather than discard.
+        worth: int32[P-1, V], value of each hint.
+        urgent: bool[], True if the next player would discard a last copy: the card `saved`,
+            uint32[].
+        guesses: bool[], True to play the slot `guess` int32[] instead of discarding.
     """
     value, gain = odwyer_common.best_hint(worth)
     partner = jnp.argmax(gain)

@@ -125,8 +125,8 @@ def next_game_carry(rules: Rules, spec: FeatureSpec, history: SearchCarry) -> Se
 
 
 def _fresh_memory(rules: Rules, spec: FeatureSpec, games: int) -> Memory:
-    strangers = init_profile(rules, (games,)) if spec.profile else None
-    return init_memory(rules, spec.features, (games,), strangers)
+    profile = init_profile(rules, (games,)) if spec.profile else None
+    return init_memory(rules, spec.features, (games,), profile)
 
 
 def _blank_state(rules: Rules, games: int) -> State:

@@ -66,8 +66,8 @@ def model_logits(
 def required_features(policy: Any) -> FeatureSpec:
     """Features that a policy reads."""
     reads: str = policy.feature_spec
-    feature_set, _, told = reads.partition("+")
-    return FeatureSpec(cast(FeatureSet, feature_set), told == "profile")
+    feature_set, _, suffix = reads.partition("+")
+    return FeatureSpec(cast(FeatureSet, feature_set), suffix == "profile")
 
 
 def select_features(rules: Rules, spec: FeatureSpec, policy: Any, features: Features) -> Features:
@@ -80,6 +80,6 @@ def select_features(rules: Rules, spec: FeatureSpec, policy: Any, features: Feat
     own = Features(*[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)])
     if not reads.profile:
         return own
-    told = sizes(rules, reads.features, True).table.shape[-1] - widths.table.shape[-1]
-    table = jnp.concatenate([own.table, features.table[..., -told:]], axis=-1)
+    num_profile = sizes(rules, reads.features, True).table.shape[-1] - widths.table.shape[-1]
+    table = jnp.concatenate([own.table, features.table[..., -num_profile:]], axis=-1)
     return own._replace(table=table)

@@ -39,8 +39,8 @@ VERSION = 2
 
 
 class SearchPolicy(Wrapper):
-    """`policy` with a search at each of its turns; the others are modelled as whichever of `models`
-    fits their last moves, or as `policy` if there are no models."""
+    """`policy` with a search at each of its turns; the others are modelled as one of `models`,
+    weighted by the likelihood of their last moves, or as `policy` if there are no models."""
 
     models: tuple[Any, ...] = ()  # Policies
     settings: SearchConfig = flax.struct.field(pytree_node=False, default=SearchConfig())
@@ -116,11 +116,11 @@ def with_search(policy: Policy, models: Sequence[Policy], settings: SearchConfig
     """
     fewer = dataclasses.replace(settings, max_moves=min(settings.max_moves, policy.rules.num_moves))
     found = SearchPolicy(policy, models=tuple(models), settings=fewer)
-    for what, each in (("", policy), *(("partner_model: ", model) for model in models)):
+    for where, each in (("", policy), *(("partner_model: ", model) for model in models)):
         if getattr(each, "feature_spec", None) is None:
             raise ValueError(
-                f"{what}expected an agent with a structured network, whose memory is public, got "
-                "one that reads observations (a bot, an LSTM or feed-forward network, or a wrapper "
-                "of its own like ?safe=, which may come after ?search=)"
+                f"{where}expected an agent with a structured network and public memory, got one "
+                "that reads observations (a bot, an LSTM or feed-forward network, or a wrapper "
+                "such as ?safe=, which may follow ?search=)"
             )
     return found

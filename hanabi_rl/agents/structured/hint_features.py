@@ -1,4 +1,4 @@
-"""Features of the hints that can be given: columns `[P - 1, C + R, N]`, colours before ranks."""
+"""Features of possible hints: columns `[P - 1, C + R, N]`, colours before ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
-    """Facts: what a hint touches and what its receiver can then tell by the counts."""
+    """Features `facts`: touched cards, and the receiver's knowledge by counting after the hint."""
     seen = seat_obs.seen
     touched = _touched(rules, seat_obs)
     new = touched & hands.unhinted[1:, None]
@@ -57,7 +57,7 @@ def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: Ha
 
 
 def hint_history(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> Columns:
-    """What a receiver would remember of each card touched."""
+    """Features `hint-history`: the receiver's record of each touched card."""
     unhinted = ((seat_obs.seen.knowledge != 0) & ~seat_obs.seen.hinted)[1:, None]
     touched = _touched(rules, seat_obs)
     new = touched & unhinted
@@ -68,7 +68,7 @@ def hint_history(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) ->
 
 
 def by_slot(rules: Rules, columns: Columns) -> Columns:
-    """Columns [P - 1, C + R, H, N], slot after slot."""
+    """Split columns [P - 1, C + R, H, N] into one per slot, slot after slot."""
     return [column[:, :, s] for s in range(rules.hand_size) for column in columns]
 
 
