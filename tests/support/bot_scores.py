@@ -1,7 +1,7 @@
-"""Published self-play of the bots that `agents/bots/` re-implements: mean points by number of
+"""Published self-play of the bots that `agents/bots/` reimplements: mean points by number of
 players.
 
-Points are cards on the fireworks whether or not the lives were lost; the original counts so.
+Points are cards on the fireworks even if all lives were lost, as the original counts.
 """
 
 from __future__ import annotations
