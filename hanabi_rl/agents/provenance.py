@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hanabi_rl.agents.hub import hub_card
-from hanabi_rl.agents.loading import (
-    BUNDLED,
-    HUB,
-    current_name,
-    expand_seed_ranges,
-    parse_name,
-)
+from hanabi_rl.agents.loading import BUNDLED, HUB, current_name, expand_seed_ranges, parse_name
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_file import SUFFIX, bundled_path, read_card
 from hanabi_rl.agents.policy_folder import CLONE_FOLDER, FILE, run_config

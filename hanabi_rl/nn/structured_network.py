@@ -174,10 +174,8 @@ layer_norm.defvjp(_layer_norm_fwd, _layer_norm_bwd)
 class FirstLayerInputs(NamedTuple):
     """Inputs of the first layers of actor and critic; also their kernels, or the products."""
 
-    board: jax.Array
-    """[N, G + H * Fo + (P - 1) * H * Fp]: global features and every card."""
-    hints: jax.Array
-    """[N, A, Fh]."""
+    board: jax.Array  # [N, G + H * Fo + (P - 1) * H * Fp]: global features and every card
+    hints: jax.Array  # [N, A, Fh]
 
 
 def _multiplied(

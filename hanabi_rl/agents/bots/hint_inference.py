@@ -25,34 +25,27 @@ from hanabi_rl.games.hanabi.rules import Rules
 class CommonKnowledge(NamedTuple):
     """Common knowledge about the cards in hands."""
 
+    # uint32[P, H, *B]: cards that hints and exhausted cards allow; 0 for an empty slot
     knowledge: jax.Array
-    """uint32[P, H, *B]: cards that hints and exhausted cards allow; 0 for an empty slot."""
-    inferred: jax.Array
-    """uint32[P, H, *B]: cards that the meaning of the hints allows."""
-    hinted: jax.Array
-    """bool[P, H, *B]: a hint touched this card."""
+    inferred: jax.Array  # uint32[P, H, *B]: cards that the meaning of the hints allows
+    hinted: jax.Array  # bool[P, H, *B]: a hint touched this card
 
 
 class CardFacts(NamedTuple):
     """Sets of cards, each ``uint32[*B]``."""
 
-    playable: jax.Array
-    """The next card of each colour, if a copy is left."""
+    playable: jax.Array  # the next card of each colour, if a copy is left
+    # cards that cannot score: already played, or above a card without copies left
     useless: jax.Array
-    """Cards that cannot score: already played, or above a card without copies left."""
-    critical: jax.Array
-    """Useful cards with one copy left."""
-    available: jax.Array
-    """Cards with a copy in the deck or in a hand."""
+    critical: jax.Array  # useful cards with one copy left
+    available: jax.Array  # cards with a copy in the deck or in a hand
 
 
 class KnownCards(NamedTuple):
     """Cards that are known exactly in some hands."""
 
-    once: jax.Array
-    """uint32[*B]: known in at least one place."""
-    repeated: jax.Array
-    """uint32[*B]: known in at least two places."""
+    once: jax.Array  # uint32[*B]: known in at least one place
+    repeated: jax.Array  # uint32[*B]: known in at least two places
 
     def union(self, more: KnownCards) -> KnownCards:
         """Merge with the known cards of other hands."""
@@ -65,16 +58,11 @@ class KnownCards(NamedTuple):
 class HandInference(NamedTuple):
     """Inferences from `CommonKnowledge`, given the `CardFacts`."""
 
-    candidates: jax.Array
-    """uint32[P, H, *B]: possible cards of each slot."""
-    playable: jax.Array
-    """bool[P, H, *B]: every candidate is playable now."""
-    trash: jax.Array
-    """bool[P, H, *B]: no candidate is needed."""
-    chop: jax.Array
-    """bool[P, H, *B]: oldest unhinted card, which its owner discards first."""
-    claimed: jax.Array
-    """uint32[*B]: cards known exactly in some hand."""
+    candidates: jax.Array  # uint32[P, H, *B]: possible cards of each slot
+    playable: jax.Array  # bool[P, H, *B]: every candidate is playable now
+    trash: jax.Array  # bool[P, H, *B]: no candidate is needed
+    chop: jax.Array  # bool[P, H, *B]: oldest unhinted card, which its owner discards first
+    claimed: jax.Array  # uint32[*B]: cards known exactly in some hand
 
 
 def unseen_copies(rules: Rules, seen: DecodedObservation) -> jax.Array:

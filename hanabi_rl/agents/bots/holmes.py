@@ -22,18 +22,12 @@ from hanabi_rl.games.hanabi.rules import Rules
 class Notes(NamedTuple):
     """Assumed knowledge of each card's owner."""
 
-    possible: jax.Array
-    """uint32[P, H]: possible cards."""
-    color: jax.Array
-    """int32[P, H]: -1 if unknown."""
-    rank: jax.Array
-    """int32[P, H]: from 0; -1 if unknown."""
-    playable: jax.Array
-    """bool[P, H]: playable now."""
-    valuable: jax.Array
-    """bool[P, H]: last copy of a card not played yet."""
-    worthless: jax.Array
-    """bool[P, H]: already played."""
+    possible: jax.Array  # uint32[P, H]: possible cards
+    color: jax.Array  # int32[P, H]: -1 if unknown
+    rank: jax.Array  # int32[P, H]: from 0; -1 if unknown
+    playable: jax.Array  # bool[P, H]: playable now
+    valuable: jax.Array  # bool[P, H]: last copy of a card not played yet
+    worthless: jax.Array  # bool[P, H]: already played
 
 
 def _blank(rules: Rules) -> Notes:

@@ -21,54 +21,35 @@ from hanabi_rl.games.hanabi.rules import Rules
 class LastMove(NamedTuple):
     """The move before this observation; false and empty before the first move."""
 
-    actor: jax.Array
-    """bool[P]: player that moved, relative to the observer."""
-    is_hint: jax.Array
-    """bool[]."""
-    is_rank_hint: jax.Array
-    """bool[]."""
-    target: jax.Array
-    """bool[P]: player that received the hint."""
-    hinted: jax.Array
-    """uint32[]: set of cards of the hinted colour or rank."""
-    touched: jax.Array
-    """bool[H]: slots that the hint touched."""
-    slot: jax.Array
-    """bool[H]: slot of the card played or discarded."""
-    card: jax.Array
-    """uint32[]: card played or discarded, as a set of one."""
-    is_play: jax.Array
-    """bool[]: True for a play, successful or not."""
-    scored: jax.Array
-    """bool[]: True for a successful play."""
-    gained_token: jax.Array
-    """bool[]: True if the play completed a firework and gained a token."""
+    actor: jax.Array  # bool[P]: player that moved, relative to the observer
+    is_hint: jax.Array  # bool[]
+    is_rank_hint: jax.Array  # bool[]
+    target: jax.Array  # bool[P]: player that received the hint
+    hinted: jax.Array  # uint32[]: set of cards of the hinted colour or rank
+    touched: jax.Array  # bool[H]: slots that the hint touched
+    slot: jax.Array  # bool[H]: slot of the card played or discarded
+    card: jax.Array  # uint32[]: card played or discarded, as a set of one
+    is_play: jax.Array  # bool[]: True for a play, successful or not
+    scored: jax.Array  # bool[]: True for a successful play
+    gained_token: jax.Array  # bool[]: True if the play completed a firework and gained a token
 
 
 class DecodedObservation(NamedTuple):
     """Decoded observation: ``P`` players, hands of ``H``, ``K`` card types."""
 
+    # uint32[P, H]: card in each slot, oldest first; 0 for the observer's own cards and for empty
+    # slots
     hands: jax.Array
-    """uint32[P, H]: card in each slot, oldest first; 0 for the observer's own cards and for empty
-    slots."""
+    # uint32[P, H]: cards that hints and exhausted cards allow; 0 for an empty slot
     knowledge: jax.Array
-    """uint32[P, H]: cards that hints and exhausted cards allow; 0 for an empty slot."""
-    hinted: jax.Array
-    """bool[P, H]: a hint touched this card."""
-    color_named: jax.Array
-    """bool[P, H]: a colour hint touched this card."""
-    rank_named: jax.Array
-    """bool[P, H]: a rank hint touched this card."""
-    played: jax.Array
-    """uint32[]: cards on the fireworks."""
-    discarded: jax.Array
-    """int32[K]: copies of each card discarded or misplayed."""
-    deck: jax.Array
-    """int32[]: cards left in the deck."""
-    info: jax.Array
-    """int32[]: information tokens."""
-    lives: jax.Array
-    """int32[]: life tokens."""
+    hinted: jax.Array  # bool[P, H]: a hint touched this card
+    color_named: jax.Array  # bool[P, H]: a colour hint touched this card
+    rank_named: jax.Array  # bool[P, H]: a rank hint touched this card
+    played: jax.Array  # uint32[]: cards on the fireworks
+    discarded: jax.Array  # int32[K]: copies of each card discarded or misplayed
+    deck: jax.Array  # int32[]: cards left in the deck
+    info: jax.Array  # int32[]: information tokens
+    lives: jax.Array  # int32[]: life tokens
     last: LastMove
 
 

@@ -23,14 +23,10 @@ from hanabi_rl.games.hanabi.rules import Rules
 class Board(NamedTuple):
     """Public state of the table."""
 
-    played: jax.Array
-    """uint32[]: cards on the fireworks."""
-    discarded: jax.Array
-    """int32[K]: copies of each card discarded or misplayed."""
-    tokens: jax.Array
-    """int32[]: information tokens."""
-    deck: jax.Array
-    """int32[]: cards left in the deck."""
+    played: jax.Array  # uint32[]: cards on the fireworks
+    discarded: jax.Array  # int32[K]: copies of each card discarded or misplayed
+    tokens: jax.Array  # int32[]: information tokens
+    deck: jax.Array  # int32[]: cards left in the deck
 
 
 def board_now(seen: DecodedObservation) -> Board:
@@ -122,21 +118,15 @@ def move_down(
 class LastHint(NamedTuple):
     """The last move as a hint; touches nothing if it was another move."""
 
-    touched: jax.Array
-    """bool[P, H]."""
-    untouched: jax.Array
-    """bool[P, H]: other cards of the target."""
-    cards: jax.Array
-    """uint32[]: all cards of the hinted colour or rank."""
-    is_color: jax.Array
-    """bool[]."""
-    is_rank: jax.Array
-    """bool[]."""
+    touched: jax.Array  # bool[P, H]
+    untouched: jax.Array  # bool[P, H]: other cards of the target
+    cards: jax.Array  # uint32[]: all cards of the hinted colour or rank
+    is_color: jax.Array  # bool[]
+    is_rank: jax.Array  # bool[]
+    # bool[]: a rank hint that only passes the turn: with all tokens, from the player after its
+    # target, touching the target's oldest card
     reclaim: jax.Array
-    """bool[]: a rank hint that only passes the turn: with all tokens, from the player after its
-    target, touching the target's oldest card."""
-    to_next: jax.Array
-    """bool[]: the target is the next player after the giver."""
+    to_next: jax.Array  # bool[]: the target is the next player after the giver
 
 
 def last_hint(rules: Rules, seen: DecodedObservation) -> LastHint:

@@ -23,18 +23,13 @@ class RuleInputs(NamedTuple):
     """Inputs of the rules: ``P`` players, hands of ``H``, ``K`` card types."""
 
     seen: DecodedObservation
-    plausible: jax.Array
-    """uint32[H]: possible own cards by hints, 0 for an empty slot."""
-    playable: jax.Array
-    """uint32[]: next card of each firework."""
+    plausible: jax.Array  # uint32[H]: possible own cards by hints, 0 for an empty slot
+    playable: jax.Array  # uint32[]: next card of each firework
+    # uint32[]: cards whose copies are all discarded, and the cards above them
     unreachable: jax.Array
-    """uint32[]: cards whose copies are all discarded, and the cards above them."""
-    passed: jax.Array
-    """uint32[]: cards of ranks that every firework has reached."""
-    complete: jax.Array
-    """uint32[]: cards of completed colours."""
-    unseen: jax.Array
-    """int32[K]: copies neither visible in other hands nor discarded nor played."""
+    passed: jax.Array  # uint32[]: cards of ranks that every firework has reached
+    complete: jax.Array  # uint32[]: cards of completed colours
+    unseen: jax.Array  # int32[K]: copies neither visible in other hands nor discarded nor played
 
 
 Rule = Callable[[Rules, RuleInputs], jax.Array]
@@ -243,11 +238,7 @@ def dispensable(tokens: int) -> Rule:
         by_rank = rank & partner_cards_in(facts, facts.passed)
         missing = partner_cards_in(facts, facts.seen.played) & (color ^ rank) & ~by_color & ~by_rank
         weights = hint_weights(
-            rules,
-            facts,
-            by_color | (missing & color),
-            by_rank | (missing & rank),
-            rank_first=False,
+            rules, facts, by_color | (missing & color), by_rank | (missing & rank), rank_first=False
         )
         return jnp.where(facts.seen.info < tokens, weights, 0.0)
 

@@ -19,12 +19,9 @@ from hanabi_rl.games.hanabi.rules import Rules
 class Notes(NamedTuple):
     """Assumed knowledge of each card's owner."""
 
-    color: jax.Array
-    """int32[P, H]: -1 if unknown."""
-    rank: jax.Array
-    """int32[P, H]: from 0; -1 if unknown."""
-    playable: jax.Array
-    """bool[P, H]."""
+    color: jax.Array  # int32[P, H]: -1 if unknown
+    rank: jax.Array  # int32[P, H]: from 0; -1 if unknown
+    playable: jax.Array  # bool[P, H]
 
 
 def nothing_known(rules: Rules) -> Notes:

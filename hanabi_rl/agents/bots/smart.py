@@ -29,12 +29,9 @@ CONFUSED = 10
 class CardClasses(NamedTuple):
     """Sets of cards for a board, each uint32[]."""
 
-    playable: jax.Array
-    """Next card of each firework."""
-    worthless: jax.Array
-    """Played, or above a card without copies left."""
-    valuable: jax.Array
-    """Last copies of other cards."""
+    playable: jax.Array  # next card of each firework
+    worthless: jax.Array  # played, or above a card without copies left
+    valuable: jax.Array  # last copies of other cards
 
 
 def card_classes(rules: Rules, board: Board) -> CardClasses:

@@ -21,16 +21,11 @@ from hanabi_rl.games.hanabi.rules import Rules
 class Notes(NamedTuple):
     """Assumed knowledge of each card's owner."""
 
-    color: jax.Array
-    """int32[P, H]: -1 if unknown."""
-    rank: jax.Array
-    """int32[P, H]: from 0; -1 if unknown."""
-    playable: jax.Array
-    """bool[P, H]: playable now."""
-    valuable: jax.Array
-    """bool[P, H]: last copy of a card not played yet."""
-    worthless: jax.Array
-    """bool[P, H]: already played."""
+    color: jax.Array  # int32[P, H]: -1 if unknown
+    rank: jax.Array  # int32[P, H]: from 0; -1 if unknown
+    playable: jax.Array  # bool[P, H]: playable now
+    valuable: jax.Array  # bool[P, H]: last copy of a card not played yet
+    worthless: jax.Array  # bool[P, H]: already played
 
 
 BLANK = Notes(color=-1, rank=-1, playable=False, valuable=False, worthless=False)  # type: ignore[arg-type]

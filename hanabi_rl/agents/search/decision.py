@@ -49,29 +49,19 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 class Decision(NamedTuple):
     """Result of a search in one game."""
 
-    logits: jax.Array
-    """float32[A]: logits of the searching agent."""
-    policy: jax.Array
-    """float32[A]: log-probabilities of the policy without search."""
-    candidates: jax.Array
-    """int32[M]: candidate moves, the policy's most likely first."""
-    num_tried: jax.Array
-    """int32[]: number of `candidates` in use; 1 if there was no choice."""
-    gain: jax.Array
-    """float32[M]: gain in points over the policy's most likely move."""
-    error: jax.Array
-    """float32[M]: standard errors of the gains, with common hands and decks."""
-    value: jax.Array
-    """float32[M]: mean scores."""
-    num_network_calls: jax.Array
-    """int32[]: number of network calls, each for all rows."""
-    effective_sample_size: jax.Array
-    """float32[]: effective number of hands."""
-    loglik: jax.Array
-    """float32[K]: log-likelihood of the others' last moves, per hand."""
+    logits: jax.Array  # float32[A]: logits of the searching agent
+    policy: jax.Array  # float32[A]: log-probabilities of the policy without search
+    candidates: jax.Array  # int32[M]: candidate moves, the policy's most likely first
+    num_tried: jax.Array  # int32[]: number of `candidates` in use; 1 if there was no choice
+    gain: jax.Array  # float32[M]: gain in points over the policy's most likely move
+    error: jax.Array  # float32[M]: standard errors of the gains, with common hands and decks
+    value: jax.Array  # float32[M]: mean scores
+    num_network_calls: jax.Array  # int32[]: number of network calls, each for all rows
+    effective_sample_size: jax.Array  # float32[]: effective number of hands
+    loglik: jax.Array  # float32[K]: log-likelihood of the others' last moves, per hand
+    # int32[K, H]: the hands; hand k is used with model k mod M of the others. At the end of the
+    # deck, unused hands have zero likelihood (`determinization.sample_hands`)
     hands: jax.Array
-    """int32[K, H]: the hands; hand k is used with model k mod M of the others. At the end of the
-    deck, unused hands have zero likelihood (`determinization.sample_hands`)."""
 
 
 class _Work(NamedTuple):

@@ -25,15 +25,12 @@ from hanabi_rl.games.hanabi.state import State
 class HandSamples(NamedTuple):
     """`K` possible hands of the seat."""
 
-    cards: jax.Array
-    """int32[H, K]: card ids, 0 in an empty slot."""
-    rest: jax.Array
-    """int32[kinds, K]: copies of each card type that are then in the deck."""
-    num_valid: jax.Array
-    """int32[]: number of valid hands, the first ones."""
+    cards: jax.Array  # int32[H, K]: card ids, 0 in an empty slot
+    rest: jax.Array  # int32[kinds, K]: copies of each card type that are then in the deck
+    num_valid: jax.Array  # int32[]: number of valid hands, the first ones
+    # bool[]: True if the valid hands are all possible hands, equally likely by the rules; False if
+    # they were sampled
     is_exhaustive: jax.Array
-    """bool[]: True if the valid hands are all possible hands, equally likely by the rules; False if
-    they were sampled."""
 
     @property
     def loglik(self) -> jax.Array:
@@ -117,15 +114,12 @@ def systematic_resample(weight: jax.Array, positions: jax.Array) -> jax.Array:
 class Determinizations(NamedTuple):
     """Hidden cards of the played games [R]; `num_tried` consecutive rows share one deal."""
 
-    deal: jax.Array
-    """int32[R]: index of the deal; left-over rows at the end repeat the last."""
-    hand: jax.Array
-    """int32[R]: index of one of the K hands."""
-    weight: jax.Array
-    """float32[R]: weight of the deal; the weights of all deals sum to 1."""
+    deal: jax.Array  # int32[R]: index of the deal; left-over rows at the end repeat the last
+    hand: jax.Array  # int32[R]: index of one of the K hands
+    weight: jax.Array  # float32[R]: weight of the deal; the weights of all deals sum to 1
+    # bool[]: True if every valid hand has one deal, weighted like the hand; False if hands were
+    # resampled by weight, so that deals have equal weights
     exact: jax.Array
-    """bool[]: True if every valid hand has one deal, weighted like the hand; False if hands were
-    resampled by weight, so that deals have equal weights."""
 
 
 def determinize(

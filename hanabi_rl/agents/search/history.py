@@ -31,37 +31,29 @@ class FeatureSpec(NamedTuple):
 class Position(NamedTuple):
     """`N` games before a move, as the seat observes them."""
 
-    state: State
-    """[N], see `state_from_view.py`; the current player is valid only in `MoveHistory`."""
-    before: Memory
-    """Memory before the move that led here, in the frame of the current player."""
+    state: State  # [N], see `state_from_view.py`; the current player is valid only in `MoveHistory`
+    before: Memory  # memory before the move that led here, in the frame of the current player
 
 
 class MoveHistory(NamedTuple):
     """The others' last `W` moves in `N` games, newest first; leaves [N, W, ...]."""
 
-    position: Position
-    """Position before each move."""
-    action: jax.Array
-    """int32[N, W]: action id in the frame of the acting player."""
+    position: Position  # position before each move
+    action: jax.Array  # int32[N, W]: action id in the frame of the acting player
+    # int32[N, W, H]: current slot of the card that the seat then held in each slot; -1 if the card
+    # is gone
     slot: jax.Array
-    """int32[N, W, H]: current slot of the card that the seat then held in each slot; -1 if the card
-    is gone."""
-    card: jax.Array
-    """int32[N, W, H]: card ids of the gone cards."""
+    card: jax.Array  # int32[N, W, H]: card ids of the gone cards
 
 
 class SearchCarry(NamedTuple):
     """Carry of a searching seat, every leaf [N, ...]."""
 
     now: Position
-    memory: Memory
-    """Memory after the move that led to `now`, in the seat's own frame."""
+    memory: Memory  # memory after the move that led to `now`, in the seat's own frame
     past: MoveHistory
-    length: jax.Array
-    """int32[N]: number of moves in `past`."""
-    key_data: jax.Array
-    """uint32[N, 2]: PRNG key data, mixed from all observations."""
+    length: jax.Array  # int32[N]: number of moves in `past`
+    key_data: jax.Array  # uint32[N, 2]: PRNG key data, mixed from all observations
 
 
 def init_history(rules: Rules, spec: FeatureSpec, window: int, games: int) -> SearchCarry:

@@ -17,10 +17,8 @@ from hanabi_rl.nn.structured_network import FeatureSet
 class SearchModels(NamedTuple):
     """Policies of a search."""
 
-    blueprint: Any
-    """Policy of the searching seat, which reads features (`step_features`)."""
-    partner_models: tuple[Any, ...]
-    """Candidate models of the others; empty: `blueprint`."""
+    blueprint: Any  # policy of the searching seat, which reads features (`step_features`)
+    partner_models: tuple[Any, ...]  # candidate models of the others; empty: `blueprint`
 
     @property
     def number(self) -> int:

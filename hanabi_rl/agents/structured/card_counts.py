@@ -27,16 +27,12 @@ class CardCounts(NamedTuple):
     """Public card counts; sets are uint32[N]."""
 
     playable: jax.Array
-    useless: jax.Array
-    """Already played, or above a card without copies left."""
-    critical: jax.Array
-    """Useful cards with one copy left."""
-    left: list[jax.Array]
-    """Planes of the copies neither played nor discarded."""
+    useless: jax.Array  # already played, or above a card without copies left
+    critical: jax.Array  # useful cards with one copy left
+    left: list[jax.Array]  # planes of the copies neither played nor discarded
+    # planes of the copies unseen by the observer: in the deck or in its own hand
     unseen: list[jax.Array]
-    """Planes of the copies unseen by the observer: in the deck or in its own hand."""
-    repeated: jax.Array
-    """Cards seen twice in others' hands."""
+    repeated: jax.Array  # cards seen twice in others' hands
 
 
 def count_cards(rules: Rules, seat_obs: SeatObservation) -> CardCounts:

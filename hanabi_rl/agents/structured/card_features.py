@@ -8,12 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.card_counts import (
-    CardCounts,
-    copies,
-    older,
-    one_group,
-)
+from hanabi_rl.agents.structured.card_counts import CardCounts, copies, older, one_group
 from hanabi_rl.agents.structured.packed_features import QUANTIZED_ONE, Columns, quantize
 from hanabi_rl.games.hanabi.bits import materialize, union
 from hanabi_rl.games.hanabi.cards import is_single, successors
@@ -27,14 +22,11 @@ if TYPE_CHECKING:
 class HandFacts(NamedTuple):
     """Facts that several features share."""
 
-    held: jax.Array
-    """bool[P, H, N]."""
-    unhinted: jax.Array
-    """bool[P, H, N]: unhinted cards."""
+    held: jax.Array  # bool[P, H, N]
+    unhinted: jax.Array  # bool[P, H, N]: unhinted cards
+    # uint32[P, H, N], quantized: number of older unhinted cards / hand size
     older_unhinted: jax.Array
-    """uint32[P, H, N], quantized: number of older unhinted cards / hand size."""
-    hinted_elsewhere: jax.Array
-    """uint32[N]: hinted cards visible in others' hands."""
+    hinted_elsewhere: jax.Array  # uint32[N]: hinted cards visible in others' hands
 
 
 def hand_facts(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> HandFacts:

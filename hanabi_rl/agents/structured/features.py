@@ -37,14 +37,11 @@ from hanabi_rl.nn.structured_network import FeatureSet
 class Features(NamedTuple):
     """Features of a structured network, float32, about [0, 1] each."""
 
-    table: jax.Array
-    """[N, G]: global features."""
-    own: jax.Array
-    """[N, H, Fo]: the observer's cards, oldest first."""
-    others: jax.Array
-    """[N, P - 1, H, Fp]: visible cards, next player first."""
+    table: jax.Array  # [N, G]: global features
+    own: jax.Array  # [N, H, Fo]: the observer's cards, oldest first
+    others: jax.Array  # [N, P - 1, H, Fp]: visible cards, next player first
+    # [N, (P - 1) * (C + R), Fh]: all hints in action order; 0 for a hint that touches nothing
     hints: jax.Array
-    """[N, (P - 1) * (C + R), Fh]: all hints in action order; 0 for a hint that touches nothing."""
 
 
 def encode_step(

@@ -49,26 +49,16 @@ class HintSnapshot(NamedTuple):
 
     hinted: jax.Array
     by_rank: jax.Array
-    was_new: jax.Array
-    """The card was unhinted before."""
-    was_oldest: jax.Array
-    """It was the oldest unhinted card."""
-    was_newest_new: jax.Array
-    """It was the newest touched card among those unhinted before."""
-    was_newest: jax.Array
-    """It was the newest touched card."""
-    touched: jax.Array
-    """Number of touched cards."""
-    new: jax.Array
-    """Number of touched cards that were unhinted before."""
-    giver: jax.Array
-    """Seats from the owner to the giver, in turn order."""
-    age: jax.Array
-    """Moves since the hint."""
-    playable: jax.Array
-    """Set of cards that were playable."""
-    critical: jax.Array
-    """Set of cards that were critical."""
+    was_new: jax.Array  # the card was unhinted before
+    was_oldest: jax.Array  # it was the oldest unhinted card
+    was_newest_new: jax.Array  # it was the newest touched card among those unhinted before
+    was_newest: jax.Array  # it was the newest touched card
+    touched: jax.Array  # number of touched cards
+    new: jax.Array  # number of touched cards that were unhinted before
+    giver: jax.Array  # seats from the owner to the giver, in turn order
+    age: jax.Array  # moves since the hint
+    playable: jax.Array  # set of cards that were playable
+    critical: jax.Array  # set of cards that were critical
 
 
 def _numbers(hand_size: int) -> dict[str, tuple[int, int]]:

@@ -99,7 +99,8 @@ def widen_params(
     has_fewer = width["own"] < narrow.own.shape[-1] or (network.profile and not to.profile)
     if has_fewer or (network.trunk, network.head, network.card) != (to.trunk, to.head, to.card):
         raise ValueError(
-            f"expected a network with the same widths and at least the features of {network}, got {to}"
+            f"expected a network with the same widths and at least the features of {network}, "
+            f"got {to}"
         )
     game = sizes(rules, network.features).table.shape[-1]  # global features without a profile
     more_of_game = sizes(rules, to.features).table.shape[-1] - game

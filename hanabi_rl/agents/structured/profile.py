@@ -70,15 +70,11 @@ class PlayerProfile(NamedTuple):
     """Profiles of all players; rows are players relative to the observer, as in
     `hint_memory.Memory`."""
 
-    cards: jax.Array
-    """uint32[..., P, H, 7]: records of each card (`hint_memory`, `hint-history`)."""
+    cards: jax.Array  # uint32[..., P, H, 7]: records of each card (`hint_memory`, `hint-history`)
+    # uint32[..., P, H]: cards that hints allowed in each slot before the last move; 0: empty slot
     known: jax.Array
-    """uint32[..., P, H]: cards that hints allowed in each slot before the last move; 0: empty
-    slot."""
-    before: jax.Array
-    """uint32[..., 2]: playable and critical cards before the last move."""
-    counts: jax.Array
-    """float32[..., P, K]: `COUNTS` over all games with these players."""
+    before: jax.Array  # uint32[..., 2]: playable and critical cards before the last move
+    counts: jax.Array  # float32[..., P, K]: `COUNTS` over all games with these players
 
     def reset(self) -> PlayerProfile:
         """Empty profile, before the first move with new partners."""
