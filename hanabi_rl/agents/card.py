@@ -1,7 +1,5 @@
 """Fields of a model card as text, for the terminal and the Hub."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

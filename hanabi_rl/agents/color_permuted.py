@@ -1,7 +1,5 @@
 """Colour permutation wrapper, as in Other-Play (Hu et al. 2020)."""
 
-from __future__ import annotations
-
 import jax
 
 from hanabi_rl.agents.identity import agent_hash

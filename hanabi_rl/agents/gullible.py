@@ -1,11 +1,9 @@
 """Wrapper that plays hinted cards: how it reads hints no longer follows from how it gives them."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.hint_inference import first_true
 from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.rule_family import believed
@@ -51,5 +49,5 @@ def hinted_card(rules: Rules, obs: jax.Array, plays: jax.Array | int) -> jax.Arr
     """Mask bool[H] of the observer's oldest eligible hinted card, given its observation
     float32[O]."""
     seen = decode_observation(rules, obs)
-    playable = odwyer_common.playable_cards(rules, odwyer_common.board_now(seen))
+    playable = common.playable_cards(rules, common.board_now(seen))
     return first_true(believed(seen, seen.knowledge[0], playable, plays))

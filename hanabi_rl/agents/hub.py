@@ -3,8 +3,6 @@
 A file was written by `hanabi-rl export`, or has a published layout (`agents/published.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

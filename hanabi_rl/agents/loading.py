@@ -11,8 +11,6 @@ Every agent takes options, `AGENT?option=value&...`, which wrap it in the given 
 `WRAPPER_OPTIONS`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

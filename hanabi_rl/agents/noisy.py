@@ -1,7 +1,5 @@
 """Epsilon-random wrapper: shows a learner moves that the partner would not choose."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

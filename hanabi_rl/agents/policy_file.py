@@ -6,8 +6,6 @@ precision, which changes a logit by less than 1 part in 1000; the results on the
 of the rounded parameters.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -4,8 +4,6 @@ A run saves a policy as `<name>/policy.safetensors` (`agents/policy_file.py`). I
 `checkpoints/<step>` hold the whole training state, including the actor's parameters.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path

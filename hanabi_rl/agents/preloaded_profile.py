@@ -1,7 +1,5 @@
 """Wrapper that initialises the profile of the partner from recorded games, without training."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

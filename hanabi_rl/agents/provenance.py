@@ -1,7 +1,5 @@
 """Provenance of an agent, from its model card or run config: initial policy, partners and games."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ clones, HDR-IPPO with the same actor, feed-forward), and JaxMARL's R2D2 network 
 Learning agents.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import sys
@@ -118,19 +116,15 @@ def load_published(name: str) -> Policy:
         )
     if family == "obl":
         print(OBL_LICENCE, file=sys.stderr)
-    return _read(_locate(name, family, file), family)
+    return read_published(_locate(name, family, file), family)
 
 
-def read_published(path: Path) -> Policy:
-    """Read a `.safetensors` file of a published layout, detected by its tensors; prints the licence
-    of OBL on stderr.
+def read_published(path: Path, family: str | None = None) -> Policy:
+    """Read a `.safetensors` file in the layout of `family`; None: detected by its tensors, which
+    prints the licence of OBL on stderr.
 
     Raises ValueError as `load_published`.
     """
-    return _read(path, None)
-
-
-def _read(path: Path, family: str | None) -> Policy:
     try:
         tensors = read_tensors(path)[0]
     except ValueError as error:

@@ -5,8 +5,6 @@ hints allow. It counts cards and assumes no convention. It protects the last lif
 unseen partners.
 """
 
-from __future__ import annotations
-
 import flax.struct
 import jax
 import jax.numpy as jnp

@@ -5,8 +5,6 @@ improves its predictions of human moves and diversifies it as a sampled partner.
 unchanged, except that stochastic bots (`bot:random`, rule lists) become more deterministic below 1.
 """
 
-from __future__ import annotations
-
 import flax.struct
 import jax
 import jax.numpy as jnp

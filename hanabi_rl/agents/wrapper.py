@@ -1,7 +1,5 @@
 """Base classes of wrappers, which modify an agent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Belief network: log-weights of card types per own slot, relative to the grounded belief."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import flax.linen as nn

@@ -1,7 +1,5 @@
 """Card type features against plain Python."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -4,8 +4,6 @@ The recorded games are not part of the repository; each test skips if they are m
 of a bot is compared with our bot's move from the same seat's observations.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Hugging Face Hub: loading from its cache and publishing, with the network client replaced."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

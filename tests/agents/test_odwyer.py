@@ -1,7 +1,5 @@
 """SimpleBot, ValueBot, HolmesBot and SmartBot in positions with a known move."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Policy files: round trips, damaged files, and the bundled agents."""
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

@@ -1,7 +1,5 @@
 """Profiles preloaded from recorded games."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

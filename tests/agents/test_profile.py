@@ -1,8 +1,6 @@
 """Profiles: against plain Python, equal for all seats, independent of hidden cards, kept over
 games."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Provenance of agents: training partners and overlap with games."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

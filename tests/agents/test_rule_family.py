@@ -1,7 +1,5 @@
 """The family of rule-based bots: effect of each parameter, batching, colours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Rules of the rule-list bots: allowed actions and their probabilities."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

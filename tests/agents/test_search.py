@@ -1,7 +1,5 @@
 """Search: belief and values against enumerated worlds, and independence of hidden cards."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import Counter

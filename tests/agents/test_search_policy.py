@@ -1,7 +1,5 @@
 """Search agents: information, independence of hidden cards, names and options."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Structured features and network: state and observation agree, independence of hidden cards,
 colours."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

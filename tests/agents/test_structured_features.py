@@ -1,7 +1,5 @@
 """All `hint-history` features against plain Python, with positions as sets and lists."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any

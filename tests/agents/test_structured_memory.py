@@ -1,7 +1,5 @@
 """Hint memory against records kept in plain Python."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parameters of a structured network, converted to more features."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

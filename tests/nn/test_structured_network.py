@@ -1,7 +1,5 @@
 """Structured network and critic, layer by layer in NumPy."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

@@ -4,8 +4,6 @@ players.
 Points are cards on the fireworks even if all lives were lost, as the original counts.
 """
 
-from __future__ import annotations
-
 ODWYER = "Quuxplusone/Hanabi (2019), 10,000 games"
 CANAAN = "rocanaan/hanabi-ad-hoc-learning (2020), 1,000 games"
 

@@ -1,7 +1,5 @@
 """Repositories in the Hugging Face Hub's cache layout, for tests without a connection."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Small games for tests of search: observations of a seat, and enumerated worlds, without using the
 search."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Sequence

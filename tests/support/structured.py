@@ -1,7 +1,5 @@
 """Random games and their structured features, compiled once for all tests."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

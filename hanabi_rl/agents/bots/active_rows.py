@@ -1,7 +1,5 @@
 """Computation for the rows whose turn it is, skipping the others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -15,8 +15,6 @@ follows from the receiver's inference, compared with the true cards. Colours are
 permuting the colours of an observation permutes the logits.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import flax.struct

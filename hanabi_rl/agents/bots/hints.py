@@ -1,7 +1,5 @@
 """Value of each hint: the receiver's inference compared with the true cards."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

@@ -4,14 +4,12 @@ It extends ValueBot with a set of possible cards per slot, reduced by exhausted 
 in hands, and the meaning of earlier hints.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import newly_playable
@@ -50,22 +48,20 @@ def nothing_known(rules: Rules) -> Notes:
 
 def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
     """Notes after the last move, with deductions on the current table."""
-    board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
+    board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
     notes = _after_play(rules, notes, board, seen)
     notes = jax.tree.map(
-        lambda note, blank: odwyer_common.move_down(seen, note, blank), notes, _blank(rules)
+        lambda note, blank: common.move_down(seen, note, blank), notes, _blank(rules)
     )
-    return deduce(rules, notes, odwyer_common.board_now(seen))
+    return deduce(rules, notes, common.board_now(seen))
 
 
-def _after_color_hint(
-    rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint
-) -> Notes:
+def _after_color_hint(rules: Rules, notes: Notes, board: Board, hint: common.LastHint) -> Notes:
     touched, others = hint.touched & hint.is_color, hint.untouched & hint.is_color
-    color = jnp.maximum(odwyer_common.color_of(rules, hint.cards & -hint.cards), 0)
-    next_rank = jnp.minimum(odwyer_common.piles(rules, board)[color], rules.num_ranks - 1)
+    color = jnp.maximum(common.color_of(rules, hint.cards & -hint.cards), 0)
+    next_rank = jnp.minimum(common.piles(rules, board)[color], rules.num_ranks - 1)
     guessed = touched & (notes.rank < 0) & ~notes.worthless
     possible = jnp.where(touched, notes.possible & hint.cards, notes.possible)
     possible = jnp.where(guessed, possible & _of_rank(rules, next_rank), possible)
@@ -81,13 +77,13 @@ def _of_rank(rules: Rules, rank: jax.Array) -> jax.Array:
 
 
 def _after_rank_hint(
-    rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint, seen: DecodedObservation
+    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: DecodedObservation
 ) -> Notes:
     applies = hint.is_rank & ~hint.reclaim
     touched, others = hint.touched & applies, hint.untouched & applies
-    rank = odwyer_common.rank_of(rules, hint.cards & -hint.cards)
-    last = hint.cards & odwyer_common.last_copies(rules, board)
-    saved = touched & next_discards(notes, seen) & odwyer_common.in_set(notes.possible, last)
+    rank = common.rank_of(rules, hint.cards & -hint.cards)
+    last = hint.cards & common.last_copies(rules, board)
+    saved = touched & next_discards(notes, seen) & common.in_set(notes.possible, last)
     warning = jnp.any(saved)
     possible = jnp.where(touched, notes.possible & hint.cards, notes.possible)
     to_play = touched & (notes.color < 0) & ~warning & ~notes.worthless
@@ -101,8 +97,8 @@ def _after_rank_hint(
 
 def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservation) -> Notes:
     card = seen.last.card
-    common = seen.last.scored & ~odwyer_common.in_set(card, odwyer_common.last_copies(rules, board))
-    it = common & ~notes.valuable & odwyer_common.in_set(notes.possible, card)
+    is_common = seen.last.scored & ~common.in_set(card, common.last_copies(rules, board))
+    it = is_common & ~notes.valuable & common.in_set(notes.possible, card)
     return notes._replace(playable=notes.playable & ~it)
 
 
@@ -127,11 +123,8 @@ def _located(rules: Rules, notes: Notes) -> jax.Array:
 
 
 def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
-    playable, last = (
-        odwyer_common.playable_cards(rules, board),
-        odwyer_common.last_copies(rules, board),
-    )
-    taken = odwyer_common.all_gone(rules, board, located)
+    playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))
+    taken = common.all_gone(rules, board, located)
     remaining = jnp.uint32(rules.all_cards) & ~taken
     remaining &= jnp.where(notes.valuable, last, rules.all_cards)
     remaining &= jnp.where(notes.playable, playable, rules.all_cards)
@@ -142,12 +135,12 @@ def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Not
     notes = _name(rules, notes)
 
     possible, open_ = notes.possible, ~notes.worthless
-    trash = open_ & ~notes.playable & ~notes.valuable & odwyer_common.subset(possible, board.played)
+    trash = open_ & ~notes.playable & ~notes.valuable & common.subset(possible, board.played)
     open_ &= ~trash
     return notes._replace(
         worthless=notes.worthless | trash,
-        valuable=notes.valuable | (open_ & odwyer_common.subset(possible, last)),
-        playable=notes.playable | (open_ & odwyer_common.subset(possible, playable)),
+        valuable=notes.valuable | (open_ & common.subset(possible, last)),
+        playable=notes.playable | (open_ & common.subset(possible, playable)),
     )
 
 
@@ -155,7 +148,7 @@ def _name(rules: Rules, notes: Notes) -> Notes:
     """Set colour or rank where all possible cards share it."""
 
     def only(known: jax.Array, groups: tuple[int, ...]) -> jax.Array:
-        has = odwyer_common.in_set(notes.possible[..., None], jnp.array(groups, jnp.uint32))
+        has = common.in_set(notes.possible[..., None], jnp.array(groups, jnp.uint32))
         single = (jnp.sum(has, axis=-1) == 1) & (known < 0)
         return jnp.where(single, jnp.argmax(has, axis=-1), known).astype(jnp.int32)
 
@@ -166,28 +159,21 @@ def _name(rules: Rules, notes: Notes) -> Notes:
 
 def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    board = odwyer_common.board_now(seen)
-    playable, last = (
-        odwyer_common.playable_cards(rules, board),
-        odwyer_common.last_copies(rules, board),
-    )
+    board = common.board_now(seen)
+    playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))
     discards = next_discards(notes, seen)
-    wrong = (seen.hands != 0) & ~odwyer_common.in_set(seen.hands, playable) & ~notes.worthless
-    touched = odwyer_common.touches(rules, seen)
+    wrong = (seen.hands != 0) & ~common.in_set(seen.hands, playable) & ~notes.worthless
+    touched = common.touches(rules, seen)
     by_color = (jnp.arange(touched.shape[1]) < rules.num_colors)[:, None]
     misled = jnp.where(
         by_color, (wrong & (notes.rank < 0))[1:, None], (wrong & (notes.color < 0))[1:, None]
     )
     could = jnp.where(discards, notes.possible & last, 0)[1:, None]
-    warns = (
-        touched
-        & ~by_color
-        & odwyer_common.in_set(could, jnp.array(odwyer_common.hint_cards(rules))[:, None])
-    )
+    warns = touched & ~by_color & common.in_set(could, jnp.array(common.hint_cards(rules))[:, None])
     out = jnp.any((touched & misled) | warns, axis=-1)
     worth = jnp.where(out, 0, newly_playable(rules, notes.playable, seen))
 
-    urgent = jnp.any(discards[1] & odwyer_common.in_set(seen.hands[1], last))
+    urgent = jnp.any(discards[1] & common.in_set(seen.hands[1], last))
     saved = jnp.sum(jnp.where(discards[1], seen.hands[1], 0), dtype=jnp.uint32)
     known = (notes.color[0] >= 0) & (notes.rank[0] >= 0)
     unknown = (seen.knowledge[0] != 0) & ~notes.worthless[0] & ~known

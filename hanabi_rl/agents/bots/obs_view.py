@@ -6,8 +6,6 @@ cards is a ``uint32`` with bit ``colour * num_ranks + rank`` per card; a single 
 one.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

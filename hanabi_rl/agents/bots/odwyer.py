@@ -5,8 +5,6 @@ the assumed knowledge of every card's owner, updates them after every move, and 
 the visible hands. It makes no assertions, so it can play with any partner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 

@@ -5,8 +5,6 @@ in `hanabi_rl.agents.bots.obs_view`. *Hint values* are the ``V = C + R`` colours
 *partners* are the other seats, next player first.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

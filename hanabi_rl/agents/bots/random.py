@@ -1,7 +1,5 @@
 """`bot:random`: uniform among the legal actions."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import jax

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.hint_inference import first_true, last_true
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.rule_lists import RuleBot
@@ -208,7 +208,7 @@ def playable_alone(tokens: jax.Array | int) -> Rule:
     ones; ties: the oldest card, colour before rank."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
-        touched = odwyer_common.touches(rules, facts.seen)
+        touched = common.touches(rules, facts.seen)
         misleads = jnp.any(touched & ~partner_cards_in(facts, facts.playable)[:, None], axis=-1)
         worth = jnp.where(misleads, 0, newly_playable(rules, facts.seen.hinted, facts.seen))
         ranked = worth * rules.hand_size - jnp.argmax(touched, axis=-1)

@@ -6,8 +6,6 @@ Some differ from the originals of Walton-Rivers et al. 2017: here a new card is 
 hand.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import flax.struct

@@ -5,15 +5,13 @@ means the oldest card, and partners from the next player on. The rules are those
 2020 (rocanaan/hanabi-ad-hoc-learning), from a description.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, with_left
 from hanabi_rl.games.hanabi.cards import with_successors
 from hanabi_rl.games.hanabi.rules import Rules
@@ -37,8 +35,8 @@ Rule = Callable[[Rules, RuleInputs], jax.Array]
 
 def rule_inputs(rules: Rules, plausible: jax.Array, seen: DecodedObservation) -> RuleInputs:
     """Rule inputs for one observation; `plausible` uint32[H] is carried."""
-    board = odwyer_common.board_now(seen)
-    piles = odwyer_common.piles(rules, board)
+    board = common.board_now(seen)
+    piles = common.piles(rules, board)
     of_rank, of_color = (
         jnp.array(cards, jnp.uint32) for cards in (rules.rank_cards, rules.color_cards)
     )
@@ -48,11 +46,11 @@ def rule_inputs(rules: Rules, plausible: jax.Array, seen: DecodedObservation) ->
     return RuleInputs(
         seen=seen,
         plausible=jnp.where(seen.knowledge[0] != 0, plausible, 0),
-        playable=odwyer_common.playable_cards(rules, board),
+        playable=common.playable_cards(rules, board),
         unreachable=with_successors(rules, with_left(rules, seen.discarded, 0)),
         passed=jnp.sum(passed, dtype=jnp.uint32),
         complete=jnp.sum(complete, dtype=jnp.uint32),
-        unseen=jnp.array(copies(rules)) - odwyer_common.gone(rules, board) - held,
+        unseen=jnp.array(copies(rules)) - common.gone(rules, board) - held,
     )
 
 
@@ -89,8 +87,8 @@ def action_weights(
     ranks = jnp.zeros((rules.num_players - 1, rules.num_ranks))
     if facts is not None and by_color is not None and by_rank is not None:
         cards = facts.seen.hands[1:, :, None]
-        of_color = odwyer_common.in_set(cards, jnp.array(rules.color_cards, jnp.uint32))
-        of_rank = odwyer_common.in_set(cards, jnp.array(rules.rank_cards, jnp.uint32))
+        of_color = common.in_set(cards, jnp.array(rules.color_cards, jnp.uint32))
+        of_rank = common.in_set(cards, jnp.array(rules.rank_cards, jnp.uint32))
         colors = jnp.sum(by_color[..., None] * of_color, axis=1)
         ranks = jnp.sum(by_rank[..., None] * of_rank, axis=1)
     parts = [
@@ -133,12 +131,12 @@ def hint_weights(
 
 def partner_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
     """Partners' cards in a set, bool[P-1, H]."""
-    return odwyer_common.in_set(facts.seen.hands[1:], cards)
+    return common.in_set(facts.seen.hands[1:], cards)
 
 
 def own_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
     """Own cards whose possible identities are all in a set, bool[H]."""
-    return (facts.plausible != 0) & odwyer_common.subset(facts.plausible, cards)
+    return (facts.plausible != 0) & common.subset(facts.plausible, cards)
 
 
 def _probs(rules: Rules, facts: RuleInputs, cards: jax.Array) -> jax.Array:

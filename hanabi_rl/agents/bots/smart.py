@@ -4,14 +4,12 @@ The notes are one set per card of each hand: its possible identities for its own
 their meaning, and the moves that others would have made.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, members, with_left
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.games.hanabi.bits import count
@@ -40,7 +38,7 @@ def card_classes(rules: Rules, board: Board) -> CardClasses:
     # a card without copies left is itself not counted: no slot holds it
     worthless = useless_cards(rules, board.played, successors(rules, used_up))
     return CardClasses(
-        playable=odwyer_common.playable_cards(rules, board),
+        playable=common.playable_cards(rules, board),
         worthless=worthless,
         valuable=single & ~worthless,
     )
@@ -48,12 +46,12 @@ def card_classes(rules: Rules, board: Board) -> CardClasses:
 
 def is_certain(cards: jax.Array, kind: jax.Array) -> jax.Array:
     """True if every possible identity is of the class: bool[...]."""
-    return (cards != 0) & odwyer_common.subset(cards, kind)
+    return (cards != 0) & common.subset(cards, kind)
 
 
 def is_excluded(cards: jax.Array, kind: jax.Array) -> jax.Array:
     """True if no possible identity is of the class: bool[...]."""
-    return (cards != 0) & ~odwyer_common.in_set(cards, kind)
+    return (cards != 0) & ~common.in_set(cards, kind)
 
 
 def is_undecided(cards: jax.Array, kind: jax.Array) -> jax.Array:
@@ -70,7 +68,7 @@ def class_prob(cards: jax.Array, kind: jax.Array) -> jax.Array:
 
 def rule_out(rules: Rules, cards: jax.Array, board: Board, held: jax.Array) -> jax.Array:
     """Exclude cards whose copies are all gone or in `held` int32[K]; known cards are kept."""
-    taken = odwyer_common.all_gone(rules, board, held)
+    taken = common.all_gone(rules, board, held)
     return jnp.where(count(cards) == 1, cards, cards & ~taken)
 
 
@@ -81,14 +79,14 @@ def nothing_known(rules: Rules) -> jax.Array:
 
 def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
     """Notes after the last move, with deductions on the current table."""
-    board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
+    board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     kinds, present = card_classes(rules, board), seen.knowledge != 0
     noted = _read_hint(rules, notes, seen, kinds, hint)
     unwarned = _no_warning(noted, seen, board, kinds)
     silent = jnp.any(seen.last.actor) & ~(seen.last.is_hint & hint.to_next)
     notes = jnp.where(silent, unwarned, noted)
     notes = _finesse(rules, notes, seen, kinds)
-    notes = odwyer_common.move_down(seen, notes, jnp.uint32(rules.all_cards))
+    notes = common.move_down(seen, notes, jnp.uint32(rules.all_cards))
     return _locate(rules, jnp.where(present, notes, rules.all_cards), present, seen)
 
 
@@ -100,7 +98,7 @@ def next_discards(notes: jax.Array, present: jax.Array, kinds: CardClasses) -> j
     )
     free = present & ~is_certain(notes, kinds.valuable)
     slot = jnp.argmax(jnp.where(free, class_prob(notes, kinds.worthless), -1.0), axis=-1)
-    return odwyer_common.at_slot(slot, ~busy & jnp.any(free, axis=-1), notes.shape[1])
+    return common.at_slot(slot, ~busy & jnp.any(free, axis=-1), notes.shape[1])
 
 
 def _no_warning(
@@ -126,7 +124,7 @@ def _finesse(
     shows = jnp.sum(jnp.where(newest, seen.hands, 0), axis=-1, dtype=jnp.uint32)
     players = jnp.arange(rules.num_players)
     has_it = (shows == last.card) & ~last.actor & (players > 0)
-    holder, there = odwyer_common.first_where(has_it)
+    holder, there = common.first_where(has_it)
     theirs = newest & (players == holder)[:, None]
     mine = newest & (players == 0)[:, None]
     found = jnp.where(
@@ -151,7 +149,7 @@ def _warned(
     return (
         discards
         & is_undecided(notes, kinds.valuable)
-        & odwyer_common.in_set(notes & cards, kinds.valuable)
+        & common.in_set(notes & cards, kinds.valuable)
     )
 
 
@@ -160,7 +158,7 @@ def _read_hint(
     notes: jax.Array,
     seen: DecodedObservation,
     kinds: CardClasses,
-    hint: odwyer_common.LastHint,
+    hint: common.LastHint,
 ) -> jax.Array:
     discards = next_discards(notes, seen.knowledge != 0, kinds)
     warned = hint.touched & _warned(notes, discards, hint.cards, kinds)
@@ -184,7 +182,7 @@ def _locate(
 ) -> jax.Array:
     """Possible identities after excluding copies gone or located in hands, until no further card is
     located."""
-    board = odwyer_common.board_now(seen)
+    board = common.board_now(seen)
 
     def again(going: _Going) -> _Going:
         notes, located, _ = going
@@ -210,15 +208,15 @@ def _hints(
 ) -> jax.Array:
     """Value of each hint, int32[P-1, V]: number of identities that it excludes, 0 if it would
     mislead."""
-    cards = jnp.array(odwyer_common.hint_cards(rules))[:, None]
-    touched, present = odwyer_common.touches(rules, seen), (seen.knowledge != 0)[1:, None]
+    cards = jnp.array(common.hint_cards(rules))[:, None]
+    touched, present = common.touches(rules, seen), (seen.knowledge != 0)[1:, None]
     before = notes[1:, None]
     after = jnp.where(touched, before & cards, before & ~cards)
     open_ = present & is_undecided(before, kinds.playable)
     reveals = jnp.any(open_ & is_certain(after, kinds.playable), axis=-1)
     candidate = open_ & touched & is_undecided(after, kinds.playable)
     newest = candidate & (jnp.cumsum(candidate[..., ::-1], axis=-1)[..., ::-1] == 1)
-    good = jnp.any(newest & odwyer_common.in_set(seen.hands, kinds.playable)[1:, None], axis=-1)
+    good = jnp.any(newest & common.in_set(seen.hands, kinds.playable)[1:, None], axis=-1)
 
     is_rank = jnp.arange(touched.shape[1]) >= rules.num_colors
     to_next = jnp.arange(touched.shape[0])[:, None] == 0
@@ -234,7 +232,7 @@ def _size(cards: jax.Array) -> jax.Array:
 
 def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    board = odwyer_common.board_now(seen)
+    board = common.board_now(seen)
     kinds, present = card_classes(rules, board), seen.knowledge != 0
     mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
@@ -245,28 +243,28 @@ def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arra
     guess, guesses = _mystery(private, present[0], kinds, seen)
 
     discards = next_discards(notes, present, kinds)
-    value, gain = odwyer_common.best_hint(_hints(rules, notes, seen, kinds, discards))
+    value, gain = common.best_hint(_hints(rules, notes, seen, kinds, discards))
     partner, can_hint = jnp.argmax(gain), seen.info > 0
     endangered = jnp.where(
-        discards[1] & odwyer_common.in_set(seen.hands[1], kinds.valuable), seen.hands[1], 0
+        discards[1] & common.in_set(seen.hands[1], kinds.valuable), seen.hands[1], 0
     )
     saved = jnp.sum(endangered, dtype=jnp.uint32)
-    warning = jnp.where(gain[0] > 0, value[0], odwyer_common.rank_value(rules, saved))
+    warning = jnp.where(gain[0] > 0, value[0], common.rank_value(rules, saved))
 
     shared = jnp.sum((seen.hands[1:] == known[:, None, None]) & _newest(seen)[1:], axis=(1, 2)) == 1
-    finesse, finesses = odwyer_common.first_where(
+    finesse, finesses = common.first_where(
         (known != 0) & is_excluded(mine, kinds.valuable) & is_certain(mine, kinds.playable) & shared
     )
     hinting = seen.deck > 0
-    return odwyer_common.pick(
-        (~hinting & plays, odwyer_common.play_action(rules, play)),
-        (~hinting & guesses, odwyer_common.play_action(rules, guess)),
-        (can_hint & (saved != 0), odwyer_common.hint_action(rules, 0, warning)),
+    return common.pick(
+        (~hinting & plays, common.play_action(rules, play)),
+        (~hinting & guesses, common.play_action(rules, guess)),
+        (can_hint & (saved != 0), common.hint_action(rules, 0, warning)),
         ((seen.info < rules.max_info_tokens) & finesses, finesse),
-        (plays, odwyer_common.play_action(rules, play)),
-        (can_hint & (gain[partner] > 0), odwyer_common.hint_action(rules, partner, value[partner])),
-        (guesses, odwyer_common.play_action(rules, guess)),
-        (seen.info == rules.max_info_tokens, odwyer_common.reclaim_action(rules, seen)),
+        (plays, common.play_action(rules, play)),
+        (can_hint & (gain[partner] > 0), common.hint_action(rules, partner, value[partner])),
+        (guesses, common.play_action(rules, guess)),
+        (seen.info == rules.max_info_tokens, common.reclaim_action(rules, seen)),
         otherwise=_discard(rules, mine, private, present[0], kinds, discards[0]),
     )
 
@@ -284,7 +282,7 @@ def _play(
 
 def _by_rank(rules: Rules, cards: jax.Array, unknown: int, step: int, first: int) -> jax.Array:
     """``first + step * rank`` for cards of one known rank, `unknown` for others: int32[H]."""
-    has = odwyer_common.in_set(cards[..., None], jnp.array(rules.rank_cards, jnp.uint32))
+    has = common.in_set(cards[..., None], jnp.array(rules.rank_cards, jnp.uint32))
     rank = jnp.argmax(has, axis=-1)
     return jnp.where(jnp.sum(has, axis=-1) == 1, first + step * rank, unknown)
 

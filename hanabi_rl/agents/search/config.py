@@ -1,7 +1,5 @@
 """Search settings: presets of `?search=` and the options after it."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Mapping

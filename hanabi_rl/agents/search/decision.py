@@ -18,8 +18,6 @@ The networks occur in the program once, which shortens compilation: a loop queri
 rows at a time, first for the decision, then for the others' last moves, then ply by ply.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

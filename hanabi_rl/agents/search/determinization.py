@@ -1,8 +1,6 @@
 """Possible hands of a searching seat: sampled or enumerated, weighted, resampled, put into
 games."""
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 It never depends on a card that the seat does not see.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

@@ -1,7 +1,5 @@
 """Policies of a search and their logits in batches."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, cast
 
 import jax

@@ -5,8 +5,6 @@ use more information than the wrapped agent. The same history gives the same act
 a key.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar

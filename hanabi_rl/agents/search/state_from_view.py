@@ -9,8 +9,6 @@ reconstructed colour and rank sets are the smallest that contain these cards. Th
 are exhausted, so observations, legal moves and beliefs are unchanged.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -4,20 +4,16 @@ Copy counts are stored in unary, as planes of sets: plane j holds the cards with
 copies. The number of copies in any set is then a few population counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize
 from hanabi_rl.games.hanabi.cards import next_cards, useless_cards
 from hanabi_rl.games.hanabi.rules import Rules
-
-if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 Planes = Sequence[jax.Array]
 """Entry j is the set uint32[N] of cards with at least j + 1 copies."""

@@ -1,22 +1,18 @@
 """Features of cards in hands: columns `[H, N]` of own cards, `[P - 1, H, N]` of visible cards."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.structured.card_counts import CardCounts, copies, older, one_group
+from hanabi_rl.agents.structured.hint_memory import HintSnapshot
 from hanabi_rl.agents.structured.packed_features import QUANTIZED_ONE, Columns, quantize
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize, union
 from hanabi_rl.games.hanabi.cards import is_single, successors
 from hanabi_rl.games.hanabi.rules import Rules
-
-if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.hint_memory import HintSnapshot
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 
 class HandFacts(NamedTuple):

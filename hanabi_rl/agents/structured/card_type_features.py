@@ -3,8 +3,6 @@
 They name no colour: permuting the colours permutes the card types.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

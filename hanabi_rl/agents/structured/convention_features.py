@@ -5,8 +5,6 @@ knowledge of one hand; for other hands only the set of cards known elsewhere cha
 hint only the hand that it touches and that of the next player, who discards, are inferred again.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

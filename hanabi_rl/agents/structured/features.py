@@ -14,8 +14,6 @@ Any set can include a profile of the partners: statistics of each player's moves
 Permuting the colours permutes the colour hints of `Features.hints` and changes nothing else.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 
@@ -27,7 +25,11 @@ from hanabi_rl.agents.structured.card_counts import CardCounts, count_cards
 from hanabi_rl.agents.structured.hint_memory import Memory
 from hanabi_rl.agents.structured.packed_features import Columns, unpack_columns
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
+from hanabi_rl.agents.structured.seat_observation import (
+    SeatObservation,
+    from_observation,
+    from_state,
+)
 from hanabi_rl.games.hanabi.bits import bit
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import State
@@ -159,7 +161,6 @@ def table_features(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) 
 @functools.lru_cache(maxsize=64)
 def sizes(rules: Rules, feature_set: FeatureSet, profile: bool = False) -> Features:
     """Features of one game as `jax.ShapeDtypeStruct`s. Cached, as tracing takes seconds."""
-    from hanabi_rl.agents.structured.seat_observation import from_observation
 
     def one(obs: jax.Array) -> Features:
         empty_profile = init_profile(rules, (1,)) if profile else None
@@ -171,8 +172,6 @@ def sizes(rules: Rules, feature_set: FeatureSet, profile: bool = False) -> Featu
 
 def true_hand_features(rules: Rules, state: State) -> jax.Array:
     """True hand of the current player, for critics only: float32[N, H, 4 + R]."""
-    from hanabi_rl.agents.structured.seat_observation import from_state
-
     counts = count_cards(rules, from_state(rules, state))
     here = bit(state.player)[:, None] & (1 << jnp.arange(rules.num_players, dtype=jnp.uint32)) != 0
     held = jnp.sum(jnp.where(here[..., None], state.hands, 0), axis=1, dtype=jnp.uint32).T

@@ -1,9 +1,5 @@
 """Features of possible hints: columns `[P - 1, C + R, N]`, colours before ranks."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,12 +7,10 @@ import numpy as np
 from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
 from hanabi_rl.agents.structured.card_features import CardProbs, HandFacts, card_value_features
 from hanabi_rl.agents.structured.packed_features import Columns
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
-
-if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 
 def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:

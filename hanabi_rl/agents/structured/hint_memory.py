@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import select_games
@@ -21,7 +22,6 @@ from hanabi_rl.nn.structured_network import FeatureSet
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge
     from hanabi_rl.agents.structured.profile import PlayerProfile
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 FEATURE_SETS: tuple[FeatureSet, ...] = ("facts", "hint-history", "conventions")
 

@@ -4,8 +4,6 @@ XLA's CPU backend recomputes the inputs of a concatenation for every column. A w
 (`bits.materialize`), is cheap to move, and unpacks into a block of numbers in one operation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Policy step of a structured network: memory, features, logits, parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -8,7 +8,7 @@ every seat can keep the same counts, and they are independent of hidden cards. T
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,9 @@ import jax.numpy as jnp
 from hanabi_rl.agents.structured import hint_memory
 from hanabi_rl.agents.structured.card_counts import CardCounts, first_true
 from hanabi_rl.agents.structured.packed_features import Columns, quantize
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import union
 from hanabi_rl.games.hanabi.rules import Rules
-
-if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 COUNTS: dict[str, str | None] = {
     # the player's moves

@@ -1,8 +1,6 @@
 """Profiles of players in recorded games: within a game, and in earlier games of the same
 players."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax

@@ -4,8 +4,6 @@ A `SeatObservation` comes from an observation vector (any seat) or, faster, from
 `State` (current player). Rows are players relative to the observer, which is row 0.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 
