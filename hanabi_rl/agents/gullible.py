@@ -18,8 +18,7 @@ IF_PLAYABLE, ALWAYS = 1, 2
 
 
 class Gullible(Wrapper):
-    """`policy` that plays its oldest eligible hinted card, also on the last life, and otherwise
-    acts as before."""
+    """`policy` that plays its oldest eligible hinted card, also on the last life."""
 
     plays: int | jax.Array = ALWAYS
 
@@ -46,8 +45,7 @@ class Gullible(Wrapper):
 
 
 def hinted_card(rules: Rules, obs: jax.Array, plays: jax.Array | int) -> jax.Array:
-    """Mask bool[H] of the observer's oldest eligible hinted card, given its observation
-    float32[O]."""
+    """Mask bool[H] of the oldest eligible hinted card, given an observation float32[O]."""
     seen = decode_observation(rules, obs)
     playable = common.playable_cards(rules, common.board_now(seen))
     return first_true(believed(seen, seen.knowledge[0], playable, plays))

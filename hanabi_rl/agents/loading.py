@@ -237,8 +237,7 @@ def parse_name(name: str) -> AgentName:
 
 
 def current_name(name: str) -> str:
-    """Replace the old name of a bundled agent, as in older runs and model cards, by its current
-    name."""
+    """Replace an old name of a bundled agent, as in older runs and model cards."""
     agent, question, options = name.partition("?")
     prefix, _, short = agent.partition(":")
     if prefix == BUNDLED and short in RENAMED_AGENTS:
@@ -333,8 +332,7 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
 def _options(
     text: str, name: AgentName, known: Mapping[str, Any]
 ) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Options of a name in order, each with its value and the settings that follow it; `known` are
-    a bot's parameters."""
+    """Options of a name, each with its value and settings; `known`: a bot's parameters."""
     found: dict[str, tuple[Any, dict[str, Any]]] = {}
     settings: Mapping[str, Any] = {}
     for key, value in name.options.items():
@@ -370,8 +368,7 @@ def read_value(text: str, kind: Any, *, where: str) -> Any:
 
 
 def _check_finite(policy: Policy, text: str) -> None:
-    """Raise ValueError for a parameter that is not finite: such a network silently plays the first
-    legal move."""
+    """Raise ValueError for inf or NaN, with which a network plays the first legal move."""
     for name, leaf in leaf_paths(getattr(policy, "params", {})).items():
         if not np.isfinite(leaf).all():
             raise ValueError(f"{text}: expected finite parameters, got inf or NaN in {name}")
@@ -440,8 +437,7 @@ def is_bundled_for(name: str, rules: Rules) -> bool:
 
 
 def agent_catalog() -> dict[str, Any]:
-    """All agents and options, JSON-ready: `agents`, one record each, and the `options` of every
-    agent."""
+    """All agents and options, JSON-ready: `agents`, one record each, and `options`."""
     agents: list[dict[str, Any]] = [
         {
             "name": f"{BOT}:{name}",

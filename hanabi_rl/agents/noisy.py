@@ -13,8 +13,7 @@ class EpsilonNoise(LogitsWrapper):
     are the mixture, so greedy play is unchanged."""
 
     epsilon: float | jax.Array = 0.5
-    """Probability of a random action; a leaf, so that agents that differ only in it share one
-    program."""
+    """Probability of a random action; a leaf, so that agents that differ in it share a program."""
 
     def identity(self) -> str:
         """See `Policy.identity`."""

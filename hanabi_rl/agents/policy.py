@@ -127,8 +127,7 @@ def next_game(policy: Policy, carry: PyTree, continues: jax.Array) -> PyTree:
 
 
 def runs_search(policy: Policy) -> bool:
-    """True if the agent, wrapped or not, searches one game at a time (class attribute
-    `runs_search`)."""
+    """True if the agent, wrapped or not, has the class attribute `runs_search`."""
     return _has_attribute(policy, "runs_search")
 
 
@@ -182,8 +181,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         return agent_hash(spec, self.params)
 
     def at_temperature(self, temperature: float) -> NetworkPolicy:
-        """The same policy with its logits divided by `temperature`: scales the layers named
-        `*logits`."""
+        """Return the policy with logits divided by `temperature`, by its layers `*logits`."""
 
         def scaled(path: Any, leaf: Any) -> Any:
             last = any(str(step.key).endswith("logits") for step in path)
@@ -209,8 +207,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     @property
     def feature_spec(self) -> str | None:
-        """Features that `step_features` reads (see `learning/observation_views.py`); None:
-        observations."""
+        """Input of `step_features` (see `learning/observation_views.py`); None: observations."""
         if not isinstance(self.network, StructuredConfig):
             return None
         return f"{self.network.features}+profile" if self.network.profile else self.network.features

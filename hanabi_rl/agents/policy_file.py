@@ -264,8 +264,7 @@ def parse_metadata(
 
 
 def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert metadata from format 1 to 2: its `step` was minibatches of BC, otherwise environment
-    steps."""
+    """Convert metadata from format 1 to 2, with a unit for its `step`."""
     changed = dict(description)
     steps = changed.pop("step", None)
     if steps is not None:

@@ -25,8 +25,7 @@ from hanabi_rl.storage.renamed_fields import with_new_names
 
 FILE = "policy.safetensors"
 CLONE_FOLDER = "bc-policy"
-"""Folder of the clone that a run was initialised from or trained with, so that the run is
-complete."""
+"""Folder of the clone that a run was initialised from or trained with."""
 
 
 @with_our_settings(prng=True)
@@ -108,8 +107,7 @@ def read_folder(folder: Path) -> NetworkPolicy | None:
 
 
 def run_config(folder: Path) -> tuple[str | None, dict[str, Any]] | None:
-    """Algorithm and config of a run's folder; None for other folders, which may have an unrelated
-    config.json."""
+    """Algorithm and config of a run's folder; None for others, even with a config.json."""
     try:
         record = read_json(folder / "config.json")
     except (OSError, ValueError):

@@ -46,8 +46,7 @@ class PreloadedProfile(Wrapper):
 
 
 def has_profile(policy: Policy) -> bool:
-    """True if a policy, wrapped or not, reads a profile and so remembers its partners across
-    games."""
+    """True if a policy, wrapped or not, reads a profile of its partners."""
     carry = jax.eval_shape(lambda: policy.init_carry(1))
     nodes = jax.tree.leaves(carry, is_leaf=lambda node: isinstance(node, PlayerProfile))
     return any(isinstance(node, PlayerProfile) for node in nodes)

@@ -18,8 +18,7 @@ class _Origin(NamedTuple):
     """Provenance that a card or a config records for one agent."""
 
     init_from: str | None = None
-    """Initial policy, None if unknown (cards do not record it); for BR-BC, that of its clone, or
-    the clone."""
+    """Initial policy, if recorded (not on cards); for BR-BC, that of its clone, or the clone."""
     is_br_bc: bool = False
     """BR-BC: not initialised from its clone, but trained with it."""
     partners: tuple[str, ...] = ()
@@ -39,8 +38,7 @@ class _Origin(NamedTuple):
         return not self.train_files and self.init_from is None
 
     def describe(self, file: Path, deny: bool) -> str | None:
-        """Relation of the agent to a file, None if unknown; `deny`: no ancestor may have trained on
-        it."""
+        """Relation to a file, None if unknown; `deny`: no ancestor may have trained on it."""
         if file.name in _names(self.train_files):
             return f"trained on {file.name}, so its predictions there are optimistic"
         if file.name in _names(self.val_files):
@@ -71,8 +69,7 @@ def training_partners(name: str) -> tuple[str, ...]:
 
 
 def describe_data_overlap(name: str, file: Path) -> str | None:
-    """Describe whether an agent or its ancestors trained on a file, compared by name; None if
-    unknown."""
+    """Describe whether an agent or ancestor trained on a file (by name); None if unknown."""
     deny, lineage = True, _lineage(name)
     origins = [*lineage.values()]
     phrases: list[str] = []

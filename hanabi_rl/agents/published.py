@@ -224,8 +224,7 @@ def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> Netw
 
 
 def _read_feed_forward(tensors: Tensors, source: str) -> NetworkPolicy:
-    """`params,Dense_0` is shared, `Dense_1` and `Dense_2` are the actor; the critic, `Dense_3` and
-    `Dense_4`, is dropped."""
+    """`params,Dense_0` is shared, 1 and 2 are the actor; the critic, 3 and 4, is dropped."""
     obs_size, shared, hidden = (
         _size(tensors, f"params,Dense_{k},kernel", source) for k in range(3)
     )
@@ -288,8 +287,8 @@ def _dense_shapes(prefix: str, rows: int, columns: int) -> Shapes:
 
 
 def _lstm_shapes(prefix: str, rows: int, width: int) -> Shapes:
-    """Shapes of flax's LSTM cell: per gate an input kernel without bias, a hidden kernel with
-    bias."""
+    """Shapes of flax's LSTM cell: per gate a kernel for inputs, kernel and bias for hidden
+    states."""
     shapes: Shapes = {f"{prefix},i{gate},kernel": (rows, width) for gate in _GATES}
     for gate in _GATES:
         shapes |= _dense_shapes(f"{prefix},h{gate}", width, width)

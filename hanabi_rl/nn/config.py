@@ -9,5 +9,4 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 
 AnyNetworkConfig = NetworkConfig | StructuredConfig
 NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
-"""Network field of a config: on the command line, the fields of the kind that the preset
-selects."""
+"""Network field of a config; its flags are those of the preset's kind."""

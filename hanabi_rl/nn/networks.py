@@ -73,13 +73,11 @@ FEED_FORWARD = NetworkConfig(
     layer_norm=False,
     dropout=0.0,
 )
-"""Network of AH2AC2's IPPO, BR-BC and Other-Play baselines (Table 16): 512 shared units, 512 per
-head."""
+"""Network of AH2AC2's IPPO, BR-BC and Other-Play baselines (Table 16)."""
 
 
 def _lstm_gates(gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, ...]:
-    """One LSTM timestep. gates: [B, 4H] before activation (input, forget, candidate, output); cell:
-    [B, H]."""
+    """One LSTM timestep; gates: [B, 4H] (input, forget, candidate, output); cell: [B, H]."""
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     new_cell = f * cell + i * g
@@ -201,8 +199,8 @@ class LSTMLayer(nn.Module):
     def __call__(
         self, carry: tuple[jax.Array, jax.Array], x: jax.Array, reset: jax.Array
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        """carry: (cell, hidden) [B, H]; x: float32 [T, B, D]; reset: bool [T, B] -> (carry, hidden
-        states [T, B, H])."""
+        """carry: 2 x [B, H]; x: float32 [T, B, D]; reset: bool [T, B] -> (carry, hidden [T, B,
+        H])."""
         inputs = _dense(4 * self.features, self.precision, name="input")(x)
         kernel = self.param(
             "recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features)
@@ -213,8 +211,7 @@ class LSTMLayer(nn.Module):
 
 
 class PerRowDropout(nn.Module):
-    """Dropout whose noise depends only on the `dropout` key and the row's index, not on the
-    sharding."""
+    """Dropout whose noise depends only on the `dropout` key and the row's index."""
 
     rate: float
 
@@ -232,8 +229,7 @@ class PerRowDropout(nn.Module):
 
 
 class Actor(nn.Module):
-    """Policy network: embedding, stacked LSTM (if any), decoder, logits of `num_actions`
-    actions."""
+    """Policy network: embedding, LSTM (if any), decoder, logits of `num_actions` actions."""
 
     config: NetworkConfig
     num_actions: int
@@ -252,8 +248,7 @@ class Actor(nn.Module):
     def features(
         self, carry: LSTMCarry, obs: jax.Array, reset: jax.Array
     ) -> tuple[LSTMCarry, jax.Array]:
-        """obs: float32 [T, B, O]; reset: bool [T, B] -> (carry, input of decoder and critic [T, B,
-        H])."""
+        """obs: float32 [T, B, O]; reset: bool [T, B] -> (carry, input of both heads [T, B, H])."""
         x = obs
         for i, dense in enumerate(self.embedding):
             x = dense(x)

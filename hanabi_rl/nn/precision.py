@@ -20,8 +20,7 @@ CPU_FLAGS = {"amx_bf16", "avx512_bf16"}  # CPU flags of bfloat16 multiply instru
 
 
 def matmul_dtype(precision: Precision) -> Any:
-    """Dtype of the factors of a product; `auto`: bfloat16 on GPUs, TPUs and CPUs with bfloat16
-    instructions."""
+    """Dtype of a product's factors; `auto`: bfloat16 if the hardware has instructions for it."""
     if precision == "auto":
         precision = "bfloat16" if _multiplies_bfloat16() else "float32"
     return {"float32": jnp.float32, "bfloat16": jnp.bfloat16}[precision]
@@ -37,8 +36,7 @@ def _multiplies_bfloat16() -> bool:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def matmul(x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
-    """x [..., D] times kernel [D, F] -> float32 [..., F]; factors rounded to `dtype`, in gradients
-    too."""
+    """x [..., D] @ kernel [D, F] -> float32 [..., F]; factors in `dtype`, in gradients too."""
     return dot(x.astype(dtype), kernel.astype(dtype))
 
 

@@ -38,18 +38,15 @@ class StructuredConfig:
     features: FeatureSet = "facts"
     """Feature set: `facts` of the position, plus `hint-history`, plus `conventions`."""
     profile: bool = False
-    """Add the partners' profile as input: statistics of each player's past moves with these
-    partners."""
+    """Add statistics of each player's past moves with these partners to the input."""
     trunk: tuple[int, ...] = (256, 128)
     """Widths of the dense layers over the whole input."""
     head: int = 64
     """Width of the hint encoder and of the heads of cards and hints."""
     card: tuple[int, ...] = (64, 32)
-    """Widths of the shared encoder of own cards, which also reads the global features; empty: no
-    encoder."""
+    """Widths of the shared encoder of own cards and global features; empty: no encoder."""
     dropout: float = 0.3
-    """Dropout rate after each trunk layer and in the heads; used in behavioural cloning only, never
-    in RL."""
+    """Dropout rate after each trunk layer and in the heads; behavioural cloning only."""
     critic: tuple[int, ...] = (256, 128)
     """Widths of the dense layers of the critic, a separate network."""
     kind: Literal["structured"] = "structured"
@@ -181,8 +178,7 @@ class FirstLayerInputs(NamedTuple):
 def _multiplied(
     rows: FlatFeatures, dtype: Any, *kernels: FirstLayerInputs
 ) -> list[FirstLayerInputs]:
-    """Products [..., width] of the inputs with the kernels of each reader: one product per
-    input."""
+    """Products [..., width] of the inputs with each reader's kernels, one product per input."""
     flat = [x.reshape(x.shape[0], -1) for x in (rows.table, rows.own, rows.others)]
     inputs = FirstLayerInputs(jnp.concatenate(flat, axis=-1), rows.hints)
     readers: list[list[jax.Array]] = [[] for _ in kernels]
@@ -195,8 +191,7 @@ def _multiplied(
 
 
 class FlatFeatures(NamedTuple):
-    """`StructuredFeatures` with flattened leading axes, in float32 (rollouts and data sets use
-    float16)."""
+    """`StructuredFeatures` with flattened leading axes, float32 (stored as float16)."""
 
     table: jax.Array
     own: jax.Array
@@ -328,8 +323,7 @@ class StructuredActor(nn.Module):
 
 
 class StructuredCritic(nn.Module):
-    """Value network, separate from the actor; used in training only and not saved in policy
-    folders."""
+    """Value network, separate from the actor; only for training, not saved in policy files."""
 
     widths: Sequence[int] = (256, 128)
     head: int = 64
@@ -350,8 +344,7 @@ class StructuredCritic(nn.Module):
     def _trunk(
         self, rows: FlatFeatures, privileged: jax.Array | None
     ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-        """First trunk layer: kernels of the board, the pooled hints and the privileged input, and
-        the bias."""
+        """First trunk layer: kernels of board, pooled hints and privileged input, and the bias."""
         shown = rows.own[0].size + rows.others[0].size
         more = 0 if privileged is None else privileged.shape[-1]
         parts = (rows.table.shape[-1], 2 * self.head, shown, more)
@@ -379,8 +372,7 @@ class StructuredCritic(nn.Module):
 
 
 class StructuredActorCritic(nn.Module):
-    """`StructuredActor` and `StructuredCritic` with the interface of `nn/networks.py`
-    `ActorCritic`."""
+    """`StructuredActor` and `StructuredCritic`, with the interface of `ActorCritic`."""
 
     config: StructuredConfig
     precision: Precision = "float32"

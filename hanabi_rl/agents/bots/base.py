@@ -69,8 +69,7 @@ class Bot(flax.struct.PyTreeNode):
         return {field.name: getattr(self, field.name) for field in self.parameter_fields()}
 
     def identity(self) -> str:
-        """See `Policy.identity`: hashes name, version and parameters, by the parameters' old
-        names."""
+        """See `Policy.identity`; hashes name, version and parameters by their old names."""
         first_names = {new: old for old, new in RENAMED_PARAMETERS.items()}
         parameters = {first_names.get(name, name): x for name, x in self.parameters().items()}
         return agent_hash({"bot": self.name, "version": self.version, "parameters": parameters})

@@ -40,8 +40,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class ConventionBot(Bot):
-    """Common human conventions, from public information only. The carry is the `CommonKnowledge`,
-    `[B, P, H]`."""
+    """Common human conventions; the carry is the `CommonKnowledge`, `[B, P, H]`."""
 
     name: ClassVar[str] = "convention"
     version: ClassVar[str] = "2"
@@ -87,8 +86,7 @@ def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> CommonKnowledge:
 
 
 class _Thresholds:
-    """Thresholds of actions, in the units of `hanabi_rl.agents.bots.hints.HintValues`; tuned with
-    them."""
+    """Thresholds of actions, in units of `hints.HintValues` and tuned with them."""
 
     URGENT_DANGER = 5.0  # minimum discard loss of the next player for a hint before a play ...
     URGENT = 6.0  # ... if the hint has at least this value
@@ -143,8 +141,7 @@ def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservatio
 
 
 def _spare_discards(rules: Rules, board: CardFacts, seen: DecodedObservation) -> jax.Array:
-    """Number of further discards after which the maximum reachable score is still possible,
-    int32[]."""
+    """Number of discards that still allow the maximum reachable score, int32[]."""
     to_play = jax.lax.population_count(~board.useless & rules.all_cards).astype(jnp.int32)
     return seen.deck + rules.num_players - to_play
 
@@ -180,8 +177,7 @@ def _best_play(
 def _last_guess(
     board: CardFacts, own_inference: HandInference, unseen: jax.Array, seen: DecodedObservation
 ) -> tuple[jax.Array, jax.Array]:
-    """With an empty deck and a spare life: the slot most likely playable, and True if it is worth a
-    try."""
+    """Slot most likely playable, and True to try it: with an empty deck and a spare life."""
     bits = jnp.left_shift(jnp.uint32(1), jnp.arange(unseen.shape[0], dtype=jnp.uint32))
     copies = jnp.where((own_inference.candidates[0][:, None] & bits) != 0, unseen, 0)
     good = jnp.sum(jnp.where((board.playable & bits) != 0, copies, 0), axis=-1)

@@ -94,8 +94,7 @@ def _single(public: CommonKnowledge, narrowed: jax.Array) -> jax.Array:
 
 
 def _narrowed(board: CardFacts, public: CommonKnowledge) -> tuple[jax.Array, jax.Array]:
-    """Useful candidates of each card by its hints, and its candidates if hints touch no useless
-    card; each uint32[P, H, *B]."""
+    """Useful candidates, and candidates under good touch, of each card; each uint32[P, H, *B]."""
     known = public.knowledge & board.available
     possible = _unless_empty(known & public.inferred, known)
     useful = possible & ~board.useless
@@ -209,8 +208,7 @@ def infer_hint(
 def update_common_knowledge(
     rules: Rules, public: CommonKnowledge, seen: DecodedObservation
 ) -> CommonKnowledge:
-    """Common knowledge after the last move, given the one before it. The fields of `seen` end in
-    axes ``*B``."""
+    """Update common knowledge with the last move. The fields of `seen` end in axes ``*B``."""
     last = seen.last
     board = card_facts(rules, seen)
     touched = last.touched & last.target[:, None]
@@ -262,8 +260,7 @@ def union_and_repeats(cards: jax.Array) -> KnownCards:
 
 
 def hand_word(mask: jax.Array) -> jax.Array:
-    """bool[P, H, *B] -> hand words uint32[P, *B], so that a hand is one operation: XLA's CPU
-    backend reduces over slots one by one."""
+    """bool[P, H, *B] -> hand words uint32[P, *B]; XLA's CPU backend reduces slots one by one."""
     return materialize(union([mask[:, s].astype(jnp.uint32) << s for s in range(mask.shape[1])]))
 
 

@@ -22,8 +22,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class HintValues:
-    """Gains and costs of a hint; tuned by coordinate search on joint self-play of 2 to 5
-    players."""
+    """Gains and costs of a hint, from coordinate search on self-play of 2 to 5 players."""
 
     PLAY = 7.5  # a card becomes known to be playable
     SOON = 4.0  # or playable after cards known elsewhere

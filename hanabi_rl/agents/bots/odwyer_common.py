@@ -33,8 +33,7 @@ def board_now(seen: DecodedObservation) -> Board:
 
 
 def board_before(rules: Rules, seen: DecodedObservation) -> Board:
-    """Table before the last move, when the original bots are notified: the observed table with the
-    move undone."""
+    """Table before the last move, at which the original bots are notified."""
     last = seen.last
     took = jnp.any(last.slot)
     drew = took & jnp.any(last.actor & (seen.knowledge[:, -1] != 0))

@@ -31,8 +31,7 @@ class RandomBot(Bot):
         reset: jax.Array,
         key: jax.Array | None = None,
     ) -> tuple[tuple[()], jax.Array]:
-        """See `Policy.step`: without a key, -log(number of legal actions) each; with one, 0 for the
-        sampled action."""
+        """See `Policy.step`; a uniform distribution, or with a key the sampled action."""
         del obs, reset
         uniform = jnp.where(
             legal, -jnp.log(jnp.sum(legal, axis=-1, keepdims=True)), ILLEGAL_LOGIT

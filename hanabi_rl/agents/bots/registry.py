@@ -1,5 +1,4 @@
-"""Registry of the bundled bots: random, convention, O'Dwyer's bots, rule lists and a rule
-family."""
+"""Registry of the bundled bots."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ BOTS = _Bots(
     ("legal-random", "rule_lists", "LegalRandom"),
     ("rules", "rule_family", "RuleFamilyBot"),
 )
-"""All bots: name, module of this folder, class; a new bot needs its class and an entry here. A
-module is imported on first use."""
+"""Name, module of this folder and class of each bot; a module is imported on first use."""
 
 
 SCORES_FILE = Path(__file__).parent / "scores.json"

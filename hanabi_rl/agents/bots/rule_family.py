@@ -70,17 +70,14 @@ class RuleFamilyBot(RuleBot):
     plays_first: bool = True
     """Play known cards before hinting."""
     trusts_hints: bool = False
-    """Play a card that the last hint touched, if it can be playable and a life is spare; False:
-    facts only."""
+    """Play a card of the last hint if it can be playable and a life is spare."""
     plays_hinted: int = 0
-    """1: play any hinted card that can be playable, also on the last life; 2: also one that cannot
-    be."""
+    """1: play hinted cards that can be playable, also on the last life; 2: play all hinted
+    cards."""
     exact_hints: bool = False
-    """Give only hints whose touched cards are all playable, unless forced; prefer the most newly
-    touched cards."""
+    """Give only hints that touch playable cards, unless forced; prefer the most new cards."""
     plays_at_deck_end: bool = False
-    """With at most one card in the deck, play the newest card instead of discarding, also on the
-    last life."""
+    """With at most one card in the deck, play the newest card instead of discarding."""
     focus_newest: bool = False
     """Of several cards to play, take the newest; False: the oldest."""
     chop_newest: bool = False

@@ -116,8 +116,7 @@ def hint_weights(
     rank_first: bool,
     min_tokens: int = 1,
 ) -> jax.Array:
-    """Hint the colour or rank of the first card ``[P-1, H]`` in either mask, with at least
-    `min_tokens` tokens."""
+    """Hint the colour or rank of the first card ``[P-1, H]`` in either mask."""
     first = _first(color | rank)
     color, rank = (color & ~rank, rank) if rank_first else (color, rank & ~color)
     return action_weights(
@@ -140,8 +139,7 @@ def own_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
 
 
 def _probs(rules: Rules, facts: RuleInputs, cards: jax.Array) -> jax.Array:
-    """Probability that each own card is in a set, by unseen copies: float32[H]; -1 for empty
-    slots."""
+    """Probability that each own card is in a set: float32[H]; -1 for empty slots."""
     left = members(rules, facts.plausible) * facts.unseen
     good = jnp.sum(left * members(rules, cards), axis=-1)
     total = jnp.sum(left, axis=-1)
@@ -173,8 +171,7 @@ def certain(rules: Rules, facts: RuleInputs) -> jax.Array:
 
 
 def probable(min_prob: float, spare: bool = False) -> Rule:
-    """Play the card most likely playable, with probability at least `min_prob`; with `spare` only
-    with at least 2 lives."""
+    """Play the card most likely playable, if at least `min_prob`; `spare`: only with 2 lives."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         chosen = _likeliest(_probs(rules, facts, facts.playable), min_prob)

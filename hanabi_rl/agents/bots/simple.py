@@ -52,16 +52,15 @@ def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
 
 
 def still_playable(rules: Rules, color: jax.Array, rank: jax.Array, card: jax.Array) -> jax.Array:
-    """True where a card assumed playable stays so after `card` was played, successfully or not:
-    bool[P, H]."""
+    """True where a card assumed playable stays so after a play of `card`: bool[P, H]."""
     other_color = (color >= 0) & (color != common.color_of(rules, card))
     other_rank = (rank >= 0) & (rank != common.rank_of(rules, card))
     return (rank == rules.num_ranks - 1) | other_color | other_rank
 
 
 def lowest_playable(playable: jax.Array, rank: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """First flagged slot ``int32[]`` of the lowest rank, unknown ranks lowest, and its
-    existence."""
+    """First flagged slot ``int32[]`` of the lowest rank (unknown: lowest), and True if there is
+    one."""
     return jnp.argmin(jnp.where(playable, rank, 99)), jnp.any(playable)
 
 

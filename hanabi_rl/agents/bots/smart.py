@@ -60,8 +60,7 @@ def is_undecided(cards: jax.Array, kind: jax.Array) -> jax.Array:
 
 
 def class_prob(cards: jax.Array, kind: jax.Array) -> jax.Array:
-    """Fraction of the possible identities that are of the class: float32[...]; 0.5 for the empty
-    set."""
+    """Fraction of the possible identities in the class: float32[...]; 0.5 if empty."""
     size = count(cards)
     return jnp.where(size == 0, 0.5, count(cards & kind) / jnp.maximum(size, 1))
 
@@ -113,8 +112,7 @@ def _no_warning(
 def _finesse(
     rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses
 ) -> jax.Array:
-    """Notes after a card known to be playable was discarded: another player has it as its newest
-    card."""
+    """Notes after a finesse: a known playable card is discarded, so another player has it."""
     last = seen.last
     taken = jnp.sum(jnp.where(last.actor[:, None] & last.slot, notes, 0), dtype=jnp.uint32)
     is_finesse = (
@@ -144,8 +142,7 @@ def _newest(seen: DecodedObservation) -> jax.Array:
 def _warned(
     notes: jax.Array, discards: jax.Array, cards: jax.Array, kinds: CardClasses
 ) -> jax.Array:
-    """True where a rank hint of `cards` to the next player would be a warning if it touches the
-    card."""
+    """True where a rank hint of `cards` to the next player would warn of the touched card."""
     return (
         discards
         & is_undecided(notes, kinds.valuable)
@@ -180,8 +177,7 @@ _Going = tuple[jax.Array, jax.Array, jax.Array]
 def _locate(
     rules: Rules, notes: jax.Array, present: jax.Array, seen: DecodedObservation
 ) -> jax.Array:
-    """Possible identities after excluding copies gone or located in hands, until no further card is
-    located."""
+    """Exclude copies gone or located in hands, until no further card is located."""
     board = common.board_now(seen)
 
     def again(going: _Going) -> _Going:
@@ -206,8 +202,7 @@ def _hints(
     kinds: CardClasses,
     discards: jax.Array,
 ) -> jax.Array:
-    """Value of each hint, int32[P-1, V]: number of identities that it excludes, 0 if it would
-    mislead."""
+    """Number of identities that each hint excludes, int32[P-1, V]; 0 if it would mislead."""
     cards = jnp.array(common.hint_cards(rules))[:, None]
     touched, present = common.touches(rules, seen), (seen.knowledge != 0)[1:, None]
     before = notes[1:, None]

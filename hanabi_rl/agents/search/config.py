@@ -25,8 +25,7 @@ class SearchConfig:
     """Settings of a search; the defaults are the preset `fast`."""
 
     num_hands: Annotated[int, Range(2, 65536)] = 128
-    """Number of own hands sampled from the grounded belief, rounded up to a multiple of
-    `num_rollouts`."""
+    """Number of sampled own hands, rounded up to a multiple of `num_rollouts`."""
     num_rollouts: Annotated[int, Range(2, 65536)] = 128
     """Games played to the end per decision, divided among the candidate moves (SPARTA's N)."""
     max_moves: Annotated[int, Range(2, 64)] = 6
@@ -38,8 +37,7 @@ class SearchConfig:
     epsilon: Annotated[float, Range(0.0, 1.0)] = 0.05
     """Probability that a partner made a uniformly random legal move instead of the model's."""
     min_ess_fraction: Annotated[float, Range(0.0, 1.0)] = 0.02
-    """Minimum effective sample size, as a fraction of `num_hands`; below it the policy is used
-    without search."""
+    """Minimum effective sample size / `num_hands`; below it the policy acts without search."""
     lam: Annotated[float, Range(0.0, 1000.0, exclusive_low=True)] = 0.1
     """lambda: points that offset one nat of KL divergence from the policy."""
     gain_std_errors: Annotated[float, Range(0.0, 100.0)] = 1.0

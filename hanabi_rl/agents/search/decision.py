@@ -108,8 +108,7 @@ def decide(
         which, block = index % jnp.maximum(length, 1), index // jnp.maximum(length, 1)
 
         def look_back() -> tuple[State, Memory]:
-            """Position of the decision, or of one of the others' last moves, with the hands of a
-            block."""
+            """Position of the decision or of a past move, with the hands of a block."""
             cards = jax.lax.dynamic_slice_in_dim(hands.cards, block * rows, rows, axis=1)
             then, slot, card = jax.tree.map(
                 lambda x: x[which], (past.position, past.slot, past.card)

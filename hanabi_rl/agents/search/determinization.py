@@ -1,5 +1,4 @@
-"""Possible hands of a searching seat: sampled or enumerated, weighted, resampled, put into
-games."""
+"""Possible hands of a searching seat: sample or enumerate, weight, resample."""
 
 import itertools
 from typing import NamedTuple

@@ -136,8 +136,7 @@ def _blank_state(rules: Rules, games: int) -> State:
 def _append_move(
     rules: Rules, history: SearchCarry, seat_obs: SeatObservation, known: jax.Array
 ) -> tuple[MoveHistory, jax.Array]:
-    """Add the move since `history.now`, if `known` bool[N], to the history; also returns its
-    length."""
+    """Add the move since `history.now`, if `known` bool[N], and return history and length."""
     last, past = seat_obs.seen.last, history.past
     row = jnp.arange(rules.num_players)[:, None]
     actor = jnp.sum(jnp.where(last.actor, row, 0), axis=0)

@@ -67,8 +67,7 @@ def required_features(policy: Any) -> FeatureSpec:
 
 
 def select_features(rules: Rules, spec: FeatureSpec, policy: Any, features: Features) -> Features:
-    """Select a policy's features from a larger set, which extends the smaller ones at the end; the
-    profile is last."""
+    """Select a policy's features from a superset, which appends features; the profile is last."""
     reads = required_features(policy)
     if reads == spec:
         return features

@@ -72,8 +72,7 @@ def state_of(
 
 
 def last_action(rules: Rules, last: LastMove) -> jax.Array:
-    """Action id int32[N] of the last move, in the frame of the player that made it; the no-op
-    before the first move."""
+    """Action id int32[N] of the last move in the actor's frame; the no-op if there is none."""
     players = rules.num_players
     row = jnp.arange(players)[:, None]
     actor = jnp.sum(jnp.where(last.actor, row, 0), axis=0)

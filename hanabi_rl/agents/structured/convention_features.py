@@ -45,8 +45,7 @@ class HintEffects(NamedTuple):
     facts: list[jax.Array]
     """bool[P - 1, C + R, *B] each: properties of the hint's focus."""
     worth: jax.Array
-    """float32[A, *B], in action order: value to `bot:convention`; -100 for a hint that touches
-    nothing."""
+    """float32[A, *B], in action order: value to `bot:convention`, -100 if nothing is touched."""
 
 
 def features(
@@ -242,8 +241,7 @@ def _hint_effects(  # type: ignore[no-untyped-def]
 
 
 def _computed_once(value: jax.Array) -> jax.Array:
-    """Force a single computation: two copies in a program may round differently and then compare
-    unequal."""
+    """Force one computation: two in a program may round differently and compare unequal."""
     words = jax.lax.bitcast_convert_type(value, jnp.uint32)
     return jax.lax.bitcast_convert_type(materialize(words), jnp.float32)
 

@@ -82,8 +82,7 @@ def update_memory(
 def features_of(
     rules: Rules, feature_set: FeatureSet, after: Memory, seat_obs: SeatObservation
 ) -> Features:
-    """Second half of `encode_step`, by far the more expensive: features of observation and
-    memory."""
+    """Second, more expensive half of `encode_step`: features of observation and memory."""
     counts, bits = count_cards(rules, seat_obs), hint_memory.unpack(after)
     view = card_features.hand_facts(rules, seat_obs, counts)
     parts = [

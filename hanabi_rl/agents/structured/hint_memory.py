@@ -44,8 +44,7 @@ class Memory(NamedTuple):
 
 
 class HintSnapshot(NamedTuple):
-    """State when cards were hinted: bool or uint32 [2, P, H, N], last and first hint; all 0 without
-    one."""
+    """State at hints: bool or uint32 [2, P, H, N], last and first hint; all 0 without one."""
 
     hinted: jax.Array
     by_rank: jax.Array
@@ -88,8 +87,7 @@ def init_memory(
 
 
 def reset_memory(rules: Rules, feature_set: FeatureSet, memory: Memory, reset: jax.Array) -> Memory:
-    """Reset the memory [N, ...] and the profile where `reset` bool[N]: a first game with new
-    partners."""
+    """Reset memory [N, ...] and profile where `reset` bool[N]: new partners."""
     known = memory.profile
     empty = None if known is None else known.reset()
     return select_games(reset, init_memory(rules, feature_set, reset.shape, empty), memory)
@@ -220,8 +218,7 @@ def records(bits: jax.Array) -> HintSnapshot:
 
 
 def ages(bits: jax.Array) -> jax.Array:
-    """Moves since each card was drawn, uint32[P, H, N]; for initial hands the deal counts as a
-    move."""
+    """Moves since each card was drawn, uint32[P, H, N]; the deal counts as a move."""
     return bits[_AGE]
 
 
@@ -233,8 +230,7 @@ def to_common_knowledge(bits: jax.Array, seat_obs: SeatObservation) -> CommonKno
 
 
 def _update_inferred(rules: Rules, bits: jax.Array, seat_obs: SeatObservation) -> jax.Array:
-    """Cards that the meaning of the hints allows after the last move, before any card is drawn:
-    uint32[P, H, N]."""
+    """Cards that hint meanings allow after the last move, before a draw: uint32[P, H, N]."""
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge, update_common_knowledge
 
     before = CommonKnowledge(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)

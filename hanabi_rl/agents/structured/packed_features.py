@@ -39,8 +39,7 @@ def _field(column: jax.Array) -> _Field:
 
 
 def unpack_columns(columns: Columns, axes: Sequence[int]) -> jax.Array:
-    """Broadcast the columns [..., N] and convert to float32, with their axes ordered as `axes` and
-    features last."""
+    """Broadcast columns [..., N] to float32 with axes in the order `axes`, features last."""
     shape = jnp.broadcast_shapes(*(column.shape for column in columns))
     blocks: list[jax.Array] = []
     fields: list[_Field] = []

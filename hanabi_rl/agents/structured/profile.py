@@ -65,8 +65,7 @@ _WHOLES = tuple(dict.fromkeys(whole for whole in COUNTS.values() if whole is not
 
 
 class PlayerProfile(NamedTuple):
-    """Profiles of all players; rows are players relative to the observer, as in
-    `hint_memory.Memory`."""
+    """Profiles of all players; rows are relative to the observer, as in `hint_memory.Memory`."""
 
     cards: jax.Array  # uint32[..., P, H, 7]: records of each card (`hint_memory`, `hint-history`)
     # uint32[..., P, H]: cards that hints allowed in each slot before the last move; 0: empty slot

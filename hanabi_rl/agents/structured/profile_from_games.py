@@ -1,5 +1,4 @@
-"""Profiles of players in recorded games: within a game, and in earlier games of the same
-players."""
+"""Profiles of players in recorded games and in earlier games of the same players."""
 
 from functools import partial
 

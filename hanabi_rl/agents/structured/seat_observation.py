@@ -18,8 +18,7 @@ from hanabi_rl.games.hanabi.state import State
 
 
 class SeatObservation(NamedTuple):
-    """``N`` observations of one seat each: ``P`` players, ``H`` slots, up to ``M`` copies per
-    card."""
+    """``N`` observations: ``P`` players, ``H`` slots, up to ``M`` copies per card."""
 
     seen: DecodedObservation
     """Fields of `DecodedObservation`, each with ``N`` as its last axis."""
