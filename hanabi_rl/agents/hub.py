@@ -38,11 +38,7 @@ class HubName(NamedTuple):
 
 
 def parse_hub_name(name: str) -> HubName:
-    """Parse a Hub name.
-
-    Raises:
-        ValueError: malformed name, or the file is not a .safetensors file.
-    """
+    """Parse a Hub name; raises ValueError if it is malformed or its file is not .safetensors."""
     found = _NAME.fullmatch(name.removeprefix(PREFIX))
     if found is None:
         raise ValueError(f"expected {PREFIX}OWNER/NAME[/FILE][@REVISION], got {name}")
@@ -93,20 +89,14 @@ def _only_file(name: str, files: tuple[str, ...]) -> str:
 def load_from_hub(name: str) -> Policy:
     """Load the agent `hf:OWNER/NAME[/FILE][@REVISION]`.
 
-    Raises:
-        ValueError, PermissionError, ConnectionError: as `fetch_agent`; ValueError also for a file
-            that is damaged or has another layout.
+    Raises as `fetch_agent`; also ValueError for a file that is damaged or has another layout.
     """
     path = fetch_agent(name)
     return read_file(path) if is_policy(path) else read_published(path)
 
 
 def hub_card(name: str) -> dict[str, Any]:
-    """Model card of an agent on the Hub; empty for published weights.
-
-    Raises:
-        ValueError, PermissionError, ConnectionError: as `fetch_agent`.
-    """
+    """Model card of an agent on the Hub; empty for published weights. Raises as `fetch_agent`."""
     path = fetch_agent(name)
     return read_card(path) if is_policy(path) else {}
 
@@ -116,16 +106,8 @@ def push(
 ) -> str:
     """Publish an exported file as `hf:OWNER/NAME`, with its page, and return the commit's address.
 
-    Args:
-        repository: OWNER/NAME.
-        file: file to publish.
-        card: model card, as `hanabi-rl export` makes it.
-        licence: as in `model_page`.
-        private: True: visible only to the repository's owner.
-
-    Raises:
-        ValueError: as `model_page`.
-        ValueError, PermissionError, ConnectionError: as `storage.hf_hub.upload_files`.
+    `card` and `licence` are as in `model_page`; a `private` repository is visible only to its
+    owner. Raises as `model_page` and `storage.hf_hub.upload_files`.
     """
 
     def page(before: bytes | None) -> bytes:
@@ -151,8 +133,7 @@ def model_page(
         before: README.md of the repository; None if it is missing.
 
     Raises:
-        ValueError: `before` is not UTF-8, its front matter is unclosed, not YAML or invalid on the
-            Hub, or one marker is missing.
+        ValueError: `before` is not UTF-8, has invalid front matter, or lacks one marker.
     """
     where = f"README.md of {repository}"
     try:

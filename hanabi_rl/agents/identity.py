@@ -25,10 +25,10 @@ def agent_hash(description: Any, params: Any = None) -> str:
     """SHA-256 (hexadecimal) of the canonical JSON of `description` and the leaves of `params`.
 
     Args:
-        description: the agent without its parameters, as `to_json` takes it, without provenance. A
-            wrapper names itself and the identity of the wrapped policy.
-        params: a pytree of arrays, or None. Each leaf contributes its path, dtype, shape and bytes,
-            in the order of the paths.
+        description: the agent without parameters and provenance, as `to_json` takes it. A wrapper
+            names itself and the identity of the wrapped policy.
+        params: a pytree of arrays, or None. Leaves contribute path, dtype, shape and bytes, by
+            path.
     """
     flat = jax.tree_util.tree_leaves_with_path(params)
     leaves = {
@@ -45,8 +45,7 @@ def agent_hash(description: Any, params: Any = None) -> str:
 def check_distinct(policies: Sequence[Policy], names: Sequence[str], where: str = "") -> list[str]:
     """Return the identities of the policies that one result combines.
 
-    Raises ValueError (prefixed with `where`) if two policies are the same under different names:
-    counting it twice would make intervals too narrow.
+    Raises ValueError (prefixed with `where`) for duplicates, which would make intervals too narrow.
     """
     first: dict[str, str] = {}
     for policy, name in zip(policies, names, strict=True):

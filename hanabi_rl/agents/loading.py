@@ -214,11 +214,7 @@ class AgentName(NamedTuple):
 
 
 def parse_name(name: str) -> AgentName:
-    """Parse a name.
-
-    Raises:
-        ValueError: text after the question mark is not key=value, or repeats a key.
-    """
+    """Parse a name; raises ValueError for options that are not key=value or repeat a key."""
     plain, question, text = name.partition("?")
     options: dict[str, str] = {}
     for pair in text.split("&") if question else ():
@@ -260,8 +256,7 @@ def strip_options(name: str) -> str:
 def expand_seed_ranges(names: Sequence[str]) -> list[str]:
     """Expand `seed=A..B` in names to one name per seed: `bot:rules?seed=0..9` -> ten names.
 
-    Raises:
-        ValueError: B is less than A, or the range has more than 10,000 seeds.
+    Raises ValueError if B is less than A or the range has more than 10,000 seeds.
     """
     spread: list[str] = []
     for name in names:
@@ -282,8 +277,8 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     """Load an agent.
 
     Args:
-        path_or_name: a bot, published weights, a policy folder, a run's folder (its `policy/`) or a
-            `checkpoints/<step>`, with or without options; see the module.
+        path_or_name: a name as in the module, with or without options; of a run's folder, its
+            `policy/`.
         rules: the game. A bot plays it (default: the standard 2-player game); other agents must
             have been trained for it.
 
@@ -356,8 +351,7 @@ def _options(
 def read_value(text: str, kind: Any, *, where: str) -> Any:
     """Parse a str, int, float, bool (true or false), or tuple of one of them (`0.6,0.1`).
 
-    Raises:
-        ValueError: other text; the message begins with `where`.
+    Raises ValueError, with a message that begins with `where`, for other text.
     """
     if get_origin(kind) is tuple:
         return tuple(read_value(part, get_args(kind)[0], where=where) for part in text.split(","))
@@ -397,12 +391,8 @@ def _in_folder(place: str) -> Policy:
 def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Policy]:
     """Load agents for one game; bots play the game of the others.
 
-    Args:
-        names: as in `load_policy`; a repeated name is the same object.
-        num_players: number of players; None: that of the trained agents, or 2 if all are bots.
-
-    Raises:
-        ValueError: as `load_policy`, or agents of different games.
+    `num_players` None: the number of the trained agents, or 2 if all are bots. A repeated name is
+    the same object. Raises ValueError as `load_policy`, or for agents of different games.
     """
     found: dict[str, Policy] = {
         name: load_policy(name) for name in dict.fromkeys(names) if parse_name(name).scheme != BOT

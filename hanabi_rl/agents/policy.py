@@ -25,8 +25,7 @@ PyTree = Any
 
 @runtime_checkable
 class Policy(Protocol):
-    """Interface of an agent for one seat (or a batch of seats); a pytree argument of jitted
-    functions.
+    """Interface of an agent for a batch of seats; a pytree argument of jitted functions.
 
     A policy is stepped on every timestep for every seat that it holds, idle ones too, so that it
     can remember what it observes. New policies subclass `Bot` or `Wrapper`, which give each class a
@@ -89,11 +88,7 @@ def act(
     """Step `policy` and return its most likely action or, with a `key`, a sampled one.
 
     Args:
-        policy: the agent.
-        carry: its memory, as in `Policy.step`.
-        obs: float32 `[B, O]`, as in `Policy.step`.
-        legal: bool `[B, A]`, as in `Policy.step`.
-        reset: bool `[B]`, as in `Policy.step`.
+        policy, carry, obs, legal, reset: see `Policy.step`.
         key: one PRNG key for the whole batch, or None for greedy play. Ties go to the lowest action
             id, also for a stochastic policy: `bot:random` needs a key.
 
@@ -110,15 +105,11 @@ def act(
 
 
 def next_game(policy: Policy, carry: PyTree, continues: jax.Array) -> PyTree:
-    """Carry before the first timestep of the next game with the same partners in the same seat
-    order.
+    """Carry before the first timestep of the next game with the same partners and seat order.
 
     A policy with a method `next_game(carry, continues)` keeps its memory of the partners; others
-    start with a fresh carry. That timestep is stepped without `reset`.
-
-    Args:
-        carry: carry after the previous game, every leaf `[B, ...]`.
-        continues: bool `[B]`, rows that begin another game; other rows keep their carry.
+    start with a fresh carry. That timestep is stepped without `reset`. `carry` has leaves `[B,
+    ...]`; rows without `continues` bool `[B]` keep it.
     """
     keep = getattr(policy, "next_game", None)
     if keep is not None:

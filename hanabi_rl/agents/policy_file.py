@@ -50,10 +50,7 @@ HALF_BITS = 11
 def round_to_half(policy: NetworkPolicy, bits: int = HALF_BITS) -> NetworkPolicy:
     """Round parameters to float16 with `bits` significant binary digits; returns them as float32.
 
-    This is what a half-precision file contains. Fewer bits compress better.
-
-    Raises:
-        ValueError: a parameter overflows half precision.
+    Fewer bits compress better. Raises ValueError for a parameter that overflows half precision.
     """
 
     def to_half(x: Any) -> np.ndarray:
@@ -75,13 +72,10 @@ def round_to_half(policy: NetworkPolicy, bits: int = HALF_BITS) -> NetworkPolicy
 def write_file(
     path: Path, policy: NetworkPolicy, card: Mapping[str, Any] | None = None, *, half: bool = False
 ) -> None:
-    """Write `policy` to `path`, atomically.
+    """Write `policy`, with float32 parameters, and its model `card` to a .safetensors file,
+    atomically.
 
-    Args:
-        path: path that ends with `.safetensors`.
-        policy: policy with float32 parameters.
-        card: model card (data, command, scores), JSON-ready.
-        half: write float16, so that the file contains `round_to_half(policy)`.
+    With `half`, parameters are stored as float16, and reading returns `round_to_half(policy)`.
 
     Raises:
         ValueError: another suffix, parameters that do not fit the network (`IncompatibleError`), or
@@ -110,11 +104,10 @@ def _check_leaves(leaves: Mapping[str, np.ndarray], template: trees.PyTree, wher
 
 
 def read_file(path: Path) -> NetworkPolicy:
-    """Read the policy in `path`, with float32 parameters. Opens the file once, as it may be
-    replaced at any time.
+    """Read the policy in `path`, with float32 parameters.
 
-    Raises:
-        ValueError: the file is damaged, of another format, or not a policy.
+    Opens the file once, as it may be replaced at any time. Raises ValueError for a file that is
+    damaged, of another format, or not a policy.
     """
     leaves, header = _read(path)
     if header.get("sha256") != _digest(leaves, header):
@@ -131,11 +124,7 @@ def read_file(path: Path) -> NetworkPolicy:
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """Model card in `path`, without reading parameters; empty if a run wrote the file.
-
-    Raises:
-        ValueError: as `read_file`.
-    """
+    """Model card in `path`, empty if a run wrote the file. Raises ValueError as `read_file`."""
     header = _read(path, tensors=False)[1]
     card = _parse(header, "card", path)
     is_old = _parse(header, "policy", path).get("format_version") in (1, 2)
@@ -143,11 +132,7 @@ def read_card(path: Path) -> dict[str, Any]:
 
 
 def read_rules(path: Path) -> Rules:
-    """Game of the policy in `path`, without reading parameters.
-
-    Raises:
-        ValueError: as `read_file`.
-    """
+    """Game of the policy in `path`. Raises ValueError as `read_file`."""
     header = _read(path, tensors=False)[1]
     return parse_metadata(_parse(header, "policy", path), where=path)[0]
 
@@ -167,11 +152,7 @@ def bundled_files() -> dict[str, Path]:
 
 
 def load_bundled(name: str) -> NetworkPolicy:
-    """Load the agent `agent:NAME`.
-
-    Raises:
-        ValueError: no such agent.
-    """
+    """Load the agent `agent:NAME`; raises ValueError if it does not exist."""
     return read_file(bundled_path(name))
 
 
@@ -224,11 +205,7 @@ def policy_metadata(policy: NetworkPolicy) -> dict[str, Any]:
 def parse_metadata(
     description: Mapping[str, Any], *, where: Path
 ) -> tuple[Rules, NetworkConfig | StructuredConfig, PolicyInfo]:
-    """Parse the output of `policy_metadata`.
-
-    Raises:
-        ValueError: naming `where`, the key, the expected and the actual value.
-    """
+    """Parse `policy_metadata`; raises ValueError with `where`, the key, and both values."""
 
     def expect(name: str, expected: Any, got: Any) -> None:
         if got != expected:

@@ -39,17 +39,16 @@ def save_policy(
     score: float | None,
     greedy: bool = True,
 ) -> None:
-    """Write `policy` into `folder`, replacing an older one. A kill leaves one of the two, and never
-    a folder without a policy.
+    """Write `policy` into `folder`, replacing an older one.
+
+    A kill leaves one of the two, and never a folder without a policy.
 
     Args:
         folder: policy folder, e.g. `<run>/policy`.
         policy: policy to write.
         algorithm: training algorithm, e.g. `bc`.
-        steps: training duration, in `unit`.
-        unit: unit of `steps`.
-        score: mean score of the evaluation that selected it, or None.
-        greedy: True if that evaluation was greedy.
+        steps, unit: training duration.
+        score: mean score of the evaluation that selected it (greedy or not: `greedy`), or None.
 
     Raises:
         ValueError: a bot or a wrapped agent, or parameters that do not fit the network.
@@ -83,7 +82,7 @@ def checkpoint_policy(
     Args:
         policy: policy with the network being trained; its `info` has the unit of steps.
         params_path: path of the actor's parameters in the state, e.g. `learner/params/actor`.
-        steps_per_number: steps per unit of a checkpoint's number, e.g. the environment steps of an
+        steps_per_number: steps per unit of a checkpoint's number, e.g. environment steps per
             update.
     """
     return {
@@ -94,11 +93,9 @@ def checkpoint_policy(
 
 
 def read_folder(folder: Path) -> NetworkPolicy | None:
-    """Read a policy folder, a run's folder (its `policy/`) or a `checkpoints/<step>`; None for
-    others. Every parameter is verified with its SHA-256.
+    """Read a policy folder, a run's folder (its `policy/`) or a `checkpoints/<step>`; else None.
 
-    Raises:
-        ValueError: its files are damaged or of another format.
+    Every parameter is verified with its SHA-256. Raises ValueError for damaged or other files.
     """
     for place in (folder, folder / "policy"):
         if (place / FILE).exists():

@@ -58,8 +58,8 @@ def preload_profile(policy: Policy, path: str, seat: int | None = None) -> Prelo
     Args:
         policy: a policy that reads a profile.
         path: the games, as `load_games` reads them.
-        seat: seat of the partner in every game. None: the human seats if the games mark any,
-            otherwise every seat.
+        seat: seat of the partner; None: the human seats if the games mark any, otherwise every
+            seat.
 
     Raises:
         ValueError: policy without a profile, games with other rules, or no such seat.
@@ -78,11 +78,9 @@ def preload_profile(policy: Policy, path: str, seat: int | None = None) -> Prelo
 
 
 def profile_counts(games: Games, seat: int | None = None) -> np.ndarray:
-    """Profile float32[P, K] of the partner in the games: own row empty, the partner in every other
-    row.
+    """Profile float32[P, K] with an empty own row and the partner in the games in every other row.
 
-    Raises:
-        ValueError: no such seat.
+    Raises ValueError if there is no such seat.
     """
     players = games.rules.num_players
     if seat is not None and not 0 <= seat < players:

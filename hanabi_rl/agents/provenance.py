@@ -95,11 +95,9 @@ def _names(files: tuple[str, ...]) -> set[str]:
 
 
 def _lineage(name: str) -> dict[str, _Origin]:
-    """Origins of the agent, its initial policy, the initial policy of that, ...; unreadable
-    ancestors have an empty origin.
+    """Origins of the agent, its initial policy, the initial policy of that, ...
 
-    Raises:
-        ValueError, PermissionError, ConnectionError: as `read_model_card`, for the agent itself.
+    Unreadable ancestors have an empty origin. Raises as `read_model_card` for the agent itself.
     """
     lineage = {name: _origin(name)}
     start = lineage[name].init_from
@@ -161,10 +159,9 @@ def _files_after(flag: str, command: str) -> list[str]:
 
 
 def read_model_card(name: str) -> dict[str, Any]:
-    """Model card of an agent; empty for agents without one, such as bots and policies of a run.
+    """Model card of an agent; empty for bots and policies of a run.
 
-    Raises:
-        ValueError: no such agent, or its file is damaged.
+    Raises ValueError if there is no such agent or its file is damaged.
     """
     parsed = parse_name(name)
     if parsed.scheme == BUNDLED:

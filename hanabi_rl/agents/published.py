@@ -44,11 +44,10 @@ _PUBLIC = 125  # start of the public part of an OBL observation, after the other
 
 
 class OBLPolicy(flax.struct.PyTreeNode):
-    """Off-Belief Learning agent (R2D2) for 2 players: private MLP times public LSTM, then
-    advantages.
+    """Off-Belief Learning agent (R2D2), 2 players: private MLP times public LSTM, then advantages.
 
-    Its logits are the advantages. Greedy play is that of the agent; the distribution has no
-    meaning, as a Q-learner defines none.
+    The logits are the advantages, so only greedy play is meaningful: a Q-learner has no
+    distribution.
     """
 
     # private (3 layers), public, lstm (one entry per layer), advantage
@@ -99,8 +98,7 @@ def load_published(name: str) -> Policy:
     """Load the agent `ah2ac2:FILE` or `obl:FILE`; prints the licence of `obl` on stderr.
 
     Raises:
-        ValueError: unknown family, a file of another layout (naming the tensor), or a network that
-            fits no standard game.
+        ValueError: unknown family, file of another layout (naming the tensor), or no standard game.
         FileNotFoundError: missing local file.
         ConnectionError: the Hub cannot be reached.
     """
@@ -120,10 +118,9 @@ def load_published(name: str) -> Policy:
 
 
 def read_published(path: Path, family: str | None = None) -> Policy:
-    """Read a `.safetensors` file in the layout of `family`; None: detected by its tensors, which
-    prints the licence of OBL on stderr.
+    """Read a `.safetensors` file in the layout of `family`. Raises ValueError as `load_published`.
 
-    Raises ValueError as `load_published`.
+    None: the layout is detected by its tensors, and the licence of OBL is printed on stderr.
     """
     try:
         tensors = read_tensors(path)[0]

@@ -57,11 +57,7 @@ class SafetyFilter(Wrapper):
 
 
 def playable_probs(rules: Rules, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Playability of the observer's cards, given its observation float32[O].
-
-    Returns:
-        Probability float32[H] that each card is playable, 0 for an empty slot; lives int32[].
-    """
+    """Probability float32[H] that each own card is playable (0: empty slot), and lives int32[]."""
     seen = decode_observation(rules, obs)
     copies = members(rules, seen.knowledge[0]) * unseen_copies(rules, seen)
     playable = members(rules, card_facts(rules, seen).playable)

@@ -50,9 +50,9 @@ class Wrapper(flax.struct.PyTreeNode):
     ) -> tuple[PyTree, jax.Array]:
         """`Policy.step` with the policy's distribution transformed by `change`.
 
-        `change` maps logits float32 [B, A] to logits, illegal actions at -1e10. If the policy is
-        stochastic, its sampled move is coupled to the transformed distribution: transforming the
-        sample alone would have no effect.
+        `change` maps logits float32 [B, A] to logits, illegal actions at -1e10. The sampled move of
+        a stochastic policy is coupled to the new distribution; transforming the sample alone has no
+        effect.
         """
         after, logits = self.policy.step(carry, obs, legal, reset, key)
         if key is None or not is_stochastic(self.policy):
@@ -102,17 +102,16 @@ def couple_samples(sampled: jax.Array, source: jax.Array, target: jax.Array) -> 
     """Convert a sample from one distribution into a sample from another (maximal coupling).
 
     A sampled move that is less likely under `target` is replaced, with the required probability, by
-    moves that are more likely there; other samples stay. If `target` is flatter, the sampled move
-    remains the most likely.
+    moves that are more likely there. If `target` is flatter, the sample remains the most likely
+    move.
 
     Args:
-        sampled: logits float32 [..., A]; the mean of their softmax over all keys is that of
-            `source`.
+        sampled: logits float32 [..., A]; the mean of their softmax over keys is that of `source`.
         source: logits of the distribution of the sample.
         target: logits of the new distribution, -1e10 for excluded actions.
 
     Returns:
-        Logits float32 [..., A]; the mean of their softmax over all keys is that of `target`.
+        Logits float32 [..., A]; the mean of their softmax over keys is that of `target`.
     """
     answer, before, after = (jax.nn.softmax(x, axis=-1) for x in (sampled, source, target))
     stays = answer * jnp.minimum(1.0, after / jnp.maximum(before, 1e-30))

@@ -118,8 +118,7 @@ def lstm_scan(
             output.
         kernel: float32 [H, 4H], the recurrent kernel W_h.
         carry: (cell, hidden), each float32 [B, H], before the first timestep.
-        keep: float32 [T, B], 0 where the carry is cleared before that timestep (a new game), 1
-            elsewhere.
+        keep: float32 [T, B], 0 to clear the carry before that timestep (a new game), otherwise 1.
         dtype: dtype to which the factors of the recurrent products are rounded.
 
     Returns:

@@ -140,8 +140,7 @@ class RowDropout(nn.Module):
 
 @jax.custom_vjp
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
-    """Normalise each row of x [N, width] to mean 0 and variance 1, then apply `scale` and `bias`
-    [width].
+    """Normalise each row of x [N, width], then apply `scale` and `bias` [width].
 
     The hand-written gradient uses matrix products instead of sums of products, which take XLA's CPU
     backend ten times as long (docs/performance.md).

@@ -15,13 +15,10 @@ _BLOCKS = 4  # one seat in P moves, so the active rows fill about this many bloc
 def compute_active_rows(
     rules: Rules, my_turn: jax.Array, compute: Callable[[PyTree], jax.Array], inputs: PyTree
 ) -> jax.Array:
-    """Return ``compute(inputs)`` where `my_turn` ``bool[B]`` is True, zeros elsewhere.
+    """Apply `compute` to the rows where `my_turn` ``bool[B]``; zeros elsewhere.
 
-    It computes blocks of active rows, so that idle rows cost nothing.
-
-    Args:
-        compute: row-wise function from leaves ``[n, ...]`` to an array ``[n, ...]``.
-        inputs: leaves ``[B, ...]``.
+    `compute` maps leaves ``[n, ...]`` to an array ``[n, ...]`` row by row, and is called for blocks
+    of active rows.
     """
     batch = my_turn.shape[0]
     size = -(-batch // (_BLOCKS * rules.num_players))

@@ -37,11 +37,7 @@ class Bot(flax.struct.PyTreeNode):
 
     @classmethod
     def make(cls, rules: Rules, **parameters: Any) -> Bot:
-        """Make the bot with these parameters.
-
-        Raises:
-            ValueError: a parameter is out of range.
-        """
+        """Make the bot with these parameters; raises ValueError for a value out of range."""
         return cls(rules=rules, **parameters)
 
     def init_carry(self, batch: int) -> PyTree:
@@ -87,18 +83,11 @@ def check_smoothing(smoothing: float) -> None:
 
 
 def smoothed(action: jax.Array, legal: jax.Array, smoothing: float) -> jax.Array:
-    """Log-probabilities of `action` mixed with a uniform distribution over the legal actions.
+    """Log-probabilities float32 `[B, A]` of `action` with probability `smoothing` of any legal
+    action.
 
-    This gives a deterministic bot a distribution with a finite cross-entropy. The greedy choice is
-    `action`; sampled games contain the noise.
-
-    Args:
-        action: int32 `[B]`, legal.
-        legal: bool `[B, A]`.
-        smoothing: probability of the uniform distribution, in (0, 1).
-
-    Returns:
-        float32 `[B, A]`, `ILLEGAL_LOGIT` where illegal; elsewhere the exponentials sum to 1.
+    They give a deterministic bot a finite cross-entropy. The greedy choice is `action` int32 `[B]`;
+    sampled games contain the noise. Illegal actions are at `ILLEGAL_LOGIT`.
     """
     chosen = jnp.arange(legal.shape[-1]) == action[:, None]
     spread = smoothing / jnp.sum(legal, axis=-1, keepdims=True)

@@ -107,11 +107,7 @@ def infer_hands(
     """Infer candidates, playable cards, trash and chop of each hand.
 
     Good touch: a hint touches no useless card and no card known elsewhere, unless its owner can
-    tell.
-
-    Args:
-        public: common knowledge of all hands; or of some, with the known cards of the rest in
-            `others`.
+    tell. `public` may contain some of the hands, with the known cards of the rest in `others`.
     """
     present = public.knowledge != 0
     useful, narrowed = _narrowed(board, public)
@@ -236,14 +232,10 @@ def update_common_knowledge(
 
 
 def focus_of(new: jax.Array, chop: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Focus of a hint and True if it is saved: the chop if it is new, otherwise the newest new
-    card.
+    """Focus of a hint and True if it is saved: the chop if new, otherwise the newest new card.
 
-    Args:
-        new, chop: hand words uint32[P, *B]: cards touched for the first time; the chop.
-
-    Returns:
-        A hand word uint32[P, *B], and bool[*B].
+    `new` (cards touched for the first time) and `chop` are hand words uint32[P, *B], as is the
+    focus.
     """
     saved = union(list(new & chop)) != 0
     return materialize(jnp.where(saved, new & chop, highest(new))), saved

@@ -78,11 +78,7 @@ def with_left(rules: Rules, discarded: jax.Array, left: int) -> jax.Array:
 
 
 def decode_observation(rules: Rules, obs: jax.Array) -> DecodedObservation:
-    """Decode one observation ``float32[O]``.
-
-    Raises:
-        ValueError: wrong size, for example for another number of players.
-    """
+    """Decode one observation ``float32[O]``; raises ValueError for a wrong size."""
     if obs.shape != (rules.obs_size,):
         raise ValueError(
             f"obs must have shape [{rules.obs_size}] for {rules.num_players} players, got "

@@ -76,10 +76,7 @@ class NoteBot(Bot):
 
 
 class SimpleBot(NoteBot):
-    """Hints mean that the touched cards are playable.
-
-    See `hanabi_rl.agents.bots.simple`.
-    """
+    """Hints mean that the touched cards are playable (`hanabi_rl.agents.bots.simple`)."""
 
     name: ClassVar[str] = "simple"
     version: ClassVar[str] = "1"
@@ -87,10 +84,8 @@ class SimpleBot(NoteBot):
 
 
 class ValueBot(NoteBot):
-    """SimpleBot that also warns before last copies are discarded.
-
-    See `hanabi_rl.agents.bots.value`.
-    """
+    """SimpleBot that also warns before last copies are discarded
+    (`hanabi_rl.agents.bots.value`)."""
 
     name: ClassVar[str] = "value"
     version: ClassVar[str] = "1"
@@ -98,10 +93,8 @@ class ValueBot(NoteBot):
 
 
 class HolmesBot(NoteBot):
-    """ValueBot with deductions from the possible cards of each slot.
-
-    See `hanabi_rl.agents.bots.holmes`.
-    """
+    """ValueBot with deductions from the possible cards of each slot
+    (`hanabi_rl.agents.bots.holmes`)."""
 
     name: ClassVar[str] = "holmes"
     version: ClassVar[str] = "1"
@@ -109,10 +102,8 @@ class HolmesBot(NoteBot):
 
 
 class SmartBot(NoteBot):
-    """Deductions from the meaning of hints and from omitted hints.
-
-    See `hanabi_rl.agents.bots.smart`.
-    """
+    """Deductions from the meaning of hints and from omitted hints
+    (`hanabi_rl.agents.bots.smart`)."""
 
     name: ClassVar[str] = "smart"
     version: ClassVar[str] = "1"

@@ -74,11 +74,8 @@ class Parameter(NamedTuple):
 
 
 def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
-    """Make a bot for a game, for example `random`, with or without the prefix `bot:`.
-
-    Raises:
-        ValueError: no such bot, unknown parameter, or a value out of range.
-    """
+    """Make a bot (`random` or `bot:random`); raises ValueError for a wrong name, parameter or
+    value."""
     known = bot_parameters(name)
     parameters = {RENAMED_PARAMETERS.get(key, key): value for key, value in parameters.items()}
     for key in parameters:

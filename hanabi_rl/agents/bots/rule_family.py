@@ -77,7 +77,7 @@ class RuleFamilyBot(RuleBot):
     exact_hints: bool = False
     """Give only hints that touch playable cards, unless forced; prefer the most new cards."""
     plays_at_deck_end: bool = False
-    """With at most one card in the deck, play the newest card instead of discarding."""
+    """With at most 1 card in the deck, play the newest card, even on the last life."""
     focus_newest: bool = False
     """Of several cards to play, take the newest; False: the oldest."""
     chop_newest: bool = False
@@ -87,11 +87,7 @@ class RuleFamilyBot(RuleBot):
 
     @classmethod
     def make(cls, rules: Rules, **parameters: Any) -> RuleFamilyBot:
-        """See `Bot.make`: parameters sampled with `seed`, overridden by explicit ones.
-
-        Raises:
-            ValueError: a parameter is out of range.
-        """
+        """See `Bot.make`: parameters sampled with `seed`, overridden by explicit ones."""
         seed = parameters.get("seed", NO_SEED)
         if seed < NO_SEED:
             raise ValueError(f"seed: expected 0 or more, got {seed}")
@@ -184,12 +180,9 @@ def believed(
     playable: jax.Array,
     plays_hinted: jax.Array | int,
 ) -> jax.Array:
-    """Own hinted cards to play, bool[H], by `RuleFamilyBot.plays_hinted`: none, possibly playable,
-    or all.
+    """Own hinted cards to play, bool[H], by `RuleFamilyBot.plays_hinted`.
 
-    Args:
-        possible: uint32[H], possible own cards.
-        playable: uint32[], playable cards.
+    `possible` uint32[H] are the candidates of own cards, `playable` uint32[] the playable cards.
     """
     can_be = (possible & playable) != 0
     return seen.hinted[0] & (plays_hinted >= jnp.where(can_be, 1, 2))

@@ -144,8 +144,7 @@ def decide(
 
     Args:
         worth: int32[P-1, V], value of each hint.
-        urgent: bool[], True if the next player would discard a last copy: the card `saved`,
-            uint32[].
+        urgent: bool[], True if the next player would discard a last copy, `saved` uint32[].
         guesses: bool[], True to play the slot `guess` int32[] instead of discarding.
     """
     value, gain = common.best_hint(worth)

@@ -75,10 +75,9 @@ def option_types() -> dict[str, type]:
 
 
 def search_config(preset: str, settings: Mapping[str, Any]) -> SearchConfig:
-    """A preset with some `settings`, by their names in an agent's name, replaced.
+    """A preset with `settings`, by their names in an agent's name, replaced.
 
-    Raises:
-        ValueError: no such preset, or a setting out of range.
+    Raises ValueError for an unknown preset or a setting out of range.
     """
     if preset not in PRESETS:
         raise ValueError(f"expected one of {', '.join(PRESETS)}, got {preset!r}")

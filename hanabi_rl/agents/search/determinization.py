@@ -56,8 +56,7 @@ def sample_hands(rules: Rules, count: int, each: int, state: State, key: jax.Arr
 def _every_hand(
     rules: Rules, count: int, each: int, unknown: HandKnowledge, deck_left: jax.Array
 ) -> HandSamples:
-    """Enumerate hands from the permutations of the unseen cards: the hand, and the card in the
-    deck.
+    """Enumerate hands from permutations of the unseen cards: the hand, and the card in the deck.
 
     Equal cards are distinguished by their position in that list. Permutations that differ only in
     equal cards are counted once, so that all hands represent the same number of deals.

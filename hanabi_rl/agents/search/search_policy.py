@@ -108,9 +108,8 @@ class SearchPolicy(Wrapper):
 def with_search(policy: Policy, models: Sequence[Policy], settings: SearchConfig) -> SearchPolicy:
     """Wrap `policy` with a search that models the others as one of `models`.
 
-    Raises:
-        ValueError: a policy or model that reads observations: its private memory would have to be
-            recomputed for every possible hand.
+    Raises ValueError for a policy or model that reads observations: its private memory would have
+    to be recomputed for every possible hand.
     """
     fewer = dataclasses.replace(settings, max_moves=min(settings.max_moves, policy.rules.num_moves))
     found = SearchPolicy(policy, models=tuple(models), settings=fewer)

@@ -31,12 +31,9 @@ class CardTypeFeatures(NamedTuple):
 def card_type_features(
     rules: Rules, feature_set: FeatureSet, after: Memory, seat_obs: SeatObservation
 ) -> CardTypeFeatures:
-    """Compute the features of card types in N games.
+    """Features of card types in N games; `facts` omits the state at hints.
 
-    Args:
-        rules, feature_set: static; `facts` omits the state at hints.
-        after: memory after the last move (`features.update_memory`), in the observer's frame.
-        seat_obs: the observer's observation.
+    `after` is the memory after the last move (`features.update_memory`), in the observer's frame.
     """
     seen, counts = seat_obs.seen, count_cards(rules, seat_obs)
     cards = bit(jnp.arange(rules.num_cards))[:, None]

@@ -56,9 +56,6 @@ def encode_step(
         before: memory [N, ...] before the last move, in the observer's frame
             (`hint_memory.init_memory` for the first observation of a game).
         seat_obs: from `from_observation` or, for the current player, `from_state`.
-
-    Returns:
-        The memory after the move, and the features.
     """
     after = update_memory(rules, feature_set, before, seat_obs)
     return after, features_of(rules, feature_set, after, seat_obs)

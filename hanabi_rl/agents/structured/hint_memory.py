@@ -94,10 +94,7 @@ def reset_memory(rules: Rules, feature_set: FeatureSet, memory: Memory, reset: j
 
 
 def next_game(rules: Rules, feature_set: FeatureSet, memory: Memory) -> Memory:
-    """Memory before the next game with the same players, which keeps the profile.
-
-    Row 0 must be the player that moves first.
-    """
+    """Memory before the next game with the same players, with their profile; row 0 moves first."""
     known = memory.profile
     profile = None if known is None else known.next_game()
     return init_memory(rules, feature_set, memory.cards.shape[:-3], profile)

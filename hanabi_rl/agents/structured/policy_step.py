@@ -86,11 +86,10 @@ def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTr
 def widen_params(
     rules: Rules, network: StructuredConfig, params: PyTree, to: StructuredConfig
 ) -> PyTree:
-    """Convert actor parameters to a network of the same widths with more features; outputs are
-    unchanged, as the weights of additional features are 0.
+    """Convert actor parameters to a network of the same widths with more features.
 
-    Raises:
-        ValueError: `to` has fewer features, or other widths.
+    Outputs are unchanged: the weights of additional features are 0. Raises ValueError for fewer
+    features or other widths.
     """
     narrow, wide = (sizes(rules, net.features, net.profile) for net in (network, to))
     width = {name: getattr(wide, name).shape[-1] for name in ("own", "others", "hints")}
