@@ -97,10 +97,7 @@ def test_invalid_agents_are_rejected() -> None:
             "temperature, got 'smothing'",
         ),
         ("bot:convention?smoothing=much", "smoothing: expected float, got 'much'"),
-        (
-            "bot:convention?smoothing=1.5",
-            "smoothing: expected a probability between 0 and",
-        ),
+        ("bot:convention?smoothing=1.5", "smoothing: expected a probability between 0 and"),
         (
             "bot:random?smoothing=0.5",
             "expected one of colors, gullible, noise, partner_games, safe, search, temperature, "

@@ -261,9 +261,7 @@ def test_recorded_games_are_counted_per_seat(games: Any) -> None:
     np.testing.assert_array_equal(player_counts(one)[0], found[4])
 
 
-def test_counts_before_game_are_of_same_series(
-    games: Any,
-) -> None:
+def test_counts_before_game_are_of_same_series(games: Any) -> None:
     """Series of three; the third group has other players, the last has another seat order."""
     order = [[0, 1, 2], [1, 2, 0], [5, 6, 7], [2, 0, 1], [0, 1, 2], [1, 2, 0], [0, 2, 1]]
     earlier: list[list[int]] = [[], [0], [], [0, 1], [], [4], []]

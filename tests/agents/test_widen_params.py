@@ -63,9 +63,7 @@ def test_widened_params_keep_outputs(
         StructuredConfig("conventions", profile=True, head=32),
     ],
 )
-def test_widen_rejects_fewer_features_or_other_widths(
-    to: StructuredConfig,
-) -> None:
+def test_widen_rejects_fewer_features_or_other_widths(to: StructuredConfig) -> None:
     with pytest.raises(ValueError, match="expected a network with the same widths .* got Str"):
         widen_params(SMALL, StructuredConfig("hint-history", profile=True), {}, to)
 

@@ -112,13 +112,7 @@ def positions() -> tuple[np.ndarray, np.ndarray]:
     return seen, np.asarray(game.legal_for_mover(rules, state))
 
 
-SETTINGS = {
-    "colors": (1, 0),
-    "gullible": 1,
-    "noise": 0.3,
-    "safe": (0.9, 0.6),
-    "temperature": 2.0,
-}
+SETTINGS = {"colors": (1, 0), "gullible": 1, "noise": 0.3, "safe": (0.9, 0.6), "temperature": 2.0}
 CHAINS = [
     *((option,) for option in SETTINGS),
     ("safe", "temperature"),
@@ -134,10 +128,7 @@ def test_wrapped_stochastic_policy_samples_whole_distribution(
 ) -> None:
     """See `Policy.step`: the mean softmax over keys equals the distribution without a key. The
     sampled move is remembered, and no wrapper makes an illegal move."""
-    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - {
-        "partner_games",
-        "search",
-    }  # networks only
+    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - {"partner_games", "search"}  # networks only
     rules, many = LENIENT_3P, 3000
     weights = 2 * jax.random.normal(jax.random.key(0), (rules.obs_size, rules.num_moves))
     plain: Policy = Drawer(weights / 5, rules)

@@ -192,9 +192,7 @@ def test_lstm_layer_matches_flax() -> None:
     np.testing.assert_allclose(last_hidden, state[1], rtol=1e-5, atol=1e-6)
 
 
-def test_recurrent_kernel_is_orthogonal_per_gate(
-    actor_critic: tuple[Any, Any],
-) -> None:
+def test_recurrent_kernel_is_orthogonal_per_gate(actor_critic: tuple[Any, Any]) -> None:
     for layer, width in (("lstm_0", HIDDEN), ("lstm_1", HIDDEN + 1)):
         kernel = np.asarray(actor_critic[1]["actor"][layer]["recurrent_kernel"])
         gates = np.split(kernel, 4, axis=1)
@@ -203,9 +201,7 @@ def test_recurrent_kernel_is_orthogonal_per_gate(
         assert np.abs(gates[0] - gates[1]).max() > 0.1
 
 
-def test_chunked_sequence_equals_whole_and_reset_clears(
-    actor_critic: tuple[Any, Any],
-) -> None:
+def test_chunked_sequence_equals_whole_and_reset_clears(actor_critic: tuple[Any, Any]) -> None:
     module, params = actor_critic
     apply = jax.jit(module.apply)
     inputs, carry = sequence(), nonzero_carry()
@@ -244,9 +240,7 @@ def test_illegal_actions_have_illegal_logit(actor_critic: tuple[Any, Any]) -> No
     assert np.abs(logits[inputs["legal"]]).max() < 1e3
 
 
-def test_critic_params_are_separate_from_actor(
-    actor_critic: tuple[Any, Any],
-) -> None:
+def test_critic_params_are_separate_from_actor(actor_critic: tuple[Any, Any]) -> None:
     module, params = actor_critic
     inputs, carry = sequence(), initial_carry(CONFIG, BATCH)
     assert set(params) == {"actor", "critic"}
