@@ -52,8 +52,8 @@ def check_distinct(policies: Sequence[Policy], names: Sequence[str], where: str 
         identity = policy.identity()
         if identity in first:
             raise ValueError(
-                f"{where}expected distinct policies, got the same one as {first[identity]} and as "
-                f"{name} (hash {identity[:12]})"
+                f"{where}expected policies that differ, got the same one as {first[identity]} "
+                f"and as {name} (hash {identity[:12]})"
             )
         first[identity] = name
     return list(first)

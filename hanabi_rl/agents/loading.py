@@ -400,8 +400,8 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
     for name, policy in found.items():
         if num_players not in (None, policy.rules.num_players):
             raise ValueError(
-                f"{name}: trained for {policy.rules.num_players} players, expected --players "
-                f"{policy.rules.num_players}, got {num_players}"
+                f"{name}: expected --players {policy.rules.num_players}, which it was trained for, "
+                f"got {num_players}"
             )
     rules = next((p.rules for p in found.values()), Rules(num_players=num_players or 2))
     for name, policy in found.items():

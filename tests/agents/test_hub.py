@@ -111,7 +111,7 @@ def test_repository_file_selection(cache: Path, exported: Path) -> None:
         match=r"hf:me/none: expected policy.safetensors, .* got no .safetensors file: README.md, m",
     ):
         load_policy("hf:me/none")
-    with pytest.raises(ValueError, match=r"a.safetensors: expected a safetensors file, got"):
+    with pytest.raises(ValueError, match=r"a.safetensors: expected a safetensors file, cannot"):
         load_policy("hf:me/two/a.safetensors")
 
 

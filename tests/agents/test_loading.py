@@ -147,7 +147,7 @@ def test_cross_play_accepts_wrapped_agents() -> None:
     assert isinstance(renamed, ColorPermuted) and renamed.policy.identity() == first.identity()
     agents = make_agents(policies, names, ["a", "b", "c"])
     assert len({agent.hash for agent in agents}) == 3
-    with pytest.raises(ValueError, match="expected distinct policies"):
+    with pytest.raises(ValueError, match="expected policies that differ"):
         make_agents(load_agents([names[0], f"{names[0]}?smoothing=0.02"]), ["p", "q"], ["a", "a"])
 
 

@@ -30,11 +30,11 @@ def damaged(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("players", "name", "problem"),
     [
-        (2, "bot:convetion", "must be one of bot:random, .*, got 'bot:convetion'"),
+        (2, "bot:convetion", "expected one of bot:random, .*, got 'bot:convetion'"),
         (2, "bot:rules?seed=x", "bot:rules.seed=x: seed: expected .* got 'x'"),
         (2, "bot:simple?speed=2", "expected one of .*, got 'speed'"),
         (2, "bot:simple?", "expected .key=value.*, got ''"),
-        (3, "agent:nobody", "agent:nobody: expected agent: and one of "),
+        (3, "agent:nobody", "agent:nobody: expected agent:NAME with one of "),
         (3, "agent:hgroup-2p", "expected an agent for 3 players, got one for 2 players"),
         (2, "runs/none", "got runs/none, which does not exist"),
         (2, "obl:/none.safetensors", "/none.safetensors, which does not exist"),
