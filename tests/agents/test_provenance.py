@@ -15,7 +15,7 @@ from hanabi_rl.agents.provenance import describe_data_overlap, training_partners
 CARD = {
     "3p_human_train_180.safetensors": "trained on 3p_human_train_180.safetensors",
     "3p_human_val_41.safetensors": "selected an epoch on 3p_human_val_41.safetensors",
-    "others.json": "trained on 180 games of people",
+    "others.json": "trained on 180 human games",
 }
 
 
