@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every figure of docs/scaling.md's list on an accelerator, in at most 25 minutes.
+# Every figure of docs/performance.md's list on an accelerator, in at most 25 minutes.
 #
 #     bash benchmarks/accelerator.sh RESULTS [--seconds 570] [--small]
 #

@@ -3,7 +3,7 @@ imports, what one training run imports, and how many lines one reads to follow o
 the script to the gradient (`WAY`).
 
     python benchmarks/package_structure.py [--package hanabi_rl] [--entry MODULE ...] [--json]
-    python benchmarks/package_structure.py --map > docs/map.md
+    python benchmarks/package_structure.py --map
 
 Imports are read from the source: those that run when a module is loaded and, told apart, those
 inside functions as well (what is imported when it is first asked for). Those for type checkers
@@ -220,10 +220,10 @@ def package_map(package: Path) -> str:
         ValueError: a module without a docstring.
     """
     lines = [
-        "# Map",
+        "# Modules",
         "",
-        "Printed by `python benchmarks/package_structure.py --map` from the docstrings and tested "
-        "to match them. Dependencies: [architecture.md](architecture.md).",
+        "Printed by `python benchmarks/package_structure.py --map` from the docstrings. "
+        "[Architecture](../architecture.md) describes the packages.",
     ]
     place = {name: number for number, name in enumerate(FLOW)}
     subpackages: dict[str, list[str]] = {}

@@ -1,6 +1,5 @@
-"""Pages of the site that are made when it is built, never by hand: the Python reference from
-docstrings, commands from their `--help`, presets, agents and measures from their registries,
-tutorials from notebooks, and the leaderboard from its files. mkdocs calls `on_...`."""
+"""mkdocs hooks that generate pages at build: the Python reference from docstrings, commands from
+`--help`, presets, agents and measures from their registries, modules, tutorials and leaderboard."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ import io
 import json
 import os
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,14 @@ from hanabi_rl.launch.presets import configs_folder
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Adds the generated pages."""
+    """Add the generated pages."""
     pages = {
         "api": _api(),
         "commands": "\n".join(_commands()),
         "presets": "\n".join(_presets()),
         "agents": _agents(),
         "measures": "\n".join(_measures()),
+        "modules": _modules(),
     }
     made = {f"reference/{name}.md": content for name, content in pages.items()}
     for path in sorted((Path(config.docs_dir) / "tutorials").glob("*.ipynb")):
@@ -45,10 +46,16 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """What reads well on GitHub, as the site needs it: images with a width, links to the pages that
-    are made of notebooks and of the leaderboard's files, and files outside of `docs/` without a
-    link."""
+def on_page_markdown(markdown: str, *, config: MkDocsConfig, **_: Any) -> str:
+    """Adapt GitHub's Markdown to the site: image widths, tables of CSV files, links to generated
+    pages, no links to files outside `docs/`."""
+    docs = Path(config.docs_dir)
+    markdown = re.sub(
+        r"^\{\{ table: (\S+) \}\}$",
+        lambda found: _csv_table(docs / found[1]),
+        markdown,
+        flags=re.MULTILINE,
+    )
     markdown = re.sub(
         r'<img src="([^":]+)" alt="([^"]*)" width="(\d+)">', r'![\2](\1){ width="\3" }', markdown
     )
@@ -60,7 +67,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
-    """Raises PluginError where a page of the built site names a file that is not there."""
+    """Check local links and images of the built site. Raises PluginError for a missing file."""
     site = Path(config.site_dir)
     for page in site.rglob("*.html"):
         for address in re.findall(r'(?:href|src)="([^"#?]+)', page.read_text()):
@@ -72,7 +79,7 @@ def on_post_build(*, config: MkDocsConfig) -> None:
 
 
 def _tutorial(path: Path) -> str:
-    """A notebook to read; tests run it."""
+    """A notebook as a page."""
     blocks = []
     for cell in json.loads(path.read_text())["cells"]:
         text = "".join(cell["source"])
@@ -84,7 +91,7 @@ def _tutorial(path: Path) -> str:
 
 
 def _fenced(source: str) -> str:
-    """A code cell: a file that it writes, commands without their `!`, or Python."""
+    """A code cell as a block: a file, commands without `!`, or Python."""
     if source.startswith("%%writefile "):
         name, _, content = source.removeprefix("%%writefile ").partition("\n")
         return f'```{Path(name).suffix[1:]} title="{name}"\n{content}\n```'
@@ -95,13 +102,13 @@ def _fenced(source: str) -> str:
 def _api() -> str:
     names = "\n\n".join(f"::: hanabi_rl.{name}" for name in sorted(hanabi_rl.__all__))
     return (
-        "# Python\n\n`from hanabi_rl import ...`; each name loads on first use. Everything else of "
-        f"the package may move.\n\n{names}\n"
+        "# Python\n\n`from hanabi_rl import ...`; each name loads on first use. All other names "
+        f"are internal.\n\n{names}\n"
     )
 
 
 def _printed(*arguments: str) -> str:
-    """What a command of `hanabi-rl` prints."""
+    """Output of a `hanabi-rl` command."""
     screen = io.StringIO()
     with contextlib.redirect_stdout(screen), contextlib.suppress(SystemExit):
         main(list(arguments))
@@ -109,9 +116,9 @@ def _printed(*arguments: str) -> str:
 
 
 def _commands() -> Iterator[str]:
-    """The help of every command, those of a group after it."""
+    """Help of every command and subcommand."""
     os.environ["COLUMNS"] = "84"
-    yield "# Commands\n\nWhat `hanabi-rl COMMAND --help` prints."
+    yield "# Commands\n\nOutput of `hanabi-rl COMMAND --help`."
     for name in _subcommands(_printed("--help")):
         if name in (
             "train",
@@ -127,16 +134,16 @@ def _commands() -> Iterator[str]:
 
 
 def _subcommands(text: str) -> list[str]:
-    """Those that a help's first line lists: `usage: hanabi-rl [-h] {train,sweep}`."""
+    """Subcommands in the first line of a help text: `usage: hanabi-rl [-h] {train,sweep}`."""
     found = re.match(r"usage: [a-z -]+\[-h\] \{([a-z,-]+)\}", text)
     return found[1].split(",") if found else []
 
 
 def _presets() -> Iterator[str]:
-    """Every preset with the comment that its file begins with."""
+    """Every preset with the first comment of its file."""
     yield (
         "# Presets\n\n`python train/ALGORITHM.py --preset NAME`, or `hanabi-rl train ALGORITHM "
-        "--preset NAME`: files that list what differs from the defaults. Every field is a flag; "
+        "--preset NAME`: files of values that differ from the defaults. Every field is a flag; "
         "`--help` lists them."
     )
     for algorithm in ALGORITHMS:
@@ -156,18 +163,25 @@ def _first_comment(path: Path) -> str:
 
 def _agents() -> str:
     return (
-        "# Agents and bots\n\nWhat can be named wherever an agent is asked for, as `hanabi-rl "
-        f"agents` prints it.\n\n```text\n{_printed('agents')}\n```\n"
+        "# Agents and bots\n\nNames for every command that takes an agent: output of `hanabi-rl "
+        f"agents`.\n\n```text\n{_printed('agents')}\n```\n"
     )
 
 
 def _measures() -> Iterator[str]:
-    yield "# Measures\n\nOf recorded games; each with its 95% interval over games (over decks)."
+    yield "# Measures\n\nMeasures of recorded games. Intervals: 95%, over games, grouped by deck."
     for group in dict.fromkeys(measure.group for measure in MEASURES.values()):
         yield f"\n## {group}\n\n| key | | unit | source |\n|---|---|---|---|"
         for measure in measures_of(group):
             label = measure.label.strip().replace("|", "\\|")
             yield f"| `{measure.name}` | {label} | {measure.unit} | {measure.source} |"
+
+
+def _modules() -> str:
+    """Every module with the first sentence of its docstring."""
+    root = Path(__file__).parents[1]
+    package_map = runpy.run_path(str(root / "benchmarks" / "package_structure.py"))["package_map"]
+    return str(package_map(root / "hanabi_rl"))
 
 
 def _result_tables(folder: Path) -> Iterator[str]:
@@ -190,7 +204,7 @@ def _csv_table(path: Path) -> str:
         "min max": "({},&nbsp;{})",
         "first second": "({},&nbsp;{})",
     }
-    suffixes = [*" ".join(pairs).split(), "se"]
+    suffixes = [*" ".join(pairs).split(), "se", "sd"]
     joined = {f"{column} {suffix}" for column in header for suffix in suffixes}
     columns = [column for column in header if column not in joined]
     lines = [columns, ["---"] * len(columns)]
@@ -203,32 +217,32 @@ def _csv_table(path: Path) -> str:
                 low, high = (values.get(f"{column} {suffix}") for suffix in pair.split())
                 if low:
                     cell += f" {form.format(low, high)}"
-            if values.get(f"{column} se"):
-                cell += f" ± {values[f'{column} se']}"
+            for suffix in ("se", "sd"):
+                if values.get(f"{column} {suffix}"):
+                    cell += f"&nbsp;±&nbsp;{values[f'{column} {suffix}']}"
             cells.append(cell)
         lines.append(cells)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _leaderboard(folder: Path) -> Iterator[str]:
-    """The boards, and how a row is added."""
+    """The leaderboards and the way to add a row."""
     yield (
-        "# Leaderboard\n\nCandidates with fixed partners on fixed decks, in every mixed line-up, "
-        "greedy (AH2AC2's protocol, appendix A.6); the mean has its 95% interval over games. Rows "
-        "are added by pull request: publish your agent (`hanabi-rl export RUN --push OWNER/NAME`), "
-        "then\n\n```bash\nhanabi-rl leaderboard --board docs/leaderboard/2p.json --agents "
-        "hf:OWNER/NAME@COMMIT --by YOU\n```\n\nplays the board's games and writes the row. "
-        "`pytest tests/evaluation/measure/test_leaderboard_file.py` checks the file; whoever "
-        "merges it runs the command "
-        "again, which must not change a digit.\n"
+        "# Leaderboard\n\nAgents with fixed partners on fixed decks, in every mixed lineup, greedy "
+        "(AH2AC2's protocol, appendix A.6), with 95% intervals over games. To add a row by pull "
+        "request, publish the agent (`hanabi-rl export RUN --push OWNER/NAME`), then play the "
+        "games and write the row:\n\n```bash\nhanabi-rl leaderboard --board "
+        "docs/leaderboard/2p.json --agents hf:OWNER/NAME@COMMIT --submitted-by YOU\n```\n\n`pytest "
+        "tests/evaluation/measure/test_leaderboard_file.py` checks the file. The maintainer who "
+        "merges it repeats the command: the file must not change.\n"
     )
     for path in sorted(folder.glob("*.json")):
         board = read_board(path)
         partners = ", ".join(f"`{proxy.agent}`" for proxy in board.proxies)
         yield (
             f"## {board.players} players\n\n{board.about} Partners: {partners}. {board.games:,} "
-            f"games a row, deck seed {board.seed}.\n\n| agent | mean | median | zero | perfect "
-            "| by |\n|---|---|---|---|---|---|"
+            f"games per row, deck seed {board.seed}.\n\n| agent | mean | median | zero | perfect "
+            "| submitted by |\n|---|---|---|---|---|---|"
         )
         for row in board.rows:
             low, high = row.ci95

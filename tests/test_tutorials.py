@@ -21,8 +21,9 @@ def test_there_are_notebooks_and_they_hold_no_output() -> None:
     assert {path.stem for path in TUTORIALS} == {
         "algorithm",
         "bot",
+        "hdr_ippo",
         "partner",
-        "strangers",
+        "unseen_partners",
         "study",
     }
     for path in TUTORIALS:

@@ -40,7 +40,7 @@ class RunConfig(TrainingConfig):
     resume: bool = False
     """Continue the run in --run-dir from its newest good checkpoint."""
     multi_host: bool = False
-    """This process is one of several hosts' that train together (docs/scaling.md)."""
+    """This process is one of several hosts' that train together (docs/performance.md)."""
     tensorboard: bool = True
     wandb: bool = False
     """Also log to Weights & Biases; needs the extra `wandb`."""

@@ -1,5 +1,5 @@
-"""`benchmarks/accelerator.sh`: its steps against docs/scaling.md, its budget and resumption with a
-Python that measures nothing, the table by hand; and, slow, a rehearsal of all of it."""
+"""`benchmarks/accelerator.sh`: its steps against docs/performance.md, its budget, its resumption
+with a Python that measures nothing, the table by hand; and, slow, a rehearsal of all of it."""
 
 import json
 import os
@@ -57,8 +57,8 @@ def test_the_steps_take_at_most_25_minutes_each_less_than_one_command_may() -> N
 
 
 def test_every_command_of_the_documentation_is_a_step() -> None:
-    """The scripts that docs/scaling.md lists for a GPU, with what they are told about precision."""
-    section = (ROOT / "docs" / "scaling.md").read_text().split("## On a GPU")[1]
+    """The scripts that docs/performance.md lists for a GPU, and their precision settings."""
+    section = (ROOT / "docs" / "performance.md").read_text().split("## On a GPU")[1]
     documented = set(re.findall(r"(?:benchmarks|train)/\w+\.py", section))
     text = SCRIPT.read_text()
     assert len(documented) == 5

@@ -111,7 +111,7 @@ def test_a_lie_is_refused_with_its_game_and_turn(
 ) -> None:
     path, lies, rng = (
         tmp_path / "games.safetensors",
-        tally("games that lie"),
+        tally("inconsistent games"),
         np.random.default_rng(len(name)),
     )
     for _ in range(injections(5, 100)):
@@ -136,7 +136,7 @@ def test_a_lie_is_refused_with_its_game_and_turn(
 def test_a_wrong_number_of_players_is_refused(
     games: Games, tally: Callable, tmp_path: Path
 ) -> None:
-    path, lies = tmp_path / "games.safetensors", tally("games that lie")
+    path, lies = tmp_path / "games.safetensors", tally("inconsistent games")
     save_games(path, games)
     tensors = load_file(path)
     for players in (-1, 0, 1, 3, 4, 5, 6, 2**31 - 1):

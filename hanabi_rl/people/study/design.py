@@ -1,0 +1,282 @@
+"""What a study with people is, as a TOML file says it: `read_study`. Pure but for reading the file.
+
+title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
+participants = 40                           # completion_code
+[consent]                                   # version, text
+remember_people = true                      # agents that can get to know a person do
+flag_moves = true                           # a button for the partner's last move
+min_check_correct = 3                       # of [[check]], to go on
+wait_s = 120                                # for a person, where [[agents]] has one,
+fallback_agent = "bot:convention"           # which plays if no person comes
+[[agents]]                                  # name, games, warm_up; `person` is another participant
+[[before]]                                  # questions: name, text, kind, low, high, choices,
+[[check]]                                   # rating; those of a check: correct, explanation
+[[after_game]]                              # left out: AFTER_GAME; `after_game = []`: none
+[[after_partner]]                           # after the last game with each
+[[at_end]]                                  # beside a ranking of the partners met
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from hanabi_rl.storage.dataclass_io import from_dict
+from hanabi_rl.storage.files import read_json, read_toml
+
+T = TypeVar("T")
+
+SCALE = 7  # points
+PERSON = "person"  # as the name of an agent: another participant
+MAX_TEXT = 2000  # characters of one answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One question of a form; every one may be skipped. `low` and `high` say what 1 and 7 mean."""
+
+    name: str = ""
+    text: str = ""
+    kind: Literal["scale", "choice", "text"] = "scale"
+    low: str = "not at all"
+    high: str = "very much"
+    choices: tuple[str, ...] = ()
+    rating: bool = False
+    """Of the scales of a form those marked make up the rating of a partner; where none is, all. At
+    the end of a study of two agents they compare the first partner (1) with the second (7)."""
+    correct: str = ""
+    """Correct choice of a question of the check."""
+    explanation: str = ""
+    """Text shown with the correct choice after the check."""
+
+    def read(self, answer: str) -> str | int | None:
+        """The answer that a form's field holds; None where it was skipped, or is none."""
+        if self.kind == "text":
+            # browsers count a line's end as one character, and send two
+            return answer.replace("\r\n", "\n").strip()[:MAX_TEXT] or None
+        if self.kind == "choice":
+            return answer if answer in self.choices else None
+        return int(answer) if answer in map(str, range(1, SCALE + 1)) else None
+
+
+AFTER_GAME = (
+    Question("meant", "I could tell what my partner meant."),
+    Question("understood", "My partner understood my hints."),
+    Question("predictable", "My partner's moves were predictable."),
+    Question("trust", "I trusted my partner."),
+    Question("human", "My partner plays like a person."),
+    Question("again", "I would play with this partner again."),
+    Question("remarks", "Anything you would like to say about this game?", "text"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyAgent:
+    """A partner, and how many games everyone plays with it, one after the other."""
+
+    name: str = ""
+    games: int = 1
+    warm_up: int = 0
+    """So many of them, the first, are to get used to the partner: people are told so, are not asked
+    about them, and no report counts them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Consent:
+    """What people agree to; the version is kept with every participant."""
+
+    version: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """A study. Whoever runs it answers for its consent text."""
+
+    title: str = ""
+    run_by: str = ""
+    contact: str = ""
+    language: str = "en"
+    """Of the texts in this file, as HTML names it; the table's own words are English."""
+    players: int = 2
+    order: Literal["latin", "random"] = "latin"
+    participants: int = 100
+    """After so many nobody else is asked."""
+    completion_code: str = ""
+    remember_people: bool = False
+    """An agent that remembers whom it plays with (`agents/preloaded_profile.py`) keeps what it
+    learnt of a person from game to game; else it meets a stranger in every game."""
+    flag_moves: bool = False
+    """People may mark their partner's last move as questionable."""
+    min_check_correct: int = 0
+    """Minimum number of correct answers to the check; with fewer a participant plays no game."""
+    wait_s: int = 120
+    """Seconds that a participant waits for another one before `fallback_agent` plays."""
+    fallback_agent: str = ""
+    """Agent that plays if no participant comes; it need not be one of `agents`."""
+    consent: Consent = Consent()
+    agents: tuple[StudyAgent, ...] = ()
+    before: tuple[Question, ...] = ()
+    check: tuple[Question, ...] = ()
+    after_game: tuple[Question, ...] = AFTER_GAME
+    after_partner: tuple[Question, ...] = ()
+    at_end: tuple[Question, ...] = ()
+
+    @property
+    def with_people(self) -> bool:
+        """Whether participants play with each other."""
+        return PERSON in [agent.name for agent in self.agents]
+
+    @property
+    def policies(self) -> list[str]:
+        """The names of all agents that are no persons."""
+        names = [agent.name for agent in self.agents if agent.name != PERSON]
+        return list(dict.fromkeys([*names, *([self.fallback_agent] if self.with_people else [])]))
+
+    def forms(self) -> dict[str, tuple[Question, ...]]:
+        """Every list of questions, by its name in the file."""
+        return {name: getattr(self, name) for name in _FORMS}
+
+
+_FORMS = ("before", "check", "after_game", "after_partner", "at_end")
+_LISTS = {"agents": StudyAgent} | dict.fromkeys(_FORMS, Question)
+_RENAMED = {
+    "instead": "fallback_agent",
+    "questionable": "flag_moves",
+    "wait": "wait_s",
+    "check_right": "min_check_correct",
+    "series": "remember_people",
+    "right": "correct",
+    "why": "explanation",
+}
+"""Earlier key -> key. A saved study may have earlier keys, a TOML file must not."""
+
+
+def read_study(path: Path) -> Study:
+    """The study in a TOML file. Raises ValueError naming the field and what was expected;
+    FileNotFoundError."""
+    return study_of(read_toml(path), str(path))
+
+
+def study_of(content: dict[str, Any], where: str = "study") -> Study:
+    """The study that a TOML file's content says. Raises ValueError."""
+    lists: dict[str, Any] = {
+        name: tuple(_items(cls, content[name], f"{where}: {name}"))
+        for name, cls in _LISTS.items()
+        if name in content
+    }
+    rest = {name: value for name, value in content.items() if name not in _LISTS}
+    study = dataclasses.replace(_from_table(Study, rest, where), **lists)
+    _check(study, where)
+    return study
+
+
+def saved_study(path: Path) -> Study:
+    """Return the study in a JSON file that a server or an export wrote, of any version. Raises
+    ValueError; FileNotFoundError."""
+    return study_of(_with_new_keys(read_json(path)["study"]), str(path))
+
+
+def orders(agents: int) -> list[tuple[int, ...]]:
+    """The orders of a Latin square, balanced for what follows what (Williams 1949): over all of
+    them every agent comes at every place, and after every other, equally often. An odd number takes
+    the square and its mirror image."""
+    first = [(place + 1) // 2 * (1 if place % 2 else -1) % agents for place in range(agents)]
+    square = [tuple((agent + row) % agents for agent in first) for row in range(agents)]
+    return square + [order[::-1] for order in square] if agents % 2 and agents > 1 else square
+
+
+def _with_new_keys(saved: Any) -> Any:
+    if isinstance(saved, list):
+        return [_with_new_keys(item) for item in saved]
+    if isinstance(saved, dict):
+        return {_RENAMED.get(name, name): _with_new_keys(item) for name, item in saved.items()}
+    return saved
+
+
+def _from_table(cls: type[T], table: dict[str, Any], where: str) -> T:
+    for name in filter(_RENAMED.get, table):
+        raise ValueError(f"{where}: {name} was renamed to {_RENAMED[name]}")
+    return from_dict(cls, table, where=where)
+
+
+def _items(cls: type[Any], tables: Any, where: str) -> list[Any]:
+    if not isinstance(tables, list):
+        raise ValueError(f"{where}: expected a list of tables, got {tables!r:.60}")
+    items = []
+    for i, item in enumerate(tables):
+        if not isinstance(item, dict):
+            raise ValueError(f"{where}[{i}]: expected a table, got {item!r:.60}")
+        items.append(_from_table(cls, item, f"{where}[{i}]"))
+    return items
+
+
+def _check(study: Study, where: str) -> None:
+    for name in ("title", "run_by", "contact", "language"):
+        _check_text(getattr(study, name), f"{where}: {name}")
+    for name in ("version", "text"):
+        _check_text(getattr(study.consent, name), f"{where}: consent.{name}")
+    _check_range(study.players, 2, 5, f"{where}: players")
+    _check_range(study.participants, 1, None, f"{where}: participants")
+    if not study.agents:
+        raise ValueError(f"{where}: agents: expected one [[agents]] or more, got none")
+    for i, agent in enumerate(study.agents):
+        _check_text(agent.name, f"{where}: agents[{i}].name")
+        _check_range(agent.games, 1, None, f"{where}: agents[{i}].games")
+        _check_range(agent.warm_up, 0, agent.games - 1, f"{where}: agents[{i}].warm_up")
+    _check_unique([agent.name for agent in study.agents], f"{where}: agents", "agent")
+    if study.with_people:
+        if study.players != 2:
+            raise ValueError(f"{where}: players: expected 2 with a person, got {study.players}")
+        _check_range(study.wait_s, 1, None, f"{where}: wait_s")
+        _check_text(study.fallback_agent, f"{where}: fallback_agent")
+        if study.fallback_agent == PERSON:
+            raise ValueError(f"{where}: fallback_agent: expected an agent, got {PERSON!r}")
+    for form, questions in study.forms().items():
+        _check_questions(questions, f"{where}: {form}")
+    if any(question.rating for question in study.at_end) and len(study.agents) != 2:
+        raise ValueError(
+            f"{where}: at_end: rating: expected two agents to compare, got {len(study.agents)}"
+        )
+    for i, question in enumerate(study.check):
+        if question.correct not in question.choices:
+            raise ValueError(
+                f"{where}: check[{i}].correct: expected one of the choices, got "
+                f"{question.correct!r}"
+            )
+    _check_range(study.min_check_correct, 0, len(study.check), f"{where}: min_check_correct")
+
+
+def _check_range(value: int, low: int, high: int | None, where: str) -> None:
+    if value < low or (high is not None and value > high):
+        expected = f"{low} or more" if high is None else f"{low} to {high}"
+        raise ValueError(f"{where}: expected {expected}, got {value}")
+
+
+def _check_questions(questions: Sequence[Question], where: str) -> None:
+    for i, question in enumerate(questions):
+        _check_text(question.text, f"{where}[{i}].text")
+        if not question.name.isidentifier():
+            raise ValueError(
+                f"{where}[{i}].name: expected a name of letters, digits and _, got "
+                f"{question.name!r}"
+            )
+        if (question.kind == "choice") != (len(question.choices) > 1):
+            raise ValueError(
+                f"{where}[{i}].choices: expected two or more for a choice and none for another "
+                f"kind, got {len(question.choices)} for kind {question.kind!r}"
+            )
+    _check_unique([question.name for question in questions], where, "question")
+
+
+def _check_text(text: str, where: str) -> None:
+    if not text.strip():
+        raise ValueError(f"{where}: expected a text, got {text!r}")
+
+
+def _check_unique(names: Sequence[str], where: str, kind_of_item: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{where}: expected every {kind_of_item} once, got {name!r} twice")

@@ -1,0 +1,241 @@
+"""The people of a study, and where what they did is kept: `StudyFolder`.
+
+    study.json                what was asked of everybody, and the folder's tag
+    participants/NUMBER.json  everything of one person: consent, order, games with their moves and
+                              times, answers; replaced after every move
+    audit.jsonl               who withdrew, and when
+
+One file a person, so that who withdraws is deleted with it: there is no table, log or index that
+anything could be left in. A person is known by a code alone, of which the file holds the SHA-256:
+its first part is the random number, the rest a secret of 59 bits. No name and no address is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import hashlib
+import hmac
+import json
+import random
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.study.design import Study, orders, saved_study
+from hanabi_rl.people.study.participant import Participant, participant_to_json, read_participant
+from hanabi_rl.storage.dataclass_io import to_dict
+from hanabi_rl.storage.files import fsync_path, read_json, remove_partial_writes, write_json
+
+FORMAT_VERSION = 1  # of study.json
+_RANDOM = random.SystemRandom()
+_LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # none that is taken for another
+_CODE = re.compile(r"\s*(\d{6})((?:-[0-9A-Za-z]{4}){3})\s*")
+SECRET = re.compile(f"(-[{_LETTERS}]{{4}}){{3}}")
+"""What follows the number in a code."""
+
+
+class WithdrawnError(RefusedError):
+    """This person's games and answers were deleted; nothing more is kept."""
+
+
+class StudyFolder:
+    """The folder `path` of `study`, made where it is missing. For one server at a time; commands
+    beside it are safe. Raises ValueError for a folder of another study."""
+
+    def __init__(self, path: Path, study: Study, clock: Callable[[], float] = time.time) -> None:
+        self.path, self.study, self.clock = path, study, clock
+        self._people = path / "participants"
+        self._people.mkdir(parents=True, exist_ok=True)
+        file = path / "study.json"
+        if not file.exists():
+            header = {"format_version": FORMAT_VERSION, "tag": secrets.token_hex(4)}
+            write_json(file, header | {"study": study_to_json(study)})
+        elif read_study_of(path) != study:
+            raise ValueError(
+                f"{path}: expected the study that the folder was made for ({file}): a study that "
+                "changes is another one; give it another --state"
+            )
+
+    @functools.cached_property
+    def tag(self) -> str:
+        """Random name of this folder, 8 hexadecimal digits; written to study.json once."""
+        file = self.path / "study.json"
+        content: Any = read_json(file)
+        if "tag" not in content:  # a folder of an earlier version; its one server is starting
+            content["tag"] = secrets.token_hex(4)
+            write_json(file, content)
+        return str(content["tag"])
+
+    def join(self, secret: str | None = None) -> tuple[Participant, str]:
+        """A new person, who has agreed; and the code, which is kept nowhere. `secret`: the code's,
+        where it was made before (None: it is made now); who comes with it once more is the same
+        person. Raises RefusedError where the study is complete."""
+        secret = secret or new_secret()
+        with self._locked():
+            participants = self.participants()
+            for person in participants:
+                if person.code_hash == _hash(code := f"{person.number:06d}{secret}"):
+                    return person, code
+            if self.complete(participants):
+                raise RefusedError("the study is complete: nobody else is needed")
+            taken = {person.number for person in participants}
+            number = secrets.randbelow(1_000_000)
+            while number in taken:
+                number = secrets.randbelow(1_000_000)
+            code = f"{number:06d}{secret}"
+            order, agents = _order(self.study, self._eligible(participants))
+            person = Participant(
+                number=number,
+                code_hash=_hash(code),
+                consent_version=self.study.consent.version,
+                consented_at=self.clock(),
+                order=order,
+                plan=_plan(self.study, agents),
+            )
+            self._write(person)
+        return person, code
+
+    def complete(self, participants: list[Participant]) -> bool:
+        """Whether nobody else is needed; who may not play after the check takes nobody's place."""
+        return len(self._eligible(participants)) >= self.study.participants
+
+    def _eligible(self, participants: list[Participant]) -> list[Participant]:
+        return [person for person in participants if person.may_play(self.study)]
+
+    def find(self, code: str) -> Participant | None:
+        """Who holds this code; None where nobody does (any more)."""
+        found = _CODE.fullmatch(code)
+        if not found:
+            return None
+        person = self.get(int(found[1]))
+        code_hash = _hash(found[1] + found[2].upper())
+        return person if person and hmac.compare_digest(code_hash, person.code_hash) else None
+
+    def get(self, number: int) -> Participant | None:
+        """The person with this number; None where there is none (any more)."""
+        try:
+            return read_participant(self._file(number))
+        except FileNotFoundError:
+            return None
+
+    def participants(self) -> list[Participant]:
+        """All who have not withdrawn, in the order in which they agreed."""
+        people = [read_participant(path) for path in self._people.glob("[0-9]*.json")]
+        return sorted(people, key=lambda person: (person.consented_at, person.number))
+
+    def check_agents(self, policies: Mapping[str, str]) -> None:
+        """`policies`: agent -> its identity. Raises ValueError where a game was played with another
+        agent of that name."""
+        for person in self.participants():
+            for number, played in enumerate(person.games, start=1):
+                now = policies.get(played.agent, played.policy)
+                if now != played.policy:
+                    raise ValueError(
+                        f"{self._file(person.number)}: expected {played.agent} to be the agent "
+                        f"of game {number} ({played.policy}), got another one ({now}): a study "
+                        "whose agents change is another one; give it another --state, or the agent "
+                        "that it began with"
+                    )
+
+    def change(self, number: int, change: Callable[[Participant], Participant]) -> Participant:
+        """Writes what became of a person. Raises WithdrawnError."""
+        with self._locked():
+            person = self.get(number)
+            if person is None:
+                raise WithdrawnError("this participant has withdrawn: nothing more is kept")
+            changed = change(person)
+            self._write(changed)
+            return changed
+
+    def withdraw(self, number: int, by: str) -> bool:
+        """Deletes everything of a person but a line of audit; False where there was nobody."""
+        with self._locked():
+            if not self._file(number).exists():
+                return False
+            remove_partial_writes(self._people)  # what a killed server left half written
+            self._forget_moves(number)
+            self._file(number).unlink()
+            fsync_path(self._people)
+            line = {"at": round(self.clock()), "what": "withdrawn", "participant": number, "by": by}
+            with (self.path / "audit.jsonl").open("a") as audit:
+                audit.write(json.dumps(line) + "\n")
+            return True
+
+    def _forget_moves(self, number: int) -> None:
+        """Games that others played with this person are theirs no more, since half of the moves are
+        this person's: they are left, without a move."""
+        withdrawn = self.get(number)
+        games = withdrawn.games if withdrawn else ()
+        paired = {played.paired_game for played in games if played.paired_game}
+        for person in self.participants() if paired else []:
+            for place, played in enumerate(person.games):
+                if played.game.game_id in paired:
+                    game = dataclasses.replace(
+                        played.game, moves=(), status="done", end_reason="left"
+                    )
+                    without_moves = dataclasses.replace(played, game=game, times_ms=(), flagged=())
+                    person = person.with_game(place, without_moves)
+            if any(played.game.game_id in paired for played in person.games):
+                self._write(person)
+
+    def _write(self, person: Participant) -> None:
+        write_json(self._file(person.number), participant_to_json(person))
+
+    def _file(self, number: int) -> Path:
+        return self._people / f"{number:06d}.json"
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.path / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def read_study_of(folder: Path) -> Study:
+    """The study of a folder. Raises ValueError; FileNotFoundError."""
+    return saved_study(folder / "study.json")
+
+
+def study_to_json(study: Study) -> dict[str, Any]:
+    """The content of the TOML file that says this study."""
+    lists = {
+        name: [to_dict(item) for item in items]
+        for name, items in {"agents": study.agents, **study.forms()}.items()
+    }
+    return to_dict(study) | lists
+
+
+def _order(study: Study, participants: list[Participant]) -> tuple[int, tuple[int, ...]]:
+    """The next person's order of the agents: the one of the square that fewest have, or a draw."""
+    if study.order == "random":
+        return -1, tuple(_RANDOM.sample(range(len(study.agents)), len(study.agents)))
+    square = orders(len(study.agents))
+    taken = [person.order for person in participants]
+    row = min(range(len(square)), key=taken.count)
+    return row, square[row]
+
+
+def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Each agent's games in a row; the person's seat begins anywhere and moves on."""
+    plan = []
+    for agent in order:
+        first = secrets.randbelow(study.players)
+        games = range(study.agents[agent].games)
+        plan += [(agent, (first + game) % study.players) for game in games]
+    return tuple(plan)
+
+
+def new_secret() -> str:
+    """That of a code: three words, each after a `-`."""
+    return "".join("-" + "".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(3))
+
+
+def _hash(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()

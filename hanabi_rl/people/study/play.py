@@ -1,0 +1,266 @@
+"""The tables of a study: `StudyPlay`. No JAX: the partners are asked through `Partners`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.people.serve.lifecycle import (
+    Effects,
+    Event,
+    Game,
+    MoveMade,
+    PlayerLeft,
+    RefusedError,
+)
+from hanabi_rl.people.serve.partner_protocol import PartnerAction, Partners
+from hanabi_rl.people.serve.tables import GameTables
+from hanabi_rl.people.serve.view_json import Frame
+from hanabi_rl.people.study.design import PERSON
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.matching import WaitingRoom, balance, sync_with_pair
+from hanabi_rl.people.study.participant import Participant, PlayedGame, is_warm_up
+from hanabi_rl.play.decks import evaluation_decks
+
+AGENT_NAME = "computer"  # the name of every agent, until the study is over ...
+PARTNER_NAME = "partner"  # ... and of everybody, where some are people
+
+
+class StudyPlay(GameTables):
+    """The games of all people of the study in `folder`, each with one of its agents.
+
+    partners: agent -> who answers for it at every seat but the person's; policies: agent -> its
+    identity, which is kept with every game; remembering: the agents that remember whom they play
+    with, if the study lets them. Games that were interrupted go on. Raises ValueError where an
+    agent is another one than in the games so far.
+    """
+
+    def __init__(
+        self,
+        folder: StudyFolder,
+        rules: Rules,
+        partners: Mapping[str, Partners],
+        policies: Mapping[str, str],
+        remembering: Collection[str] = (),
+    ) -> None:
+        super().__init__(rules)
+        folder.check_agents(policies)
+        self.folder, self._partners, self._policies = folder, partners, policies
+        self._remembering = remembering if folder.study.remember_people else ()
+        self._owners: dict[int, tuple[int, int]] = {}  # game -> whose, and which of theirs
+        self._agents: dict[int, str] = {}
+        self._flagged: dict[int, frozenset[int]] = {}
+        self._pairs: dict[int, int] = {}  # the copies that two people have of one game
+        self.waiting = WaitingRoom(folder.study.wait_s, folder.clock)
+        _rollback_partial_deals(folder)
+        for person in folder.participants():
+            for place, played in enumerate(person.games):
+                self._add_game(person.number, place, played)
+        for game_id in self._pairs:
+            for pair in self.paired_games(game_id):
+                game = sync_with_pair(self._games[game_id], self._games[pair])
+                if game != self._games[game_id]:
+                    self._carry_out(game, Effects())
+
+    def deal(self, person: Participant, place: int) -> int | None:
+        """The id of game number `place` of a person, dealt where it is not yet; None where the
+        person waits for another one. Raises RefusedError where the person has withdrawn."""
+        if place < len(person.games):
+            return person.games[place].game.game_id
+        study = self.folder.study
+        name = study.agents[person.plan[place][0]].name
+        if name != PERSON:
+            return self._deal(person, place, name)
+        if other := self.waiting.find_partner(person.number, place):
+            return self._deal_both(person, place, *other)
+        if self.waiting.timed_out(person.number):
+            return self._deal(person, place, study.fallback_agent, fallback=True)
+        return None
+
+    def _deal(self, person: Participant, place: int, name: str, *, fallback: bool = False) -> int:
+        policy = self._policies[name]
+        earlier = person.series(name, policy) if name in self._remembering else ()
+        game = self._new_game(person.plan[place][1], self._deck(), earlier)
+        played = PlayedGame(game, name, policy, self.folder.clock(), replaced_by_agent=fallback)
+        self._begin(person.number, place, played)
+        return game.game_id
+
+    def _deal_both(
+        self, person: Participant, place: int, other: int, their_place: int
+    ) -> int | None:
+        """One game for two people, who each get a copy. Who began more of their games with people
+        does not begin this one; of two alike the one who came last sits as planned."""
+        deck, now, waiting = self._deck(), self.folder.clock(), self.folder.get(other)
+        difference = balance(person) - (balance(waiting) if waiting else 0)
+        seat = int(difference > 0) if difference else person.plan[place][1]
+        own_game, their_game = self._new_game(seat, deck), self._new_game(1 - seat, deck)
+        try:
+            played = PlayedGame(their_game, PERSON, PERSON, now, paired_game=own_game.game_id)
+            self._begin(other, their_place, played)
+        except RefusedError:  # the other one has withdrawn in this moment
+            return None
+        played = PlayedGame(own_game, PERSON, PERSON, now, paired_game=their_game.game_id)
+        self._begin(person.number, place, played)
+        return own_game.game_id
+
+    def _deck(self) -> tuple[int, ...]:
+        deck = evaluation_decks(self.rules, 1, secrets.randbits(63), "people")[0]
+        return tuple(int(card) for card in deck)
+
+    def _new_game(self, seat: int, deck: tuple[int, ...], earlier: tuple[Game, ...] = ()) -> Game:
+        return Game(
+            secrets.randbits(48), self.rules, deck, frozenset({seat}), previous_games=earlier
+        )
+
+    def _begin(self, number: int, place: int, played: PlayedGame) -> None:
+        self.folder.change(number, lambda person: person.with_game(place, played))
+        self._add_game(number, place, played)
+
+    def game(self, game_id: int) -> Game:
+        """See `GameTables.game`; of two people as it is kept by now: it has lost its moves where
+        the other one was withdrawn, beside the server too."""
+        if game_id in self._pairs:
+            number, place = self._owners[game_id]
+            if person := self.folder.get(number):
+                self._games[game_id] = person.games[place].game
+        return super().game(game_id)
+
+    def move(self, game_id: int, turn: int, action: int) -> Game:
+        """See `GameTables.move`; of two people the other one's copy takes the move too."""
+        game = super().move(game_id, turn, action)
+        self._apply_to_pair(game_id, MoveMade(turn % self.rules.num_players, turn, action))
+        return game
+
+    def leave(self, game_id: int) -> Game:
+        """See `GameTables.leave`; of two people the other one's copy ends too."""
+        left = super().leave(game_id)
+        self._apply_to_pair(game_id, PlayerLeft())
+        return left
+
+    def _apply_to_pair(self, game_id: int, event: Event) -> None:
+        for pair in self.paired_games(game_id):
+            with contextlib.suppress(RefusedError):  # that person has withdrawn
+                self._apply(self._games[pair], event)
+
+    def paired_games(self, game_id: int) -> Sequence[int]:
+        """See `GameTables.paired_games`."""
+        pair = self._pairs.get(game_id)
+        return (pair,) if pair in self._games else ()
+
+    def partner_to_move(self, game_id: int) -> bool:
+        """See `GameTables.partner_to_move`; a person is not asked."""
+        return game_id not in self._pairs and super().partner_to_move(game_id)
+
+    def holds(self, person: Participant, game_id: int) -> bool:
+        """Whether the game is this person's."""
+        return self._owners.get(game_id, (-1, -1))[0] == person.number
+
+    def is_warm_up(self, game_id: int) -> bool:
+        """Whether a game is one to get used to the partner, which does not count. False once the
+        person has withdrawn."""
+        number, place = self._owners[game_id]
+        person = self.folder.get(number)
+        return person is not None and is_warm_up(self.folder.study, person, place)
+
+    def mark(self, game_id: int, turn: int, flagged: bool) -> None:
+        """See `GameTables.mark`; it is kept with the moves of the game."""
+        if not self.folder.study.flag_moves:
+            super().mark(game_id, turn, flagged)
+        number, place = self._owners[game_id]
+        if turn != _last_partner_turn(self._games[game_id]):
+            raise RefusedError("only your partner's last move can be marked")
+
+        def with_flag(person: Participant) -> Participant:
+            played = person.games[place]
+            others = tuple(each for each in played.flagged if each != turn)
+            found = (*others, turn) if flagged else others
+            return person.with_game(place, dataclasses.replace(played, flagged=found))
+
+        person = self.folder.change(number, with_flag)
+        self._flagged[game_id] = frozenset(person.games[place].flagged)
+
+    def frame(self, game_id: int) -> Frame:
+        """See `GameTables.frame`; `questionable` is the turn that may be marked, and whether it
+        is."""
+        frame = super().frame(game_id)
+        if self.folder.study.flag_moves:
+            turn = _last_partner_turn(self._games[game_id])
+            flagged = turn in self._flagged[game_id]
+            frame["questionable"] = None if turn is None else {"turn": turn, "marked": flagged}
+        return frame
+
+    def forget(self, number: int) -> tuple[list[int], list[int]]:
+        """The games of one who has withdrawn are no more: their ids, and those of the copies that
+        others have, which have lost their moves."""
+        self.waiting.leave(number)
+        game_ids = [game_id for game_id, (owner, _) in self._owners.items() if owner == number]
+        pairs = [pair for game_id in game_ids for pair in self.paired_games(game_id)]
+        for pair in pairs:
+            self.game(pair)  # which has no moves any more
+        for game_id in game_ids:
+            del self._owners[game_id], self._agents[game_id], self._games[game_id]
+            del self._flagged[game_id]
+        return game_ids, pairs
+
+    def _save(self, game: Game, effects: Effects) -> None:
+        number, place = self._owners[game.game_id]
+
+        def with_move(person: Participant) -> Participant:
+            played = person.games[place]
+            if played.game.status == "done":
+                raise RefusedError("the other player has withdrawn: this game is no more")
+            now = round(1000 * (self.folder.clock() - played.started_at))
+            times = (*played.times_ms, *(now,) * (game.turn - len(played.times_ms)))
+            return person.with_game(place, dataclasses.replace(played, game=game, times_ms=times))
+
+        self.folder.change(number, with_move)
+
+    def _names_at(self, game: Game) -> dict[int, str]:
+        others = set(range(self.rules.num_players)) - game.people
+        return dict.fromkeys(others, PARTNER_NAME if self.folder.study.with_people else AGENT_NAME)
+
+    def _with_link(self, game: Game, frame: Frame) -> Frame:
+        """A game of a study is sent nowhere."""
+        return frame | {"link": None}
+
+    def _query(self, game: Game) -> PartnerAction:
+        return self._partners[self._agents[game.game_id]].partner_action([game])[0]
+
+    def _add_game(self, number: int, place: int, played: PlayedGame) -> None:
+        game_id = played.game.game_id
+        self._owners[game_id] = number, place
+        self._agents[game_id] = played.agent
+        self._games[game_id] = played.game
+        self._flagged[game_id] = frozenset(played.flagged)
+        if played.paired_game:
+            self._pairs[game_id] = played.paired_game
+
+
+def _rollback_partial_deals(folder: StudyFolder) -> None:
+    """Where a server was killed before the second of two people had their copy of a game, the first
+    one has none either, and waits once more."""
+    participants = folder.participants()
+    dealt = {played.game.game_id for person in participants for played in person.games}
+    for person in participants:
+        for place, played in enumerate(person.games):
+            if (
+                played.paired_game
+                and played.paired_game not in dealt
+                and played.game.status == "active"
+            ):
+                folder.change(person.number, functools.partial(_without, place=place))
+
+
+def _without(person: Participant, place: int) -> Participant:
+    return dataclasses.replace(person, games=person.games[:place])
+
+
+def _last_partner_turn(game: Game) -> int | None:
+    """The number of the last move that is no person's."""
+    players = game.rules.num_players
+    partners = (turn for turn in reversed(range(game.turn)) if turn % players not in game.people)
+    return next(partners, None)

@@ -1,0 +1,341 @@
+"""A study as a browser meets it: consent, forms, the table, withdrawal; and its export."""
+
+import functools
+import json
+import logging
+import os
+import re
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+from support.serving import STUDY, Simple, make_study_play
+from support.study import ADDRESS, HOST, agree, consent, cookie_of, play_here, post
+
+from hanabi_rl.cli import main
+from hanabi_rl.cli.study import export_games, study, withdraw
+from hanabi_rl.data.files import load_games
+from hanabi_rl.people.study.design import AFTER_GAME
+from hanabi_rl.people.study.pages import make_study
+
+
+@pytest.fixture
+def play(tmp_path):
+    return make_study_play(tmp_path / "study")
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def take_part(play, client, ranking=("1", "2")):
+    """A whole study; the code and everything that was shown."""
+    pages = [client.get("/"), agree(client)]
+    pages.append(post(client, "/answer", step="before", q_played="y"))
+    for number in (1, 2):
+        assert re.search(r"/game/\d+$", str(pages[-1].url))
+        pages.append(play_here(client, pages[-1]))
+        pages.append(client.get("/next"))
+        assert f"About game {number}" in pages[-1].text
+        answers = {"q_meant": "7", "q_trust": "", "q_human": "9", "q_remarks": f" fine {number} "}
+        pages.append(post(client, "/answer", step=f"game {number}", **answers))
+    assert "Which partner did you like" in pages[-1].text
+    pages.append(post(client, "/answer", step="end", rank_0=ranking[0], rank_1=ranking[1]))
+    return client.cookies[cookie_of(play)], pages
+
+
+def test_nothing_is_stored_before_consent(play, visit, tmp_path):
+    def kept():
+        files = (tmp_path / "study").rglob("*")
+        return {path: path.read_bytes() for path in files if path.is_file()}
+
+    before, client = kept(), visit(play)
+    page = client.get("/")
+    assert "We record moves." in page.text and "a@example.org" in page.text
+    for path in ("/next", "/game/5"):
+        assert client.get(path).url.path == "/"  # nobody is known: back to the consent
+    assert "Nothing was stored" in client.get("/no").text
+    for path in ("/answer", "/stop"):
+        assert post(client, path, step="before").url.path == "/"
+    agree(client, version="2")  # a text that is not this one
+    assert kept() == before and not client.cookies and "set-cookie" not in page.headers
+    agree(client)
+    assert client.cookies[cookie_of(play)]
+    (person,) = play.folder.participants()
+    assert person.consent_version == "3" and person.consented_at > 0
+
+
+def test_a_whole_study_is_kept_and_its_export_loads(play, visit, tmp_path, capsys):
+    codes = [take_part(play, visit(play))[0] for _ in range(2)]
+    out = tmp_path / "out" / "games.safetensors"
+    main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
+    games = load_games(out)  # by full replay
+    assert len(games) == 4 and not games.unfinished.any()
+    lines = read_lines(out.with_suffix(".jsonl"))
+    assert [line["game_id"] for line in lines] == games.game_ids.tolist()
+    seats = np.zeros((4, 2), bool)
+    for row, line in enumerate(lines):
+        seats[row, line["seat"]] = True
+        assert len(line["times_ms"]) == games.num_actions[row]
+        agent = -1 - ["bot:a", "bot:b"].index(line["agent"])
+        expected = [agent, agent]
+        expected[line["seat"]] = line["participant"]
+        assert games.players[row].tolist() == expected
+        assert line["policy_hash"] == f"identity of {line['agent']}"
+        assert line["answers"] == {"meant": 7, "remarks": f"fine {line['number']}"}
+        assert line["consent_version"] == "3"
+    assert (games.human_seats == seats).all()
+    orders = {}
+    for line in lines:
+        orders.setdefault(line["participant"], []).append(line["agent"])
+    assert sorted(orders.values()) == [["bot:a", "bot:b"], ["bot:b", "bot:a"]]
+    people = read_lines(out.with_suffix(".participants.jsonl"))
+    for person in people:
+        assert person["before"] == {"played": "y"}
+        first, second = orders[person["participant"]]
+        assert person["end"] == {"ranking": {first: 1, second: 2}}
+    exported = "".join(path.read_text(errors="replace") for path in out.parent.iterdir())
+    assert not any(code[7:] in exported for code in codes)
+    main(["games", "list", "--study", str(tmp_path / "study")])
+    assert "next: done; 2 of 2 games finished" in capsys.readouterr().out
+
+
+def test_who_the_partners_are_is_told_at_the_end_alone(play, visit):
+    _, pages = take_part(play, visit(play))
+    for page in pages[:-1]:
+        shown = json.dumps(page) if isinstance(page, list) else page.text
+        assert "bot:a" not in shown and "bot:b" not in shown and "identity of" not in shown
+    assert "<code>bot:a</code>" in pages[-1].text and "<code>bot:b</code>" in pages[-1].text
+    assert "DONE-7" in pages[-1].text and "DONE-7" not in pages[-2].text
+
+
+def test_every_question_may_be_skipped_and_what_was_answered_once_stands(play, visit):
+    client = visit(play)
+    agree(client)
+    post(client, "/answer", step="before")
+    post(client, "/answer", step="before", q_played="n")  # a page from the history of the browser
+    page = client.get("/next")
+    play_here(client, page)
+    form = client.get("/next").text
+    for question in AFTER_GAME:
+        assert question.text.replace("'", "&#39;") in form
+    assert form.count("no answer") == 6
+    post(client, "/answer", step="game 1", q_meant="1")
+    (person,) = play.folder.participants()
+    assert person.answers == {"before": {}, "game 1": {"meant": 1}}
+
+
+def test_withdrawal_leaves_nothing_in_the_store_or_in_a_later_export(play, visit, tmp_path):
+    (code, _), (other, _) = take_part(play, visit(play)), take_part(play, visit(play))
+    gone, stays = play.folder.find(code), play.folder.find(other)
+    stranger = visit(play)
+    assert "Nobody takes part" in post(stranger, "/withdraw", code="123456-AAAA-AAAA-AAAA").text
+    assert "are deleted" in post(stranger, "/withdraw", code=code).text
+    left = b"".join(path.read_bytes() for path in (tmp_path / "study").rglob("*.*"))
+    assert gone.code_hash.encode() not in left
+    for played in gone.games:
+        assert str(played.game.game_id).encode() not in left
+        assert not play.holds(gone, played.game.game_id)
+    assert f'"participant": {gone.number}' in (tmp_path / "study" / "audit.jsonl").read_text()
+    out = tmp_path / "games.safetensors"
+    main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
+    assert sorted(load_games(out).game_ids) == sorted(p.game.game_id for p in stays.games)
+    exported = "".join(p.read_text() for p in tmp_path.glob("games.*jsonl"))
+    assert f'"participant": {gone.number}' not in exported
+    main(["games", "withdraw", str(stays.number), "--study", str(tmp_path / "study")])
+    assert play.folder.participants() == []
+    with pytest.raises(SystemExit):
+        main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
+
+
+def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_path, monkeypatch):
+    path, out = tmp_path / "study", tmp_path / "games.safetensors"
+    compiled = []
+    start = functools.partial(study, Path("example"), state=path, port=0)
+
+    def serve(server, sockets):
+        sockets[0].close()
+        holder = f"another server is at work there .process {os.getpid()} on .*another --state"
+        with pytest.raises(ValueError, match=holder):
+            start()
+        export_games(path, out)
+        withdraw(int(code[:6]), path)
+
+    monkeypatch.setattr("hanabi_rl.people.study.design.read_study", lambda file: play.folder.study)
+    monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or play)
+    monkeypatch.setattr("uvicorn.Server.run", serve)
+    for starts in (1, 2):  # the second once the first has ended
+        code, _ = take_part(play, visit(play))
+        start()
+        assert len(compiled) == starts
+        assert len(load_games(out)) == 2 and play.folder.participants() == []
+
+
+def test_who_withdraws_in_anothers_browser_takes_nothing_of_the_others(play, visit):
+    here = visit(play)
+    (own, _), (code, _) = take_part(play, here), take_part(play, visit(play))
+    assert "are deleted" in post(here, "/withdraw", code=code).text
+    assert here.cookies[cookie_of(play)] == own and play.folder.find(own) is not None
+    assert "are deleted" in post(here, "/withdraw", code=own).text
+    assert cookie_of(play) not in here.cookies
+
+
+def test_who_withdraws_at_the_table_leaves_it(play, visit):
+    client = visit(play)
+    agree(client)
+    page = post(client, "/answer", step="before")
+    with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
+        socket.receive_text()
+        post(client, "/withdraw", code=client.cookies[cookie_of(play)])
+        seen = socket.receive()
+        while seen["type"] != "websocket.close":
+            seen = socket.receive()
+    assert cookie_of(play) not in client.cookies and client.get("/next").url.path == "/"
+
+
+def test_who_was_withdrawn_by_the_operator_moves_no_more(play, visit):
+    client = visit(play)
+    agree(client)
+    page = post(client, "/answer", step="before")
+    (person,) = play.folder.participants()
+    game_id = int(page.url.path.rpartition("/")[2])
+    with client.websocket_connect(f"ws://{HOST}/game/{game_id}/ws") as socket:
+        while not (frame := json.loads(socket.receive_text())["frame"])["actions"]:
+            pass
+        play.folder.withdraw(person.number, "the operator")
+        action = next(a["id"] for a in frame["actions"] if a["why_not"] is None)
+        socket.send_text(json.dumps({"action": action, "turn": frame["turn"]}))
+        assert "has withdrawn" in json.loads(socket.receive_text())["text"]
+    assert client.get("/next").url.path == "/"
+    assert play.folder.participants() == []
+
+
+def test_nobody_sits_at_the_table_of_another(play, visit):
+    mine, other = visit(play), visit(play)
+    agree(mine)
+    page = post(mine, "/answer", step="before")
+    assert other.get(page.url.path).url.path == "/"
+    agree(other)
+    assert other.get(page.url.path).status_code == 404
+    for client, headers in ((other, {}), (mine, {"origin": "http://evil.example"})):
+        with (
+            pytest.raises(WebSocketDisconnect),
+            client.websocket_connect(f"ws://{HOST}{page.url.path}/ws", headers=headers),
+        ):
+            pass
+    evil = {"origin": "http://evil.example"}
+    assert mine.post("/stop", headers=evil).status_code == 403
+    assert mine.post("/answer", content=b"x" * 70_000).status_code == 413
+
+
+def test_who_stops_goes_to_the_last_questions_and_the_game_is_unfinished(play, visit, tmp_path):
+    client = visit(play)
+    agree(client)
+    page = post(client, "/answer", step="before")
+    with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
+        while not (frame := json.loads(socket.receive_text())["frame"])["actions"]:
+            pass
+        action = next(a["id"] for a in frame["actions"] if a["why_not"] is None)
+        socket.send_text(json.dumps({"action": action, "turn": frame["turn"]}))
+        socket.receive_text()
+    assert "About game 1" in post(client, "/stop").text
+    assert "Thank you" in post(client, "/answer", step="game 1").text
+    out, study = tmp_path / "games.safetensors", str(tmp_path / "study")
+    with pytest.raises(SystemExit):
+        main(["games", "export", "--study", study, "--out", str(out)])
+    main(["games", "export", "--study", study, "--out", str(out), "--unfinished"])
+    assert load_games(out).unfinished.tolist() == [True]
+
+
+def test_no_code_cookie_or_address_is_in_a_log_an_error_or_what_is_kept(
+    play, visit, tmp_path, caplog, capfd, monkeypatch
+):
+    caplog.set_level(logging.DEBUG, "hanabi_rl")
+    code, _ = take_part(play, visit(play))
+    client = visit(play)
+    agree(client)
+    page = post(client, "/answer", step="before")
+    monkeypatch.setattr(Simple, "answer", lambda self, game: 1 // 0)
+    with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
+        frame = json.loads(socket.receive_text())["frame"]
+        if frame["actions"]:
+            action = next(a["id"] for a in frame["actions"] if a["why_not"] is None)
+            socket.send_text(json.dumps({"action": action, "turn": frame["turn"]}))
+        while json.loads(socket.receive_text())["type"] != "error":
+            pass
+    assert "the partner failed" in caplog.text
+    post(client, "/withdraw", code=code[:-1] + ("8" if code[-1] == "9" else "9"))  # nobody's
+    said = capfd.readouterr()
+    kept = "".join(
+        path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()
+    )
+    for text in (caplog.text, said.out, said.err, kept):
+        for secret in (code[7:], client.cookies[cookie_of(play)][7:], ADDRESS, "testclient"):
+            assert secret not in text
+
+
+def test_a_cookie_is_for_the_server_alone(play, visit):
+    client = visit(play)
+    answer = client.post("/agree", data=consent(client), follow_redirects=False)
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=lax" in cookie and "secure" not in cookie
+    secure = TestClient(make_study(play), base_url=f"https://{HOST}")
+    answer = secure.post("/agree", data=consent(secure), follow_redirects=False)
+    assert "; secure" in answer.headers["set-cookie"].lower()
+
+
+def test_a_browser_that_keeps_no_cookie_is_told_and_takes_nobodys_place(visit, tmp_path):
+    play = make_study_play(tmp_path, participants=2)
+    client = visit(play)
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    for _ in range(3):
+        answer = agree(client)
+        assert "Your browser kept no cookie" in answer.text and "We record moves" not in answer.text
+        assert play.folder.participants() == []
+    for _ in range(2):  # the places are still there
+        assert "Before we begin" in agree(visit(play)).text
+
+
+def test_a_consent_that_is_sent_twice_is_one_persons(play, visit, tmp_path):
+    """A double click, or a server that starts anew between: what is under way brings no code."""
+    client = visit(play)
+    form, codes = consent(client), []
+    agreed = [client.post("/agree", data=form, follow_redirects=False) for _ in range(2)]
+    assert agreed[0].cookies[cookie_of(play)] == agreed[1].cookies[cookie_of(play)]
+    for server in (client, visit(make_study_play(tmp_path / "study"))):
+        server.cookies.clear()
+        server.cookies.set(cookie_of(play), agreed[0].cookies[cookie_of(play)], domain=HOST)
+        server.get("/begin")
+        codes.append(server.cookies[cookie_of(play)])
+    (person,) = play.folder.participants()
+    assert codes[0] == codes[1] and play.folder.find(codes[0]) == person
+    agree(visit(play))
+    assert len(play.folder.participants()) == 2
+    for secret in ("", "-AAAA-BBBB", "-aaaa-bbbb-cccc", "-AAAA-BBBB-CCCC; x=y"):
+        assert agree(visit(play), secret=secret).url.path == "/"
+    assert len(play.folder.participants()) == 2
+
+
+def test_nobody_is_taken_in_without_the_consent_to_this_version(visit, tmp_path):
+    play = make_study_play(tmp_path / "new", consent=STUDY["consent"] | {"version": "4"})
+    client, older = visit(play), visit(make_study_play(tmp_path / "old"))
+    client.get("/begin")
+    agreed = older.post("/agree", data=consent(older), follow_redirects=False)
+    (value,) = agreed.cookies.values()
+    client.cookies.set(cookie_of(play), value, domain=HOST)
+    client.get("/begin")
+    assert play.folder.participants() == []
+    assert "Before we begin" in agree(client).text
+
+
+def test_a_complete_study_says_so(visit, tmp_path):
+    play = make_study_play(tmp_path, participants=1)
+    client = visit(play)
+    form = consent(client)
+    agree(visit(play))
+    assert "The study is complete" in client.get("/").text
+    assert "nobody else is needed" in post(client, "/agree", **form).text
+    assert not client.cookies

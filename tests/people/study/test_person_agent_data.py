@@ -1,0 +1,166 @@
+"""What statistics read of a study's files."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from support.games import TINY, random_games
+from support.serving import STUDY
+
+from hanabi_rl.evaluation.measure.study import agent_figures, person_groups
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.export import Export, person_agent_data, rating_of
+
+SCALES = [{"name": name, "text": name} for name in ("one", "two", "three")]
+FORM = [*SCALES, {"name": "words", "text": "?", "kind": "text"}]
+
+
+def made(**changes):
+    """Two people: 1 plays a warm-up game and two more with bot:a, of which one is left; 2 plays one
+    with bot:b."""
+    study = study_of(STUDY | {"after_game": FORM, "flag_moves": True} | changes)
+    games = dataclasses.replace(random_games(TINY, 4), scores=np.array([6, 3, 2, 1], np.int32))
+    rows = [
+        (1, "bot:a", True, "finished", {"one": 7, "two": 7}),
+        (1, "bot:a", False, "finished", {"one": 2, "two": 4, "words": "ok"}),
+        (1, "bot:a", False, "left", {"one": 6}),
+        (2, "bot:b", False, "finished", {}),
+    ]
+    lines = [
+        {
+            "participant": person,
+            "agent": agent,
+            "warm_up": warm_up,
+            "instead": False,
+            "end_reason": end,
+            "answers": answers,
+            "seat": 0,
+            "questioned": [1, 3],
+        }
+        for person, agent, warm_up, end, answers in rows
+    ]
+    people = [
+        {
+            "participant": 1,
+            "order": ["bot:b", "bot:a"],
+            "partners": {},
+            "end": {"ranking": {"bot:a": 2, "bot:b": 1}, "trusted": 6, "stronger": 7},
+        },
+        {
+            "participant": 2,
+            "order": ["bot:b", "bot:a"],
+            "partners": {"bot:b": {"one": 5, "two": 1}},
+            "end": {"ranking": {"bot:b": 1}, "trusted": 6, "stronger": 7},
+        },
+    ]
+    return Export(study, games, lines, people)
+
+
+def test_warm_up_games_do_not_count_and_games_that_were_left_have_no_score():
+    export = made()
+    first, second = person_agent_data(export)
+    assert (first.person, first.agent, first.scores, first.abandoned) == (1, "bot:a", (3,), 1)
+    assert first.rating == 3  # (2 + 4) / 2 of one game; of the other fewer than half were answered
+    assert first.flagged_moves == 2
+    assert first.partner_moves == export.games.num_actions[1] // 2  # who moves second
+    assert (second.person, second.agent, second.scores, second.rating) == (2, "bot:b", (1,), None)
+    assert (first.rank, second.rank) == (None, None)  # a ranking of one says nothing
+
+
+def test_a_place_is_one_among_agents_whose_games_count():
+    """Who only took a person's place was ranked too."""
+    export = made()
+    export.lines[3]["participant"] = 1
+    export.people[0]["end"]["ranking"] = {"bot:c": 1, "bot:b": 2, "bot:a": 3}
+    places = {block.agent: block.rank for block in person_agent_data(export)}
+    assert places == {"bot:a": 2, "bot:b": 1}
+
+
+def test_the_form_of_a_partner_makes_the_rating_where_there_is_one():
+    marked = [FORM[0], FORM[1] | {"rating": True}, *FORM[2:]]
+    first, second = person_agent_data(made(after_partner=marked))
+    assert (first.rating, second.rating) == (None, 1)
+    first, second = person_agent_data(made(after_partner=FORM, flag_moves=False))
+    assert second.rating == 3 and first.partner_moves == 0
+
+
+def test_direct_comparisons_are_turned_to_the_agent():
+    scale = {"text": "?", "rating": True}
+    asked = [{"name": "trusted", **scale}, {"name": "stronger", **scale}]
+    first, second = person_agent_data(made(at_end=asked))
+    assert (first.agent, first.preference) == ("bot:a", 2.5)  # met second: 6.5 of 7
+    assert (second.agent, second.preference) == ("bot:b", -2.5)
+    assert person_agent_data(made())[0].preference is None
+
+
+@pytest.mark.parametrize(
+    ("answers", "rating"),
+    [({"one": 3, "two": 4, "three": 5}, 4), ({"one": 3}, None), ({"words": "x"}, None), ({}, None)],
+)
+def test_a_rating_is_the_mean_of_the_scales_of_which_half_were_answered(answers, rating):
+    assert rating_of(study_of(STUDY | {"after_game": FORM}).after_game, answers) == rating
+
+
+def of_two(games):
+    """An export of games of two people each: (first, second, end), and of what is a warm-up for
+    them; everybody is of the study."""
+    study = study_of(
+        STUDY | {"agents": [{"name": "person"}], "fallback_agent": "bot:b", "wait_s": 9}
+    )
+    scores = np.arange(1, len(games) + 1, dtype=np.int32)
+    lines = [
+        {
+            "participant": who,
+            "agent": "person",
+            "warm_up": who in warm_up,
+            "instead": False,
+            "end_reason": end,
+            "answers": {},
+            "seat": 0,
+            "questioned": [],
+        }
+        for first, second, end, *warm_up in games
+        for who in (first, second)
+    ]
+    people = [
+        {"participant": who, "order": ["person"], "partners": {}, "end": {}}
+        for who in dict.fromkeys(line["participant"] for line in lines)
+    ]
+    rows = [
+        first | {"other": second} for first, second in zip(lines[::2], lines[1::2], strict=True)
+    ]
+    drawn = dataclasses.replace(random_games(TINY, len(games)), scores=scores)
+    return Export(study, drawn, rows, people)
+
+
+def test_a_game_of_two_people_is_in_both_blocks_and_ties_them():
+    blocks = person_agent_data(
+        of_two(
+            [
+                (7, 9, "finished"),  # 1
+                (9, 2, "finished"),  # 2, that ties all three
+                (2, 7, "left"),
+                (4, 3, "finished", 3),  # 4, a warm-up for one of them: it is the other one's alone
+                (5, 3, "left"),
+                (8, 4, "finished", 8, 4),  # 6, that counts for nobody
+            ]
+        )
+    )
+    found = {each.person: (each.scores, each.abandoned, each.shared) for each in blocks}
+    assert found == {  # numbers of games count from 0, their scores from 1
+        7: ((1,), 1, ((0, 1), (2, None))),
+        9: ((1, 2), 0, ((0, 1), (1, 2))),
+        2: ((2,), 1, ((1, 2), (2, None))),
+        4: ((4,), 0, ()),
+        3: ((), 1, ((4, None),)),
+        5: ((), 1, ((4, None),)),
+    }
+    assert person_groups(blocks) == {7: 2, 9: 2, 2: 2, 4: 4, 3: 3, 5: 3}
+    (of,) = agent_figures(blocks, ["person"])
+    assert (of.people, of.groups, of.games, of.left) == (6, 3, 3, 2)
+
+
+def test_without_two_people_at_a_table_everybody_is_a_group():
+    blocks = person_agent_data(made())
+    assert not any(block.shared for block in blocks)
+    assert person_groups(blocks) == {block.person: block.person for block in blocks}
