@@ -203,7 +203,7 @@ def _fields_of(front: str, where: str) -> dict[str, Any]:
 
 
 def _with_fields(front: str, fields: Mapping[str, Any], changed: Mapping[str, Any]) -> str:
-    """`front`, whose fields are `fields`, with those in `changed` replaced; other fields and
+    """`front`, which parses to `fields`, with those in `changed` replaced; other fields and
     comments are kept as text, unless fields of its YAML do not begin lines."""
     import yaml
 

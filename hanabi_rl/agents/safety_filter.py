@@ -19,7 +19,7 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class SafetyFilter(Wrapper):
-    """`policy` without the plays whose success probability is too small."""
+    """`policy` without plays of too small success probability."""
 
     min_prob_last_life: float = flax.struct.field(pytree_node=False, default=0.6)
     """Minimum play probability on the last life."""

@@ -210,7 +210,7 @@ class LSTMLayer(nn.Module):
 
 
 class PerRowDropout(nn.Module):
-    """Dropout whose noise depends only on the `dropout` key and the row's index."""
+    """Dropout with noise that depends only on the `dropout` key and the row's index."""
 
     rate: float
 

@@ -256,15 +256,15 @@ class StructuredActor(nn.Module):
     def _trunk(self, rows: FlatFeatures) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """First trunk layer: kernels of the board, the encoded cards and the pooled hints, and the
         bias. It reads the features and the encoding of each card next to each other."""
-        _, hand, shown = rows.own.shape
+        _, hand, num_features = rows.own.shape
         encoded = self.card[-1] if self.card else 0
-        sizes = hand * (shown + encoded), rows.others[0].size, 2 * self.head
+        sizes = hand * (num_features + encoded), rows.others[0].size, 2 * self.head
         parts = (rows.table.shape[-1], *sizes)
         kernel, bias = self.trunk_0(sum(parts))
         table, cards, others, hints = _split(kernel, *parts)
-        cards = cards.reshape(hand, shown + encoded, -1)
-        own = cards[:, :shown].reshape(hand * shown, len(bias))
-        cards = cards[:, shown:].reshape(hand * encoded, len(bias))
+        cards = cards.reshape(hand, num_features + encoded, -1)
+        own = cards[:, :num_features].reshape(hand * num_features, len(bias))
+        cards = cards[:, num_features:].reshape(hand * encoded, len(bias))
         return jnp.concatenate([table, own, others]), cards, hints, bias
 
     def head_outputs(
@@ -304,14 +304,14 @@ class StructuredActor(nn.Module):
     def _cards(self, rows: FlatFeatures) -> tuple[jax.Array, jax.Array | None]:
         """Context-free head input per own card [N, H, head], and encoded cards [N, H, last] (None
         without an encoder)."""
-        dtype, shown = matmul_dtype(self.precision), rows.own.shape[-1]
+        dtype, num_features = matmul_dtype(self.precision), rows.own.shape[-1]
         encoded = self.card[-1] if self.card else 0
-        of_own, own_bias = self.own(shown + encoded)
+        of_own, own_bias = self.own(num_features + encoded)
         if not self.card:
             return matmul(rows.own, of_own, dtype) + own_bias, None
-        of_own, of_encoded = _split(of_own, shown, encoded)
-        kernel, bias = self.card_0(shown + rows.table.shape[-1])
-        kernel, of_table = _split(kernel, shown, rows.table.shape[-1])
+        of_own, of_encoded = _split(of_own, num_features, encoded)
+        kernel, bias = self.card_0(num_features + rows.table.shape[-1])
+        kernel, of_table = _split(kernel, num_features, rows.table.shape[-1])
         both = matmul(rows.own, jnp.concatenate([kernel, of_own], axis=-1), dtype)
         of_context = matmul(rows.table, of_table, dtype) + bias
         cards = nn.relu(both[..., : self.card[0]] + of_context[:, None])
@@ -344,9 +344,9 @@ class StructuredCritic(nn.Module):
         self, rows: FlatFeatures, privileged: jax.Array | None
     ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """First trunk layer: kernels of board, pooled hints and privileged input, and the bias."""
-        shown = rows.own[0].size + rows.others[0].size
+        num_features = rows.own[0].size + rows.others[0].size
         more = 0 if privileged is None else privileged.shape[-1]
-        parts = (rows.table.shape[-1], 2 * self.head, shown, more)
+        parts = (rows.table.shape[-1], 2 * self.head, num_features, more)
         kernel, bias = self.trunk_0(sum(parts))
         table, hints, cards, of_privileged = _split(kernel, *parts)
         return jnp.concatenate([table, cards]), hints, of_privileged, bias

@@ -23,7 +23,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.nn.structured_network import StructuredConfig
 
-TOLD = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
+READER = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
 HINT, TURN = (list(COUNTS).index(name) for name in ("hint", "turn"))
 
 
@@ -31,7 +31,10 @@ HINT, TURN = (list(COUNTS).index(name) for name in ("hint", "turn"))
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An agent with a profile, one without, and 2-player games."""
     path = tmp_path_factory.mktemp("knowing")
-    for name, network in (("told", TOLD), ("blind", dataclasses.replace(TOLD, profile=False))):
+    for name, network in (
+        ("reader", READER),
+        ("blind", dataclasses.replace(READER, profile=False)),
+    ):
         params = init_params(TINY, network, jax.random.key(2))
         write_file(path / f"{name}.safetensors", NetworkPolicy(params, TINY, network), {})
     save_games(path / "games.safetensors", recorded())
@@ -75,12 +78,12 @@ def test_profile_is_of_named_seat() -> None:
 
 
 def test_has_profile_detects_networks_with_profile(folder: Path) -> None:
-    reader = load_policy(str(folder / "told.safetensors"))
+    reader = load_policy(str(folder / "reader.safetensors"))
     assert has_profile(reader) and has_profile(
-        load_policy(f"{folder / 'told.safetensors'}?temperature=2")
+        load_policy(f"{folder / 'reader.safetensors'}?temperature=2")
     )
     preloaded = load_policy(
-        f"{folder / 'told.safetensors'}?partner_games={folder / 'games.safetensors'}"
+        f"{folder / 'reader.safetensors'}?partner_games={folder / 'games.safetensors'}"
     )
     assert has_profile(preloaded)
     assert not has_profile(load_policy(str(folder / "blind.safetensors")))
@@ -91,7 +94,7 @@ def test_has_profile_detects_networks_with_profile(folder: Path) -> None:
 def test_play_adds_to_preloaded_counts(folder: Path) -> None:
     """Seat 1 of another game, its beginning, another game with the same partner, and a new partner,
     which starts with the profile of the games."""
-    policy = load_policy(f"{folder}/told.safetensors?partner_games={folder}/games.safetensors,0")
+    policy = load_policy(f"{folder}/reader.safetensors?partner_games={folder}/games.safetensors,0")
     preloaded = profile_counts(recorded(), 0)
     games = random_games(TINY, 6, seed=9)
     played = jax.device_get(replay(TINY, games.decks, games.actions).state)
@@ -123,7 +126,7 @@ def test_play_adds_to_preloaded_counts(folder: Path) -> None:
 def test_preloaded_profile_changes_identity(folder: Path) -> None:
     """The profile is part of the identity, and other wrappers can be applied before it."""
     names = [
-        f"{folder}/told.safetensors{option}"
+        f"{folder}/reader.safetensors{option}"
         for option in (
             "",
             f"?partner_games={folder}/games.safetensors",
@@ -150,20 +153,20 @@ def test_preloaded_profile_changes_identity(folder: Path) -> None:
             "with --network.profile.*, got a RandomBot",
         ),
         (
-            "{f}/told.safetensors?partner_games={f}/games.safetensors,2",
+            "{f}/reader.safetensors?partner_games={f}/games.safetensors,2",
             "expected a seat from 0 to 1, got",
         ),
         (
-            "{f}/told.safetensors?partner_games={f}/games.safetensors,x",
+            "{f}/reader.safetensors?partner_games={f}/games.safetensors,x",
             "partner_games: expected a file of games, ",
         ),
-        ("{f}/told.safetensors?partner_games={f}/games.safetensors,0,1", "FILE,SEAT; got .*,0,1"),
+        ("{f}/reader.safetensors?partner_games={f}/games.safetensors,0,1", "FILE,SEAT; got .*,0,1"),
         (
-            "{f}/told.safetensors?partner_games={f}/three.safetensors",
+            "{f}/reader.safetensors?partner_games={f}/three.safetensors",
             "expected games of 2 players, got 3 players$",
         ),
         (
-            "{f}/told.safetensors?partner_games={f}/none.safetensors",
+            "{f}/reader.safetensors?partner_games={f}/none.safetensors",
             "expected a file of games, got .*none.safetensors, which does",
         ),
     ],

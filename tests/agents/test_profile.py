@@ -104,16 +104,16 @@ def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
                 add(me, *(["discard_many_tokens"] if rich else []))
                 add(me, *(["discard_critical"] if card in critical else []))
             if order in first:
-                shown = first[order]
-                ways = ["rank" if shown["rank"] else "color"]
-                ways += ["newest" if shown["newest_new"] else "not_newest"]
-                ways += ["chop"] if shown["chop"] else []
+                record = first[order]
+                ways = ["rank" if record["rank"] else "color"]
+                ways += ["newest" if record["newest_new"] else "not_newest"]
+                ways += ["chop"] if record["chop"] else []
                 for way in ways:
-                    add(shown["giver"], way)
-                    if card in shown["playable"]:
-                        add(shown["giver"], f"{way}_playable")
-                    elif card in shown["critical"] and f"{way}_critical" in NAMES:
-                        add(shown["giver"], f"{way}_critical")
+                    add(record["giver"], way)
+                    if card in record["playable"]:
+                        add(record["giver"], f"{way}_playable")
+                    elif card in record["critical"] and f"{way}_critical" in NAMES:
+                        add(record["giver"], f"{way}_critical")
         table.apply(int(action))
     return counts
 
@@ -284,10 +284,10 @@ def test_profile_rates_shrink_with_few_counts() -> None:
     known = known._replace(
         counts=jnp.array([[list(counts.values()), [0] * len(NAMES), [0] * len(NAMES)]], jnp.float32)
     )
-    shown = [float(x[0]) / 1023 for x in profile.features(known)]
+    columns = [float(x[0]) / 1023 for x in profile.features(known)]
     rates = [name for name, whole in profile.COUNTS.items() if whole is not None]
-    assert len(shown) % RULES.num_players == 0
-    own, others = np.split(np.array(shown), [len(shown) // 3])
+    assert len(columns) % RULES.num_players == 0
+    own, others = np.split(np.array(columns), [len(columns) // 3])
     assert own[rates.index("play")] == pytest.approx(3 / 5, abs=1e-3)
     assert own[rates.index("misplay")] == pytest.approx(2 / 4, abs=1e-3)
     assert own[rates.index("discard_chop")] == 0
@@ -306,13 +306,13 @@ def test_policy_without_profile_is_unchanged(games: Any) -> None:
     state = jax.tree.map(lambda x: np.asarray(x)[5], games[1])
 
     @jax.jit
-    def shown(state: State) -> Any:
+    def encode(state: State) -> Any:
         memory = hint_memory.init_memory(
             RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,))
         )
         return encode_step(RULES, "facts", memory, from_state(RULES, state))[1]
 
-    both = shown(state)
+    both = encode(state)
     width = features.sizes(RULES, "facts").table.shape[1]
     assert both.table.shape[1] > width
     alone = both._replace(table=both.table[:, :width])

@@ -425,9 +425,7 @@ def test_wrong_layout_error_names_tensor(stored, family, make, change, message):
 
 def test_pickles_and_damaged_files_are_rejected(tmp_path):
     (tmp_path / "broken.safetensors").write_bytes(b"no weights")
-    with pytest.raises(
-        ValueError, match="expected a safetensors file, cannot read it"
-    ):
+    with pytest.raises(ValueError, match="expected a safetensors file, cannot read it"):
         load_policy(f"ah2ac2:{tmp_path}/broken.safetensors")
     for name in ("ah2ac2:op/weights.pkl", "obl:OBL1/a.pthw"):
         with pytest.raises(

@@ -88,9 +88,9 @@ def chosen(text: str, moves: list[int]) -> dict[str, int]:
 def test_rule_family_hints() -> None:
     """Among R3 R1 Y1 B3 R5, the R1 in slot 1 is the first playable card; the R3 is two ranks above
     a 1."""
-    told = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [])
+    choices = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [])
     expected = dict.fromkeys(MEMBERS, RANK + 0)
-    assert told == expected | {"colour": COLOR + 0, "ahead": RANK + 2}
+    assert choices == expected | {"colour": COLOR + 0, "ahead": RANK + 2}
 
 
 def test_rule_family_responses_to_hints() -> None:
@@ -114,8 +114,8 @@ def test_plays_hinted_rule() -> None:
     that trust hints give a hint; those with `plays_hinted` play the R1 that the last hint
     touched."""
     hands = "R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5"
-    told = dict.fromkeys(MEMBERS, DISCARD + 0) | {"chop": DISCARD + 3, "rasher": PLAY + 4}
-    assert chosen(hands, [RANK + 4]) == told
+    choices = dict.fromkeys(MEMBERS, DISCARD + 0) | {"chop": DISCARD + 3, "rasher": PLAY + 4}
+    assert chosen(hands, [RANK + 4]) == choices
     lost_two = [PLAY + 0, PLAY + 0, COLOR + 0]  # R4 and R3; either draws an R1
     expected = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0}
     assert chosen(hands, lost_two) == expected | {"rash": PLAY + 0, "rasher": PLAY + 0}
@@ -125,8 +125,8 @@ def test_exact_hints_rule() -> None:
     """With two R1, members with `exact_hints` hint the colour, as both hints touch equally many.
     After an R1 is played and another drawn, no hint touches only the Y1 with unknown rank: they
     discard."""
-    told = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0, "exact": COLOR + 0}
-    assert chosen("R4 R4 Y4 Y4 G4 R1 R1 Y3 Y5 B4", []) == told
+    choices = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0, "exact": COLOR + 0}
+    assert chosen("R4 R4 Y4 Y4 G4 R1 R1 Y3 Y5 B4", []) == choices
     after = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [RANK + 0, PLAY + 1])
     assert after["default"] == COLOR + 1 and after["exact"] == DISCARD + 0
 
@@ -150,8 +150,8 @@ def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
 def test_plays_at_deck_end_rule() -> None:
     bots = [make_bot("rules", RULES, plays_at_deck_end=x) for x in (False, True)]
     members = stack_policies(bots).stacks[0]
-    told = {cards: without_tokens(members, np.int32(cards)).tolist() for cards in (2, 1, 0)}
-    assert told == {2: [DISCARD, DISCARD], 1: [DISCARD, PLAY + 4], 0: [DISCARD, PLAY + 4]}
+    choices = {cards: without_tokens(members, np.int32(cards)).tolist() for cards in (2, 1, 0)}
+    assert choices == {2: [DISCARD, DISCARD], 1: [DISCARD, PLAY + 4], 0: [DISCARD, PLAY + 4]}
 
 
 def test_plays_first_rule() -> None:

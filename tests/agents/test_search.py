@@ -84,7 +84,7 @@ def test_hands_are_weighted_by_partner_moves() -> None:
             assert len({ways for ways, _ in exact.values()}) == 1, "they count alike"
         else:
             assert counted.all()
-    assert max(spreads) > 1, "what the partner did says something of the hand"
+    assert max(spreads) > 1, "the partner's moves must be informative"
 
 
 def test_all_hands_are_enumerated_at_deck_end() -> None:

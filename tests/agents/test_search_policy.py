@@ -40,7 +40,7 @@ from hanabi_rl.play.episodes import play_games
 THREE = Rules(num_players=3, num_colors=3, num_ranks=4, hand_size=3, max_info_tokens=4)
 
 
-# ---- what is seen ------------------------------------------------------------------------------
+# ---- observations ------------------------------------------------------------------------------
 
 
 def test_reconstructed_state_matches_observation() -> None:
@@ -106,7 +106,7 @@ def test_last_round_starts_at_empty_deck() -> None:
         state = step(rules, state, np.full(2, rules.hand_size))[0]  # a play
 
 
-# ---- what it may not know, and chance ----------------------------------------------------------
+# ---- hidden information and determinism --------------------------------------------------------
 
 
 def swapped(count: int) -> tuple[list[Game], list[Game], list[int]]:

@@ -1,4 +1,4 @@
-"""Computation for the rows whose turn it is, skipping the others."""
+"""Computation for the rows to move, skipping the others."""
 
 from collections.abc import Callable
 from typing import Any

@@ -20,7 +20,7 @@ PyTree = Any
 
 class Bot(flax.struct.PyTreeNode):
     """Rule-based policy. Fields other than `rules` and `kind` are parameters,
-    `bot:NAME?field=value`, static and with a default (but leaves in `bot:rules`, whose members
+    `bot:NAME?field=value`, static and with a default (leaves in `bot:rules`, so that its members
     share a program)."""
 
     rules: Rules = flax.struct.field(pytree_node=False)

@@ -104,7 +104,7 @@ class _Thresholds:
 
 
 def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservation) -> jax.Array:
-    """Action ``int32[]`` of the observer, whose turn it is."""
+    """Action ``int32[]`` of the observer on its turn."""
     board, limit = card_facts(rules, seen), _Thresholds
     everyone = infer_hands(board, public)
     unseen = unseen_copies(rules, seen)

@@ -103,7 +103,7 @@ def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservati
 
 
 def deduce(rules: Rules, notes: Notes, board: Board) -> Notes:
-    """Exclude cards whose copies are all gone or located, until no further card is located."""
+    """Exclude cards with all copies gone or located, until no further card is located."""
 
     def again(going: tuple[Notes, jax.Array, jax.Array]) -> tuple[Notes, jax.Array, jax.Array]:
         notes, located, _ = going

@@ -63,7 +63,7 @@ def gone(rules: Rules, board: Board) -> jax.Array:
 
 
 def all_gone(rules: Rules, board: Board, elsewhere: jax.Array) -> jax.Array:
-    """Cards whose copies are all gone or `elsewhere` int32[K]: uint32[]."""
+    """Cards with all copies gone or `elsewhere` int32[K]: uint32[]."""
     return to_set(gone(rules, board) + elsewhere >= jnp.array(copies(rules)))
 
 
@@ -184,7 +184,7 @@ def reclaim_action(rules: Rules, seen: DecodedObservation) -> jax.Array:
 
 
 def pick(*choices: tuple[jax.Array, jax.Array], otherwise: jax.Array) -> jax.Array:
-    """Action of the first ``(condition, action)`` whose condition holds: int32[]."""
+    """First action of ``(condition, action)`` pairs with a true condition: int32[]."""
     action = otherwise
     for holds, this in reversed(choices):
         action = jnp.where(holds, this, action)

@@ -23,7 +23,7 @@ class RuleInputs(NamedTuple):
     seen: DecodedObservation
     plausible: jax.Array  # uint32[H]: possible own cards by hints, 0 for an empty slot
     playable: jax.Array  # uint32[]: next card of each firework
-    # uint32[]: cards whose copies are all discarded, and the cards above them
+    # uint32[]: cards with all copies discarded, and the cards above them
     unreachable: jax.Array
     passed: jax.Array  # uint32[]: cards of ranks that every firework has reached
     complete: jax.Array  # uint32[]: cards of completed colours
@@ -134,7 +134,7 @@ def partner_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
 
 
 def own_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
-    """Own cards whose possible identities are all in a set, bool[H]."""
+    """Own cards with all possible identities in a set, bool[H]."""
     return (facts.plausible != 0) & common.subset(facts.plausible, cards)
 
 

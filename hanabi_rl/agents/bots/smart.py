@@ -66,7 +66,7 @@ def class_prob(cards: jax.Array, kind: jax.Array) -> jax.Array:
 
 
 def rule_out(rules: Rules, cards: jax.Array, board: Board, held: jax.Array) -> jax.Array:
-    """Exclude cards whose copies are all gone or in `held` int32[K]; known cards are kept."""
+    """Exclude cards with all copies gone or in `held` int32[K]; known cards are kept."""
     taken = common.all_gone(rules, board, held)
     return jnp.where(count(cards) == 1, cards, cards & ~taken)
 

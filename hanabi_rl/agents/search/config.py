@@ -90,5 +90,5 @@ def search_config(preset: str, settings: Mapping[str, Any]) -> SearchConfig:
 
 
 NAMES = {"lam": "lambda"}
-"""Settings whose name is a Python keyword."""
+"""Settings with a Python keyword as name."""
 _FIELDS = dataclasses.fields(SearchConfig)

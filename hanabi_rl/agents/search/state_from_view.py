@@ -72,7 +72,7 @@ def state_of(
 
 
 def last_action(rules: Rules, last: LastMove) -> jax.Array:
-    """Action id int32[N] of the last move in the actor's frame; the no-op if there is none."""
+    """Action id int32[N] of the last move in the actor's frame; or the no-op."""
     players = rules.num_players
     row = jnp.arange(players)[:, None]
     actor = jnp.sum(jnp.where(last.actor, row, 0), axis=0)

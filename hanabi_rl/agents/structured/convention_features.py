@@ -2,7 +2,7 @@
 
 The effects of a hint are the components of its value to `bot:convention`. A hint changes the
 knowledge of one hand; for other hands only the set of cards known elsewhere changes. So for each
-hint only the hand that it touches and that of the next player, who discards, are inferred again.
+hint only the hand that it touches and that of the next player to discard are inferred again.
 """
 
 from typing import NamedTuple

@@ -131,7 +131,7 @@ def _counts(rules: Rules, planes: jax.Array) -> jax.Array:
 
 
 def _gone_for_good(rules: Rules, played: jax.Array, discards: jax.Array) -> jax.Array:
-    """Set uint32[N] of cards whose copies are all played or discarded."""
+    """Set uint32[N] of cards with all copies played or discarded."""
     full = [*rules.full_planes, 0]
     gone = jnp.zeros_like(played)
     for copies in range(len(full) - 1):
