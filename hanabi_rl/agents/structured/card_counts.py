@@ -5,15 +5,17 @@ copies. The number of copies in any set is then a few population counts.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize
 from hanabi_rl.games.hanabi.cards import next_cards, useless_cards
 from hanabi_rl.games.hanabi.rules import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 Planes = Sequence[jax.Array]
 """Entry j is the set uint32[N] of cards with at least j + 1 copies."""
@@ -31,7 +33,7 @@ class CardCounts(NamedTuple):
     repeated: jax.Array  # cards seen twice in others' hands
 
 
-def count_cards(rules: Rules, seat_obs: SeatObservation) -> CardCounts:
+def count_cards(rules: Rules, seat_obs: "SeatObservation") -> CardCounts:
     """Count cards from an observation."""
     seen = seat_obs.seen
     planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]

@@ -1,18 +1,20 @@
 """Features of cards in hands: columns `[H, N]` of own cards, `[P - 1, H, N]` of visible cards."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.structured.card_counts import CardCounts, copies, older, one_group
-from hanabi_rl.agents.structured.hint_memory import HintSnapshot
 from hanabi_rl.agents.structured.packed_features import QUANTIZED_ONE, Columns, quantize
 from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize, union
 from hanabi_rl.games.hanabi.cards import is_single, successors
 from hanabi_rl.games.hanabi.rules import Rules
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.structured.hint_memory import HintSnapshot
 
 
 class HandFacts(NamedTuple):
@@ -140,7 +142,7 @@ def own_hint_history(
     rules: Rules,
     seat_obs: SeatObservation,
     counts: CardCounts,
-    snapshot: HintSnapshot,
+    snapshot: "HintSnapshot",
     ages: jax.Array,
 ) -> Columns:
     """Features `hint-history` of the observer's cards."""
@@ -157,7 +159,7 @@ def others_hint_history(
     rules: Rules,
     seat_obs: SeatObservation,
     counts: CardCounts,
-    snapshot: HintSnapshot,
+    snapshot: "HintSnapshot",
     ages: jax.Array,
 ) -> Columns:
     """Features `hint-history` of the visible cards."""
@@ -173,7 +175,7 @@ def others_hint_history(
 
 
 def _hint_records(
-    rules: Rules, counts: CardCounts, snapshot: HintSnapshot, ages: jax.Array, probs: CardProbs
+    rules: Rules, counts: CardCounts, snapshot: "HintSnapshot", ages: jax.Array, probs: CardProbs
 ) -> Columns:
     """Features of the two records of each card, and of its possible cards given them."""
     facts = [
@@ -194,7 +196,7 @@ def _hint_records(
 
 
 def _probs_at_hint(
-    rules: Rules, counts: CardCounts, snapshot: HintSnapshot, probs: CardProbs
+    rules: Rules, counts: CardCounts, snapshot: "HintSnapshot", probs: CardProbs
 ) -> list[jax.Array]:
     """Probabilities [2, ...] that a card was playable or critical at the hint; and given that it
     was playable then (last entry: then or one later), that it is playable, useless (or, last,
@@ -218,7 +220,7 @@ def _probs_at_hint(
 
 
 def awaited_cards(
-    rules: Rules, seat_obs: SeatObservation, counts: CardCounts, snapshot: HintSnapshot
+    rules: Rules, seat_obs: SeatObservation, counts: CardCounts, snapshot: "HintSnapshot"
 ) -> tuple[jax.Array, jax.Array]:
     """Playable cards, visible in no hand, that a hinted card of another hand waits for, uint32[N]
     each: for hints since the observer's last turn, and for all hints."""
