@@ -1,4 +1,4 @@
-"""What many connections ask for at a time, asked once: `AsyncBatcher`."""
+"""Batching of concurrent requests: `AsyncBatcher`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ Got = TypeVar("Got")
 
 
 class AsyncBatcher(Generic[Ask, Got]):
-    """`do`, called with batches, one at a time: a batch is whatever was asked while the last one
-    ran. Who is alone waits for nobody, a crowd forms large batches by itself, and all are served in
-    the order in which they came.
+    """Calls `do` with batches, one at a time; a batch holds the requests that arrived during the
+    last call, in order. A single request never waits for a batch to fill.
 
-    `do` answers each ask in its order; an exception among its answers is raised where that one was
-    asked, an exception of its own wherever any of the batch was.
+    `do` returns one result per request, in order; an exception among the results is raised at its
+    request, an exception that `do` raises at every request of the batch.
     """
 
     def __init__(self, do: Callable[[list[Ask]], Awaitable[Sequence[Got | Exception]]]) -> None:
@@ -25,7 +24,7 @@ class AsyncBatcher(Generic[Ask, Got]):
         self._running: asyncio.Task[None] | None = None
 
     async def ask(self, request: Ask) -> Got:
-        """The answer to `request`."""
+        """Return the result for `request`."""
         answer: asyncio.Future[Got] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         if self._running is None:
@@ -33,7 +32,7 @@ class AsyncBatcher(Generic[Ask, Got]):
         return await answer
 
     async def close(self) -> None:
-        """What still waits is cancelled."""
+        """Cancel waiting requests."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -47,11 +46,11 @@ class AsyncBatcher(Generic[Ask, Got]):
         finally:
             self._running = None
             for _, answer in batch + self._waiting:
-                answer.cancel()  # no matter to those that were answered
+                answer.cancel()  # no effect on finished requests
             self._waiting = []
 
     async def _answer(self, batch: list[tuple[Ask, asyncio.Future[Got]]]) -> None:
-        if not batch:  # all of them have left
+        if not batch:  # all requesters disconnected
             return
         try:
             answers: Sequence[Got | Exception] = await self._do([request for request, _ in batch])
