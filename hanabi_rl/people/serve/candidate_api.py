@@ -95,7 +95,7 @@ class CandidateAPI:
     async def play_next(self, socket: WebSocket) -> None:
         """`WS /play-next?submission_key=`: play the next game of a key. If the connection ends
         early, the game counts an interruption only if the candidate caused it."""
-        candidate, lease = CandidateConnection(socket, self.limiter, "the game is kept"), None
+        candidate, lease = CandidateConnection(socket, self.limiter, "the game is saved"), None
         try:
             async with candidate.handle_errors():
                 await candidate.greet()
@@ -112,7 +112,7 @@ class CandidateAPI:
 
     async def play_test(self, socket: WebSocket) -> None:
         """`WS /play-random-agent`: an unsaved game with random partners."""
-        candidate = CandidateConnection(socket, self.limiter, "test games are not kept")
+        candidate = CandidateConnection(socket, self.limiter, "test games are not saved")
         async with candidate.handle_errors():
             await candidate.greet()
             query = socket.query_params
@@ -135,7 +135,7 @@ class CandidateAPI:
                     num_invalid += 1
                     await candidate.send({"error_details": problem})
                     if num_invalid == MAX_INVALID_MESSAGES:
-                        await candidate.reject("too many messages that are no moves")
+                        await candidate.reject("too many invalid messages")
                     continue
                 score = {"done": game.done, "score": game.score}
                 await candidate.send(await game.frame() | score)
@@ -157,7 +157,7 @@ class CandidateAPI:
         self.limiter.check_opening(address)
         key = await self._find_key(address, text)
         if key.kind != kind:
-            raise RefusedError(f"this is a key of kind {key.kind}, expected one of kind {kind}")
+            raise RefusedError(f"expected a key of kind {kind}, got one of kind {key.kind}")
         self.limiter.check_key_opening(key.key_id)
         return key
 
@@ -218,9 +218,9 @@ async def _step(candidate: CandidateConnection, game: CandidateGame) -> str | No
     try:
         actions = orjson.loads(message)
     except orjson.JSONDecodeError:
-        return "expected JSON, one action an agent"
+        return "expected JSON, one action per agent"
     if not isinstance(actions, dict):
-        return "expected an object, one action an agent"
+        return "expected an object, one action per agent"
     try:
         await game.act(actions)
     except RefusedError as error:

@@ -23,9 +23,7 @@ from hanabi_rl.people.serve.request_limits import RequestLimiter
 
 GREETING = {"server": "hanabi-rl"}
 MAX_INVALID_MESSAGES = 10  # invalid messages before the connection is closed
-STORE_UNAVAILABLE = (
-    "the server cannot reach its store for now; the game is kept: connect again in a minute"
-)
+STORE_UNAVAILABLE = "database unavailable; the game is saved, connect again in a minute"
 MOVE_TIMEOUT_S = 300.0  # maximum time for a candidate's answer
 SLOW_S = 5.0  # a disconnect after waiting this long for the server is not charged
 UNREAD_S = 1.0  # a client gone this soon after an answer left before the answer arrived
@@ -59,11 +57,11 @@ class CandidateConnection:
         except (RefusedError, StaleLeaseError) as error:
             await self._fail(str(error))
         except StoreUnavailableError as error:
-            logging.getLogger(__name__).error("a connection broke off: %s", error)
+            logging.getLogger(__name__).error("connection failed: %s", error)
             await self._fail(STORE_UNAVAILABLE)
         except Exception:
-            logging.getLogger(__name__).exception("a connection broke off")
-            await self._fail(f"the server failed; {self._note}: connect again")
+            logging.getLogger(__name__).exception("connection failed")
+            await self._fail(f"server error; {self._note}: connect again")
 
     async def greet(self) -> None:
         """Accept the socket and send the first frame, which the published client drops."""
@@ -90,7 +88,7 @@ class CandidateConnection:
                 message = await self.socket.receive()
         except TimeoutError:
             if timeout.expired():
-                await self._fail(f"no {what} came for {MOVE_TIMEOUT_S:.0f} s; {self._note}")
+                await self._fail(f"no {what} for {MOVE_TIMEOUT_S:.0f} s; {self._note}")
                 self.left = True
                 raise _DisconnectedError from None
             raise

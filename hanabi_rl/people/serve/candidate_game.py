@@ -60,7 +60,7 @@ class CandidateGame:
         """Current observations of the candidate's seats: NumPy rows `obs` and `legal_moves`."""
         self._answer = await self._backend.partner_action(self._team, self.game)
         seats = self._answer.seats
-        assert seats is not None, "the runners of candidates show"
+        assert seats is not None, "candidates' runners have show=True"
         legal = seats.legal.astype(seats.observations.dtype)
         return {
             f"agent_{seat}": {"obs": seats.observations[seat], "legal_moves": legal[seat]}
@@ -80,9 +80,7 @@ class CandidateGame:
                 partner's illegal move, this object is unusable; the store has the game's position.
         """
         answer, game = self._answer, self.game
-        assert answer is not None and game.current_player is not None, (
-            "after a frame of a game that goes on"
-        )
+        assert answer is not None and game.current_player is not None, "call frame first"
         chosen = self._check_actions(actions, answer)
         action = chosen.get(game.current_player, answer.action)
         if game.turn < len(self._recorded):
@@ -110,10 +108,10 @@ class CandidateGame:
         names = {f"agent_{seat}": seat for seat in sorted(self.game.people)}
         if set(actions) != set(names):
             raise RefusedError(
-                f"expected an action of each of {', '.join(names)}, got "
+                f"expected one action for each of {', '.join(names)}, got "
                 f"{', '.join(map(str, actions)) or 'none'}"
             )
-        assert answer.seats is not None, "checked when it was shown"
+        assert answer.seats is not None, "checked in frame"
         chosen = {}
         for name, seat in names.items():
             action, legal = actions[name], answer.seats.legal[seat]
@@ -124,6 +122,6 @@ class CandidateGame:
                     f"{name}: expected a whole number from 0 to {last}, got {got:.60}"
                 )
             if not legal[action]:
-                raise RefusedError(f"{name}: action {action} is not legal now")
+                raise RefusedError(f"{name}: action {action} is illegal")
             chosen[seat] = action
         return chosen

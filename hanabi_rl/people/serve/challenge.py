@@ -96,7 +96,7 @@ def make_challenge(
         return PlainTextResponse("".join(problem) or "ready", 503 if problem else 200)
 
     async def store_unavailable(request: Request, error: Exception) -> Response:
-        return PlainTextResponse("the store cannot be reached for now\n", 503)
+        return PlainTextResponse("database unavailable\n", 503)
 
     async def send_heartbeats() -> None:
         while True:
@@ -105,8 +105,8 @@ def make_challenge(
                 await asyncio.to_thread(store.heartbeat)
             except StoreUnavailableError as error:
                 if not problem:
-                    logging.getLogger(__name__).error("the store is away: %s", error)
-                problem[:] = ["the store cannot be reached\n"]
+                    logging.getLogger(__name__).error("database unavailable: %s", error)
+                problem[:] = ["database unavailable\n"]
             else:
                 problem.clear()
 

@@ -153,7 +153,7 @@ class ChallengeClient:
         try:
             answer = orjson.loads(socket.recv(timeout=FRAME_TIMEOUT_S))
         except orjson.JSONDecodeError:
-            raise self.protocol_error("a frame that is no JSON") from None
+            raise self.protocol_error("a frame that is not JSON") from None
         if not isinstance(answer, dict):
             raise self.protocol_error(f"a frame that is a {type(answer).__name__}")
         if "error_details" in answer:
@@ -175,7 +175,7 @@ class ChallengeClient:
     def protocol_error(self, got: str) -> ProtocolError:
         """Error for a response that does not follow the protocol."""
         return ProtocolError(
-            f"expected AH2AC2's protocol of {self.address}, got {' '.join(got.split())[:200]}"
+            f"{self.address}: expected AH2AC2's protocol, got {' '.join(got.split())[:200]}"
         )
 
     def _redact(self, text: Any) -> str:

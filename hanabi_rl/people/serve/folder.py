@@ -90,7 +90,7 @@ class GameFolder:
         if not finished.exists() and not left.exists():
             raise FileNotFoundError(f"expected {finished}, or {left}")
         games = ah2ac2.read(finished if finished.exists() else left)
-        assert games.human_seats is not None, "as it was written"
+        assert games.human_seats is not None, "written by `finish`"
         return Game(
             game_id=game_id,
             rules=games.rules,
@@ -220,7 +220,7 @@ def _read_series(path: Path, rules: Rules, policies: Sequence[str]) -> list[int]
         same = record["policies"] == list(policies) and _rules(record["rules"]) == rules
         return [int(game_id) for game_id in record["series"]] if same else None
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no note of a series: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{path}: invalid series file: {type(error).__name__}: {error}") from error
 
 
 def _read_journal(path: Path, find: Find | None) -> Interrupted:
@@ -233,6 +233,4 @@ def _read_journal(path: Path, find: Find | None) -> Interrupted:
         policies = tuple(content["policies"]) if "policies" in content else None
         return game_from_json(content, find), agents, policies
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"{path}: no journal of a game: {type(error).__name__}: {error}"
-        ) from error
+        raise ValueError(f"{path}: invalid journal: {type(error).__name__}: {error}") from error

@@ -81,7 +81,7 @@ def read_held_out(path: Path) -> HeldOutGames:
         raise FileNotFoundError(f"expected a file of games, got {path}, which does not exist")
     if path.suffix != ".safetensors":
         raise GameDataError(
-            "expected a .safetensors file (`hanabi-rl data convert` makes one of hanab.live's)",
+            "expected a .safetensors file (`hanabi-rl data convert` converts hanab.live files)",
             source=str(path),
         )
     games = ah2ac2.read(path)
@@ -96,7 +96,7 @@ def read_held_out(path: Path) -> HeldOutGames:
         _check(games, game, str(path))
     held_out = HeldOutGames(games, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
     if held_out.total == 0:
-        problem = f"expected moves of people, got none in {len(games)} games"
+        problem = f"expected human moves, got none in {len(games)} games"
         raise GameDataError(problem, source=str(path), field="human_seats")
     return held_out
 
@@ -138,6 +138,6 @@ def _check(games: Games, game: int, source: str) -> None:
             raise fail(f"illegal move {action}: {problem}", "actions", turn)
         table.apply(action)
     if (games.actions[game, length:] != games.rules.noop).any():
-        raise fail(f"expected no moves after its {length}", "actions")
+        raise fail(f"expected no moves after move {length}", "actions")
     if table.score != games.scores[game]:
         raise fail(f"expected {table.score}, got {games.scores[game]}", "scores")

@@ -97,12 +97,12 @@ class InferenceProcess:
             try:
                 return await asyncio.to_thread(self._exchange, games)
             except (EOFError, OSError):
-                logging.getLogger(__name__).warning("the inference process ended: another starts")
+                logging.getLogger(__name__).warning("inference process ended; restarting")
                 await asyncio.to_thread(self.close)
                 try:
                     await self.start()
                 except StartupError as error:  # killed again; its agents were loaded before
-                    logging.getLogger(__name__).error("it did not: %s", error)
+                    logging.getLogger(__name__).error("restart failed: %s", error)
                     await asyncio.sleep(RETRY_S)
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class InferenceProcess:
         try:
             message = self._pipe.recv()
         except (EOFError, OSError):
-            message = StartupError("the inference process ended while it started")
+            message = StartupError("the inference process ended during startup")
         if isinstance(message, StartupError):
             self.close()
             raise message
@@ -154,7 +154,7 @@ def _changed_agents(before: Identities, found: Identities) -> str:
         for name, identity in agents.items()
         if before.get(players, {}).get(name) != identity
     ]
-    return f"{', '.join(dict.fromkeys(names))}: another agent than when the server started"
+    return f"{', '.join(dict.fromkeys(names))}: changed since the server started"
 
 
 def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> None:

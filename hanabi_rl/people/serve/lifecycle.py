@@ -105,7 +105,7 @@ def advance(game: Game, event: Event, table: PythonGame | None = None) -> tuple[
         left = dataclasses.replace(game, status="done", end_reason="left")
         return left, Effects(record=True, finish=True)
     if event.turn != game.turn:
-        raise RefusedError(f"move {event.turn + 1} was sent, but the next is move {game.turn + 1}")
+        raise RefusedError(f"expected move {game.turn + 1}, got move {event.turn + 1}")
     if event.seat != game.current_player:
         raise RefusedError("it is another player's turn")
     table = game.table() if table is None else table

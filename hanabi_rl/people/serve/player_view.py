@@ -79,7 +79,7 @@ def spectator_view(game: Game, turn: int) -> PlayerView:
     Raises ValueError during a person's game.
     """
     if game.people and game.status != "done":
-        raise ValueError("a game that persons play is shown face up only once it is done")
+        raise ValueError("a person's game is shown face up only after its end")
     return _view(game, None, turn, open_hands=True)
 
 

@@ -34,7 +34,7 @@ def seat_of(agent: str) -> int:
     """`agent_1` -> 1. Raises ProtocolError."""
     with contextlib.suppress(ValueError):
         return int(agent.removeprefix("agent_"))
-    raise ProtocolError(f"expected agents called agent_0, agent_1, ..., got {agent}")
+    raise ProtocolError(f"expected agents named agent_0, agent_1, ..., got {agent}")
 
 
 def check_rows(rules: Rules, rows: Rows) -> None:

@@ -141,8 +141,8 @@ def _check_address(url: str) -> None:
         readable = not any("@" in text[1:] for text in read)  # an abstract socket begins with @
     if not readable:
         raise ValueError(
-            "expected the address of a store, postgresql://USER@HOST:PORT/DATABASE, with options "
-            "that libpq knows, got another one (in a password @ / : % are %40 %2F %3A %25)"
+            "expected postgresql://USER@HOST:PORT/DATABASE with libpq options; write @ / : % in a "
+            "password as %40 %2F %3A %25"
         )
 
 

@@ -104,7 +104,7 @@ class PredictionAPI:
 
     async def serve(self, socket: WebSocket) -> None:
         """Serve one connection, from the first incomplete batch to the end."""
-        candidate = CandidateConnection(socket, self.candidates.limiter, "what was said stands")
+        candidate = CandidateConnection(socket, self.candidates.limiter, "predictions are saved")
         async with candidate.handle_errors():
             await candidate.greet()
             query = socket.query_params
@@ -126,7 +126,7 @@ class PredictionAPI:
 
     def _games_for(self, players: str) -> HeldOutGames:
         if players not in (sizes := [str(size) for size in self.held_out]):
-            expected = ", ".join(sizes) or "none: this server has no such games"
+            expected = ", ".join(sizes) or "none: this server has no held-out games"
             raise RefusedError(f"num_players: expected one of {expected}, got {players!r:.20}")
         return self.held_out[int(players)]
 
@@ -134,9 +134,7 @@ class PredictionAPI:
         self, candidate: CandidateConnection, key: Key, held_out: HeldOutGames
     ) -> None:
         if self._open[key.key_id] >= CONNECTIONS:
-            raise RefusedError(
-                f"{CONNECTIONS} other connections of this key are predicting, as many as may be"
-            )
+            raise RefusedError(f"this key has {CONNECTIONS} prediction connections, the maximum")
         self._open[key.key_id] += 1
         try:
             recorded = await asyncio.to_thread(self.predictions.recorded, key, held_out.digest)

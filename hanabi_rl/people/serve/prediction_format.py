@@ -63,7 +63,7 @@ def top_action(logits: np.ndarray, legal: np.ndarray) -> int:
 def _parse_logits(values: Any, legal: np.ndarray, where: str) -> np.ndarray:
     values = _parse_numbers(values, legal, where, null=-math.inf)
     if not np.isfinite(values[legal]).any():
-        raise RefusedError(f"{where}: expected a number for one legal action at least, got none")
+        raise RefusedError(f"{where}: expected a number for at least one legal action, got none")
     return values
 
 
@@ -76,7 +76,7 @@ def _parse_probabilities(values: Any, legal: np.ndarray, where: str) -> np.ndarr
         )
     for action in np.flatnonzero(~legal & (values > ILLEGAL_TOLERANCE))[:1]:
         raise RefusedError(
-            f"{where}, action {action}: expected 0, as it is not legal now, got "
+            f"{where}, action {action}: expected 0 for an illegal action, got "
             f"{plain_number(values[action])}"
         )
     total = float(values[legal].sum())
@@ -92,7 +92,7 @@ def _parse_numbers(values: Any, legal: np.ndarray, where: str, null: float) -> n
     """Parse float64[A], `null` for null. JSON has no NaN and no infinity."""
     if not isinstance(values, list) or len(values) != len(legal):
         got = len(values) if isinstance(values, list) else type(values).__name__
-        raise RefusedError(f"{where}: expected {len(legal)} numbers, one an action, got {got}")
+        raise RefusedError(f"{where}: expected {len(legal)} numbers, one per action, got {got}")
     for action, value in enumerate(values):
         if value is not None and type(value) not in (int, float):
             got = type(value).__name__ if isinstance(value, list | dict) else repr(value)

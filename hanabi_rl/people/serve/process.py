@@ -69,7 +69,7 @@ class ProcessAgent:
             if problem is None:
                 return int(orjson.loads(answer)["action"])
             question["error"] = problem
-        got = f"{MAX_INVALID_ANSWERS} answers that are no move, the last of them: {problem}"
+        got = f"{MAX_INVALID_ANSWERS} invalid answers, the last: {problem}"
         raise self._fail(got)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class ProcessAgent:
 
     def _exit_error(self, running: subprocess.Popen[bytes]) -> ValueError:
         self.close()
-        return self._fail(f"its end, with exit status {running.returncode}")
+        return self._fail(f"exit status {running.returncode}")
 
     def _fail(self, got: str) -> ValueError:
         self.close()

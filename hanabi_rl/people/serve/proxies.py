@@ -37,10 +37,7 @@ def with_identities(
         found[players] = [Proxy(name, identities[players][name]) for name in of_size]
         for a, b in itertools.combinations(found[players], 2):
             if a.identity == b.identity:
-                raise ValueError(
-                    f"--proxies-{players}p: expected every proxy once, got {a.name} and "
-                    f"{b.name}, which are the same agent"
-                )
+                raise ValueError(f"--proxies-{players}p: {a.name} and {b.name} are the same agent")
     return found
 
 
@@ -89,8 +86,8 @@ def fix_proxies(
                 assign_lineups(db, secret, key_id, players, len(proxies))
             except ValueError as error:
                 raise ValueError(
-                    f"--proxies-{players}p names {len(proxies)}, and {hint}... has too few games "
-                    f"for that: {error} {_revoke_hint(hint)}"
+                    f"--proxies-{players}p: key {hint}... has too few games for {len(proxies)} "
+                    f"proxies: {error} {_revoke_hint(hint)}"
                 ) from error
     return fixed
 
@@ -121,15 +118,14 @@ def _check_not_started(
     if _any_started(db, players):
         if stored:
             raise ValueError(
-                f"--proxies-{players}p: the games of {players} players in this store were begun "
-                f"with {_names(stored)}, got {_names(named)}{_by_identity(stored, named)}: name "
-                "those, or take another --state"
+                f"--proxies-{players}p: this store's games were started with {_names(stored)}, got "
+                f"{_names(named)}{_by_identity(stored, named)}; use those, or another --state"
             )
         number = _num_proxies_in_lineups(db, players)
         if number not in (0, len(named)):
             raise ValueError(
-                f"--proxies-{players}p: the games of {players} players in this store were begun "
-                f"with {number} proxies, got {len(named)}"
+                f"--proxies-{players}p: this store's games were started with {number} proxies, got "
+                f"{len(named)}"
             )
     else:
         db.execute("UPDATE games SET line_up = ? WHERE num_players = ?", (NO_LINEUP, players))
@@ -139,7 +135,7 @@ def _by_identity(stored: Sequence[Proxy], named: Sequence[Proxy]) -> str:
     """Describe proxies whose name is the same but whose identity differs."""
     identities = {proxy.name: proxy.identity for proxy in stored}
     changed = [p.name for p in named if identities.get(p.name, p.identity) != p.identity]
-    return f" ({', '.join(changed)}: not the agent it was then)" if changed else ""
+    return f" ({', '.join(changed)}: changed since then)" if changed else ""
 
 
 def _check_sizes(db: Session, named: Mapping[int, Sequence[Proxy]], now: float) -> None:
@@ -153,8 +149,8 @@ def _check_sizes(db: Session, named: Mapping[int, Sequence[Proxy]], now: float) 
     for hint, players, games in found:
         if players not in named:
             raise ValueError(
-                f"--proxies-{players}p: expected a proxy for the {games:,} games of {players} "
-                f"players of {hint}..., got none {_revoke_hint(hint)}"
+                f"--proxies-{players}p: expected a proxy for the {games:,} games of key "
+                f"{hint}..., got none {_revoke_hint(hint)}"
             )
 
 
@@ -192,7 +188,7 @@ def _count(db: Session, which: str, values: Sequence[int]) -> int:
 
 
 def _revoke_hint(hint: str) -> str:
-    return f"(`hanabi-rl keys revoke {hint}` ends that key)"
+    return f"(to drop the key: `hanabi-rl keys revoke {hint}`)"
 
 
 def _names(proxies: Sequence[Proxy]) -> str:

@@ -102,17 +102,15 @@ class RequestLimiter:
 
     def check_info(self, key_id: int) -> None:
         """Count a listing of a key's games. Raises RefusedError as `check_opening`."""
-        _take(self._infos, key_id, "lists of this key's games were asked for")
+        _take(self._infos, key_id, "lists of this key's games were requested")
 
     def enter(self, address: str) -> str | None:
         """Count a connection until `leave`; return the reason if it exceeds a limit."""
         self.connections[address] += 1
         if self.connections.total() > self.limits.connections:
-            return f"the server has {self.limits.connections} connections, as many as may be"
+            return f"the server has {self.limits.connections} connections, the maximum"
         if self.connections[address] > self.limits.address_connections:
-            return (
-                f"your address has {self.limits.address_connections} connections, as many as may be"
-            )
+            return f"your address has {self.limits.address_connections} connections, the maximum"
         return None
 
     def leave(self, address: str) -> None:

@@ -29,8 +29,8 @@ class RetryPolicy:
         if silent_s > self._timeout_s:
             text = str(problem) or type(problem).__name__
             raise ValueError(
-                f"nothing came of the server for {silent_s:.0f} s, the last thing: {text}; the "
-                "same command goes on"
+                f"no response from the server for {silent_s:.0f} s, last error: {text}; repeat the "
+                "command to continue"
             ) from problem
         server_wait_s = problem.wait_s if isinstance(problem, ServerError) else None
         self._stop.wait(server_wait_s or BACKOFF_S[min(tried, len(BACKOFF_S) - 1)])

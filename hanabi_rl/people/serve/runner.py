@@ -177,7 +177,7 @@ class PartnerRunner:
     def _check_game(self, game: Game, team: Team, memory: PyTree) -> None:
         players = self.rules.num_players
         if memory is not None and len(team) != 1:
-            raise ValueError(f"expected one partner who remembers, got {len(team)}")
+            raise ValueError(f"expected one partner with memory, got {len(team)}")
         if game.previous_games and len(game.people) != 1:
             raise ValueError(f"expected one person in a series, got {len(game.people)}")
         if len(team) != players - len(game.people):

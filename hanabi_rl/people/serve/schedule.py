@@ -33,8 +33,8 @@ def deal_lineups(
     lineups = mixed_lineups(num_players, num_proxies)
     if games < len(lineups):
         raise ValueError(
-            f"expected a game for each of the {len(lineups)} line-ups of {num_players} players at "
-            f"least, got {games}"
+            f"expected at least one game for each of the {len(lineups)} lineups of {num_players} "
+            f"players, got {games}"
         )
     order = _generator(secret, "line-ups", key_id, num_players).permutation(games)
     return [lineups[place % len(lineups)] for place in order]

@@ -61,7 +61,7 @@ def migrate(database: Database) -> None:
         )
         found = _schema_of(db)
     if found > len(MIGRATIONS):
-        raise ValueError(f"expected a store of schema {len(MIGRATIONS)} at most, got {found}")
+        raise ValueError(f"expected a store of schema {len(MIGRATIONS)} or older, got {found}")
     if found == len(MIGRATIONS):
         return
     if 0 < found < len(MIGRATIONS):

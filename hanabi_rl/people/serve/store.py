@@ -77,7 +77,7 @@ class Store:
         """
         if secret is None:
             if isinstance(place, str):
-                raise ValueError("expected the file of the secret of a store that is no file")
+                raise ValueError("expected a secret file for a PostgreSQL store")
             secret = place.with_suffix(".secret")
         self.place, self.limits = place, limits or KeyLimits()
         self.clock, self.worker = clock, worker
@@ -106,7 +106,7 @@ class Store:
                 (name, team, link, self.clock()),
             )
             if created is None:
-                raise ValueError(f"there is an entry named {name!r} already")
+                raise ValueError(f"entry {name!r} already exists")
             return created[0]
 
     def fix_proxies(self, named: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
@@ -152,12 +152,12 @@ class Store:
             proxies = stored_proxies(db)
             for players, number in (games or {}).items():
                 if number < 1:
-                    raise ValueError(f"expected 1 game of {players} players or more, got {number}")
+                    raise ValueError(f"expected at least 1 game of {players} players, got {number}")
                 if proxies and players not in proxies:
                     raise ValueError(
                         f"{number:,} games of {players} players: this store's server has proxies "
-                        f"for games of {' and '.join(map(str, proxies))} players alone; start it "
-                        f"with --proxies-{players}p first, or say --games-{players}p 0"
+                        f"only for {' and '.join(map(str, proxies))} players; start it with "
+                        f"--proxies-{players}p first, or use --games-{players}p 0"
                     )
                 db.executemany(
                     "INSERT INTO games (id, key_id, num_players, position, line_up) "
@@ -351,7 +351,7 @@ class Store:
         if leased >= self.limits.leases:
             return RefusedError(
                 f"{count(leased, 'game of this key is', 'games of this key are')} being played on "
-                "other connections, as many as may be: finish one first"
+                "other connections, the maximum: finish one first"
             )
         free = (
             "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? AND num_players "
@@ -453,7 +453,7 @@ class Store:
                 )
                 return secret
         if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != digest[0]:
-            raise ValueError(f"{file}: expected the secret that this store was made with")
+            raise ValueError(f"{file}: expected this store's secret")
         return file.read_bytes()
 
 
@@ -461,7 +461,7 @@ def check_postgres(place: str) -> Callable[[str], Database]:
     """Return the PostgreSQL class. Raises ValueError if `place` is not a PostgreSQL address or
     psycopg is not installed."""
     if not place.startswith(POSTGRES):
-        raise ValueError("expected the address of a store, postgresql://...")
+        raise ValueError("expected postgresql://...")
     try:
         from hanabi_rl.people.serve.postgres import Postgres
     except ImportError as error:

@@ -137,7 +137,7 @@ class Submission:
             self._refused[info["game_id"], turn] += 1
             if self._refused[info["game_id"], turn] == MAX_RETRIES:
                 raise ValueError(
-                    f"{MAX_RETRIES} times at one move the server says: {error}"
+                    f"the server rejected one move {MAX_RETRIES} times: {error}"
                 ) from error
             raise
         finally:

@@ -54,7 +54,7 @@ class GameTables:
     def mark(self, game_id: int, turn: int, marked: bool) -> None:
         """Flag or unflag the partner's last move, number `turn`, as questionable. Raises
         RefusedError if the table does not support this."""
-        raise RefusedError("moves are not marked at this table")
+        raise RefusedError("moves cannot be flagged at this table")
 
     def paired_games(self, game_id: int) -> Sequence[int]:
         """Ids of other persons' copies of this game."""
@@ -94,14 +94,14 @@ class GameTables:
         """
         game = self._games[game_id]
         if game.people and game.status != "done":
-            raise RefusedError("what would have been is shown once the game is over")
+            raise RefusedError("hypothetical moves are available after the game")
         if not 0 <= turn <= game.turn:
             raise RefusedError(f"expected a turn in 0..{game.turn}, got {turn}")
         branch = dataclasses.replace(
             game, people=frozenset(), moves=game.moves[:turn], status="active", end_reason=""
         )
         if branch.table().over:
-            raise RefusedError("the game is over here")
+            raise RefusedError("the game is over at this position")
         frames = [self._what_if_frame(game, branch)]
         for action in moves:
             branch, _ = advance(branch, MoveMade(branch.current_player or 0, branch.turn, action))

@@ -16,7 +16,7 @@ from hanabi_rl.storage.words import count
 HELP = """p 2     play your card 2 (1 is the oldest)      d 1     discard card 1
 t r     tell your partner red (y g w b, or 1-5)  t 2 r   tell the second player red
 table   show the table again                     leave   end this game here
-help    this list                                quit    stop; the game is kept and can go on"""
+help    this list                                quit    stop; the game is saved"""
 BAR = 20  # characters of a probability of 1
 
 
@@ -52,7 +52,7 @@ def bars_text(frame: Frame, max_bars: int = 8) -> str:
 def memory_text(games: int) -> str:
     """Message about a partner that remembers `games` games with the person."""
     if not games:
-        return "Your partner meets you for the first time, and will remember how you play"
+        return "Your partner has no games with you yet; it will remember how you play"
     return f"Your partner remembers how you played in {games} game{'s' if games > 1 else ''}"
 
 
@@ -108,7 +108,7 @@ def _play_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], Non
             return True
         show("\n" + table_text(frame) + "\nYour move:")
         if not _read_move(play, game_id, source, show):
-            show("The game is kept as it is: the same command goes on with it.")
+            show("The game is saved; repeat the command to continue.")
             return False
 
 
@@ -133,7 +133,7 @@ def _read_move(
                 play.move(game_id, frame["turn"], read_action(frame, words))
                 return True
         except RefusedError as error:
-            show(f"Not that: {error}.")
+            show(f"Invalid: {error}.")
     return False
 
 
@@ -145,7 +145,9 @@ def read_action(frame: Frame, words: list[str]) -> int:
     kinds = {"p": "play", "d": "discard", "t": "tell", "h": "tell", "c": "tell"}
     kind = kinds.get(words[0][0], "")
     if words[0] not in (kind, kind[:1], "h", "c") or len(words) < 2:
-        raise RefusedError("expected p, d or t and what, as in `p 2` or `t r` (`help` lists all)")
+        raise RefusedError(
+            "expected p, d or t with a card or hint, as in `p 2` or `t r` (see `help`)"
+        )
     for action in frame["actions"]:
         matches = _is_slot(action, words) if kind != "tell" else _is_hint(frame, action, words)
         if matches and (kind == "tell") == (action["target"] is not None):
@@ -154,7 +156,7 @@ def read_action(frame: Frame, words: list[str]) -> int:
             if action["why_not"]:
                 raise RefusedError(action["why_not"])
             return int(action["id"])
-    raise RefusedError(f"there is no such move as {' '.join(words)!r}")
+    raise RefusedError(f"no such move: {' '.join(words)!r}")
 
 
 def _is_slot(action: Frame, words: list[str]) -> bool:

@@ -64,7 +64,7 @@ def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
     what = decode_action(rules, move.action)
     if what.kind in ("play", "discard"):
         verb = what.kind if own else f"{what.kind}s"
-        failed = "" if move.success else ", which does not fit: a life is lost"
+        failed = "" if move.success else ", not playable: a life is lost"
         return f"{names[move.seat]} {verb} card {what.slot + 1}: {card_text(rules, move.card)}" + (
             failed
         )
@@ -156,15 +156,15 @@ def _why_not(view: PlayerView, what: Move, target: int | None) -> str | None:
         if what.slot >= hand_size:
             return f"you hold only {hand_size} cards"
         if what.kind == "discard" and view.hints == view.rules.max_info_tokens:
-            return "all hints are there: a discard would bring none back"
+            return "all hints are available: a discard would gain none"
         return None
     if view.hints == 0:
-        return "no hint is left: a discard brings one back"
+        return "no hint is left: a discard gains one"
     faces = [
         divmod(card.card, view.rules.num_ranks)
         for card in view.hands[target]
         if card.card is not None
     ]
     if all(face[0 if what.kind == "color" else 1] != what.value for face in faces):
-        return "a hint must point at one card or more"
+        return "a hint must touch at least one card"
     return None

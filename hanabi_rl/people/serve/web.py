@@ -86,7 +86,7 @@ class GameSockets:
                     num_invalid += 1
                     await _send(socket, {"type": "error", "text": problem})
                     await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
-            await socket.close(REFUSED, "too many messages that are no moves")
+            await socket.close(REFUSED, "too many invalid messages")
         except (WebSocketDisconnect, RuntimeError):
             pass  # page closed; the game stays
         finally:
@@ -97,7 +97,7 @@ class GameSockets:
         """Close a game that no longer exists."""
         if turn := self._turns.pop(game_id, None):
             turn.cancel()
-        await self.disconnect(game_id, "this game is no more")
+        await self.disconnect(game_id, "this game no longer exists")
 
     async def disconnect(self, game_id: int, reason: str) -> None:
         """Close all connections of a game, which continues."""
@@ -140,7 +140,7 @@ class GameSockets:
         try:
             content = orjson.loads(message.get("text") or message.get("bytes") or b"")
         except orjson.JSONDecodeError:
-            return "that was no JSON"
+            return "expected JSON"
         if not isinstance(content, dict):
             return "expected an object"
         if socket is not self._active_tab(game_id):
@@ -204,7 +204,7 @@ class GameSockets:
             raise
         except Exception:
             logging.getLogger(__name__).exception("the partner failed")
-            text = "The partner failed (the terminal says how). Reload to ask it again."
+            text = "The partner failed (details in the terminal). Reload to retry."
             await self._broadcast(game_id, [{"type": "error", "text": text}])
 
     async def _partner_turn(self, game_id: int) -> None:
@@ -280,7 +280,7 @@ def make_app(
             raise HTTPException(404, "expected games.safetensors or games.json")
         content = None if play.folder is None else play.folder.download(play.rules, suffix)
         if content is None:
-            raise HTTPException(404, "no game is finished yet")
+            raise HTTPException(404, "no finished games yet")
         name = f"hanabi-{play.rules.num_players}p{suffix}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
@@ -342,14 +342,14 @@ def check_origin(headers: Headers) -> None:
     """Reject requests from other sites' pages; browsers send the page's origin."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-        raise HTTPException(403, "another site's page may not play here")
+        raise HTTPException(403, "requests from other sites are not allowed")
 
 
 def _check_game(play: LocalPlay, game_id: int) -> int:
     try:
         return play.game(game_id).game_id
     except KeyError:
-        raise HTTPException(404, "no such game here") from None
+        raise HTTPException(404, "no such game") from None
 
 
 def _int_field(content: dict[str, Any], name: str) -> int:

@@ -68,7 +68,7 @@ def test_a_choice_is_taken_back_and_what_is_not_allowed_says_why(make_play, open
         page = open_page(address)
         assert my_turn(page)
         press(page, ["d", "2"])
-        assert "Not allowed: all hints are there" in page.locator("#actions").inner_text()
+        assert "Not allowed: all hints are available" in page.locator("#actions").inner_text()
         press(page, ["Enter", "Escape"])
         assert "Choose a card" in page.locator("#actions").inner_text()
         press(page, ["ArrowRight", "ArrowRight"])

@@ -195,13 +195,13 @@ def test_a_killed_inference_process_costs_no_connection(
     [
         ("no JSON", "expected JSON"),
         ("[]", "expected an object"),
-        ("{}", "expected an action of each of agent_"),
-        ('{"agent_0": 0, "agent_1": 0}', "expected an action of each of agent_"),
+        ("{}", "expected one action for each of agent_"),
+        ('{"agent_0": 0, "agent_1": 0}', "expected one action for each of agent_"),
         ('{"AGENT": true}', "expected a whole number"),
         ('{"AGENT": 1.0}', "expected a whole number"),
         ('{"AGENT": 21}', "from 0 to 20, got 21"),
         ('{"AGENT": -1}', "from 0 to 20, got -1"),
-        ('{"AGENT": ILLEGAL}', "is not legal now"),
+        ('{"AGENT": ILLEGAL}', "is illegal"),
     ],
 )
 def test_what_is_no_action_changes_nothing(served: Served, message: str, reason: str) -> None:
@@ -231,7 +231,7 @@ def test_after_ten_of_them_the_connection_ends(served: Served) -> None:
         environment.send("{}")
         with pytest.raises(ServerError):
             environment.receive()
-    with pytest.raises(Exception, match="too many messages that are no moves"):
+    with pytest.raises(Exception, match="too many invalid messages"):
         environment.receive()
 
 
@@ -274,9 +274,9 @@ def test_keys_open_what_they_are_for(served: Served) -> None:
     test, official = test_key(served), served.key("official")
     with pytest.raises(ServerError, match="unknown, revoked or expired"):
         play_next(served.address, "hk_eval_nothing")
-    with pytest.raises(ServerError, match="a key of kind test, expected one of kind eval"):
+    with pytest.raises(ServerError, match="expected a key of kind eval, got one of kind test"):
         play_next(served.address, test)
-    with pytest.raises(ServerError, match="a key of kind eval, expected one of kind test"):
+    with pytest.raises(ServerError, match="expected a key of kind test, got one of kind eval"):
         play_test(served.address, official, 2, [0])
     unknown = evaluation_info(served.address, "hk_eval_nothing")
     assert "unknown" in unknown["human_ai_eval_done"]  # not a boolean: the client raises

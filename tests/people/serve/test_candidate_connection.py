@@ -36,7 +36,7 @@ from hanabi_rl.people.serve.partner_protocol import PartnerAction, SeatObservati
 from hanabi_rl.people.serve.request_limits import RequestLimiter
 from hanabi_rl.people.serve.store import Store
 
-FAILED = "the server failed; the game is kept: connect again"
+FAILED = "server error; the game is saved: connect again"
 
 
 class Plain:
@@ -211,7 +211,7 @@ def be_silent(game: RemoteGame) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidate_connection, "MOVE_TIMEOUT_S", 0.3)  # for the move after this one
         game.step(first_legal(game.rows))
-        with pytest.raises(ServerError, match="no action came for 0 s; the game is kept"):
+        with pytest.raises(ServerError, match="no action for 0 s; the game is saved"):
             game.receive()
 
 
@@ -220,7 +220,7 @@ def talk(game: RemoteGame) -> None:
         game.send("{}")
         with pytest.raises(ServerError, match="expected an action of each"):
             game.receive()
-    with pytest.raises(Exception, match="too many messages that are no moves"):
+    with pytest.raises(Exception, match="too many invalid messages"):
         game.receive()
 
 

@@ -55,7 +55,7 @@ def test_files_that_hold_nothing_to_predict_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "games.safetensors"
     games = random_games(Rules(), 2, seed=1)
     save_games(path, dataclasses.replace(games, human_seats=np.zeros((2, 2), bool)))
-    with pytest.raises(GameDataError, match="expected moves of people, got none in 2 games"):
+    with pytest.raises(GameDataError, match="expected human moves, got none in 2 games"):
         read_held_out(path)
     with pytest.raises(FileNotFoundError, match="which does not exist"):
         read_held_out(tmp_path / "none.safetensors")

@@ -84,9 +84,7 @@ def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.M
     assert inference.load() == first and not says
     inference.close()
     says[:] = [{2: {"runs/mine": "two", "bot:random": "r"}}]
-    with pytest.raises(
-        StartupError, match="^runs/mine: another agent than when the server started"
-    ):
+    with pytest.raises(StartupError, match="^runs/mine: changed since the server started"):
         inference.load()
     assert closed == [True, True]
     says[:] = [first]

@@ -92,7 +92,7 @@ def test_a_new_game_asks_the_partner_that_begins():
     ("event", "reason"),
     [
         (MoveMade(1, 0, 2), "another player's turn"),
-        (MoveMade(0, 1, 2), "move 2 was sent, but the next is move 1"),
+        (MoveMade(0, 1, 2), "expected move 1, got move 2"),
         (MoveMade(0, 0, 0), "a discard while all 3 information tokens are there"),
         (MoveMade(0, 0, 99), "expected an action in 0..14"),
     ],

@@ -149,7 +149,7 @@ def test_the_documented_client_predicts_as_predict_says(
         assert line["name"] == "agent" and float(line["nats"]) == row["nats"]
         assert float(line["accuracy_high"]) == row["accuracy_ci95"][1]
         page = served.get("")
-        assert "Predicting the moves of people: 2 players" in page
+        assert "Action prediction: 2 players" in page
         assert f"{row['nats_per_timestep']:.3f}" in page
 
 
@@ -319,14 +319,14 @@ BAD = [
     ('{"probabilities": {}, "log_probabilities": {}}', "expected one of .*got probabilities, log_"),
     ('{"log_probabilities": {"77": []}}', "log_probabilities: expected a list for .*; got 77"),
     ('{"log_probabilities": 7}', "log_probabilities: expected a list for .*; got int"),
-    ('{"log_probabilities": {ROWS: [1]}}', r"row \d+: expected 21 numbers, one an action, got 1$"),
-    ('{"log_probabilities": {ROWS: {}}}', "expected 21 numbers, one an action, got dict"),
+    ('{"log_probabilities": {ROWS: [1]}}', r"row \d+: expected 21 numbers, one per action, got 1$"),
+    ('{"log_probabilities": {ROWS: {}}}', "expected 21 numbers, one per action, got dict"),
     ('{"log_probabilities": {ROWS: NULLS}}', "expected a number for one legal action at least"),
     ('{"log_probabilities": {ROWS: TRUES}}', "action 0: expected a number, got True"),
     ('{"probabilities": {ROWS: NULLS}}', "expected probabilities that sum to 1, got 0$"),
     ('{"probabilities": {ROWS: HALF}}', "expected probabilities that sum to 1, got 0.5$"),
     ('{"probabilities": {ROWS: NEGATIVE}}', "expected a probability, 0 to 1, got -0.5"),
-    ('{"probabilities": {ROWS: ILLEGAL}}', "expected 0, as it is not legal now, got 1$"),
+    ('{"probabilities": {ROWS: ILLEGAL}}', "expected 0 for an illegal action, got 1$"),
 ]
 
 
@@ -383,7 +383,7 @@ def test_who_is_refused_reads_why(served: Served) -> None:
     with pytest.raises(ServerError, match="num_players: expected one of 2, got '1111"):
         predictions(served.address, key, "1" * 5000)  # type: ignore[arg-type]
     test_key = served.store.add_key("refused", "test")
-    with pytest.raises(ServerError, match="a key of kind test, expected one of kind eval"):
+    with pytest.raises(ServerError, match="expected a key of kind eval, got one of kind test"):
         predictions(served.address, test_key)
 
 

@@ -87,7 +87,7 @@ def test_two_commands_that_do_not_fit_are_refused_whichever_comes_second(store: 
     with pytest.raises(
         ValueError,
         match=r"--proxies-2p names 3, and hk_eval_\S+ has too few games for that: expected a "
-        r"game for each of the 6 line-ups of 2 players at least, got 4",
+        r"game for each of the 6 lineups of 2 players, got 4",
     ):
         agree(store, {2: ("a", "b", "c"), 3: ("a",)})
     with pytest.raises(
@@ -97,11 +97,11 @@ def test_two_commands_that_do_not_fit_are_refused_whichever_comes_second(store: 
         agree(store, {2: ("a",)})
     assert store.proxies() == {}  # nothing of what was refused is kept
     agree(store, {2: ("a",), 3: ("a",)})
-    with pytest.raises(ValueError, match="each of the 6 line-ups of 3 players at least, got 5"):
+    with pytest.raises(ValueError, match="each of the 6 lineups of 3 players, got 5"):
         store.add_key("mine", "eval", {3: 5})
-    with pytest.raises(ValueError, match="2 games of 4 players: .* of 2 and 3 players alone"):
+    with pytest.raises(ValueError, match="2 games of 4 players: .* only for 2 and 3 players"):
         store.add_key("mine", "eval", {4: 2})
-    with pytest.raises(ValueError, match="expected 1 game of 2 players or more, got -3"):
+    with pytest.raises(ValueError, match="expected at least 1 game of 2 players, got -3"):
         store.add_key("mine", "eval", {2: -3})
     assert [len(entry["keys"]) for entry in store.entries()] == [1]
     key = store.key(first)
@@ -126,9 +126,7 @@ def test_games_that_were_begun_keep_their_proxies(store: Store, open_store: Open
     first = store.claim(key)
     again = open_store()
     for others in (("a", "b"), ("c",), ("c", "d", "e")):
-        with pytest.raises(
-            ValueError, match="--proxies-2p: the games of 2 players in this store were begun with "
-        ):
+        with pytest.raises(ValueError, match="--proxies-2p: this store's games were started with "):
             agree(again, {2: others})
     with pytest.raises(ValueError, match="with c, d, got c, e: name those, or take another --stat"):
         agree(again, {2: ("c", "e")})

@@ -109,11 +109,11 @@ def test_a_request_that_never_ends_is_ended_and_games_go_on(served: Served, sent
 def test_connections_are_limited_in_all_and_of_an_address() -> None:
     limiter = RequestLimiter(NetworkLimits(connections=5, address_connections=2))
     assert [limiter.enter(address) for address in ("a", "a", "b", "b", "c")] == [None] * 5
-    all_taken = "the server has 5 connections, as many as may be"
+    all_taken = "the server has 5 connections, the maximum"
     assert limiter.enter("d") == all_taken == limiter.enter("a")
     for address in ("d", "a", "a"):
         limiter.leave(address)
-    assert limiter.enter("b") == "your address has 2 connections, as many as may be"
+    assert limiter.enter("b") == "your address has 2 connections, the maximum"
     limiter.leave("b")
     assert limiter.enter("d") is None and limiter.connections == {"a": 1, "b": 2, "c": 1, "d": 1}
 
@@ -191,7 +191,7 @@ def test_a_key_may_open_and_list_so_much_a_minute(tmp_path: Path, backend: Any) 
             with pytest.raises(ServerError, match=r"than 2 games were opened with this key .*"):
                 play_test(address, key, 2, [0])
             assert re.fullmatch(
-                r"more than 2 lists of this key's games were asked for within a minute: try again "
+                r"more than 2 lists of this key's games were requested within a minute: try again "
                 r"in \d+ s",
                 evaluation_info(address, key)["human_ai_eval_done"],
             )

@@ -304,7 +304,7 @@ def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(lineu
     fresh = jax.tree.leaves(partners.memory(99))
     assert any(not np.allclose(one, other) for one, other in zip(fresh, expected, strict=True))
     assert stranger.probabilities.shape == answer.probabilities.shape
-    with pytest.raises(ValueError, match="expected one partner who remembers, got 3"):
+    with pytest.raises(ValueError, match="expected one partner with memory, got 3"):
         PartnerRunner(lineup, TINY_3P, slots=1, run=NumPyInterpreter()).partner_action(
             [games[0]], initial_memories=[given]
         )

@@ -184,7 +184,7 @@ def test_a_move_that_the_server_refuses_ends_the_run_after_three_tries(served: S
             return dict.fromkeys(super().act(rows), 99)
 
     key = served.key(2)
-    with pytest.raises(ValueError, match="3 times at one move .* from 0 to 20, got 99"):
+    with pytest.raises(ValueError, match="rejected one move 3 times: .* from 0 to 20, got 99"):
         played(ChallengeClient(served.address, key), lambda size: Wrong(), connections=1)
     until = time.monotonic() + 120  # the server may not have noted the last one yet
     while served.interruptions(key) < 3 and time.monotonic() < until:
@@ -197,7 +197,7 @@ def test_a_server_that_is_away_is_waited_for_and_then_given_up() -> None:
     games = [KeyGame("TODO", 2, ("agent_0",), None)]
     with pytest.raises(OSError, match="http://127.0.0.1:9/ does not answer"):
         server.games()
-    with pytest.raises(ValueError, match=r"nothing came of the server for \d+ s") as gone:
+    with pytest.raises(ValueError, match=r"no response from the server for \d+ s") as gone:
         Submission(server, lambda size: FirstLegal(), timeout_s=0.3).run(games, lambda: None)
     assert "secret-key" not in str(gone.value)
 
@@ -309,7 +309,7 @@ def test_what_is_wrong_is_one_line(
     assert "expected an AGENT or --process COMMAND, got both" in both
     assert "--server: expected https://HOST" in line("bot:iggi", key=key, at="ftp://a/")
     with another_server() as at:
-        assert f"expected AH2AC2's protocol of {at}, got status 404: (the key)" in line(
+        assert f"{at}: expected AH2AC2's protocol, got status 404: (the key)" in line(
             "bot:iggi", key=key, at=at
         )
     assert not served.moves(key) and served.interruptions(key) == 0

@@ -41,13 +41,13 @@ def test_a_partner_who_remembers_is_said_to(tmp_path):
         play = LocalPlay(TINY, ["simple"], Simple(), folder, 0, ["identity"], True)  # a new process
         play_terminal(play, itertools.cycle(["p 1"]), shown.append)
     said = [line for line in shown if "--reset-memory" in line]
-    assert "meets you for the first time" in said[0] and "you played in 1 game (" in said[1]
+    assert "no games with you yet" in said[0] and "you played in 1 game (" in said[1]
 
 
 def test_where_the_lines_end_the_game_is_kept_and_goes_on(make_play):
     play, shown = make_play(Rules()), []
     play_terminal(play, ["\ufefft 1", "p 2"], shown.append)  # piped from an editor's file
-    assert "goes on with it" in shown[-1] and not any("Not that" in text for text in shown)
+    assert "repeat the command" in shown[-1] and not any("Invalid" in text for text in shown)
     game = play.current()
     assert game.turn == 4 and make_play(Rules()).current() == game
 
@@ -91,9 +91,9 @@ def test_what_can_be_typed(make_play, typed, text):
     [
         ("x 1", "expected p, d or t"),
         ("p", "expected p, d or t"),
-        ("p 9", "there is no such move as 'p 9'"),
-        ("t 1", "there is no such move"),  # to whom, of two?
-        ("t dora 1", "there is no such move"),
+        ("p 9", "no such move: 'p 9'"),
+        ("t 1", "no such move"),  # to whom, of two?
+        ("t dora 1", "no such move"),
         ("d 1", "all hints are there"),
     ],
 )

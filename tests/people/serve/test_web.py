@@ -90,7 +90,7 @@ def test_a_partner_who_remembers_is_said_to_until_they_are_strangers(client_of, 
     play = LocalPlay(Rules(), ["simple"], Simple(), GameFolder(tmp_path), 0, ["identity"], True)
     with client_of(play) as client:
         first = client.get("/").text
-        assert "Your partner meets you for the first time, and will remember how you play." in first
+        assert "Your partner has no games with you yet; it will remember how you play." in first
         with at_table(client, play.current().game_id) as socket:
             to_end(socket)
         assert "remembers how you played in 1 game." in client.post("/new").text
@@ -127,7 +127,7 @@ def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
 @pytest.mark.parametrize(
     ("message", "answer"),
     [
-        ("nothing", "that was no JSON"),
+        ("nothing", "expected JSON"),
         ("[1, 2]", "expected an object"),
         ("{}", "expected a whole number"),
         ('{"action": true, "turn": 0}', "expected a whole number"),
@@ -135,7 +135,7 @@ def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
         ('{"action": 99, "turn": 0}', "expected an action in 0"),
         ('{"action": -1, "turn": 0}', "expected an action in 0"),
         ('{"action": 0, "turn": 0}', "a discard while all 8"),
-        ('{"action": 5, "turn": 7}', "move 8 was sent, but the next is move 1"),
+        ('{"action": 5, "turn": 7}', "expected move 1, got move 8"),
         ('{"step": 0}', "expected a whole number"),
     ],
 )
@@ -320,7 +320,7 @@ def test_nothing_would_have_been_while_a_person_plays(make_play, client_of):
     play = make_play(Rules())
     with client_of(play) as client, at_table(client, play.new_game().game_id) as socket:
         socket.receive_text()
-        assert asked(socket, [], 0)["text"] == "what would have been is shown once the game is over"
+        assert asked(socket, [], 0)["text"] == "hypothetical moves are available after the game"
 
 
 def test_conventions_are_said_of_each_move_that_is_shown_face_up(make_play, client_of):
@@ -486,7 +486,7 @@ def test_who_waits_for_partners_is_let_go_when_they_are_given_up(make_play):
 def test_a_damaged_journal_is_named(make_play, tmp_path):
     (tmp_path / "games" / "open").mkdir(parents=True)
     (tmp_path / "games" / "open" / "5.json").write_text('{"format_version": 1}')
-    with pytest.raises(ValueError, match=r"5\.json: no journal of a game: KeyError"):
+    with pytest.raises(ValueError, match=r"5\.json: invalid journal: KeyError"):
         make_play(Rules())
 
 
