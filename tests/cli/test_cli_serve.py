@@ -187,7 +187,7 @@ def test_keys_and_proxies_that_do_not_fit_are_one_line(
     )
     assert "--proxies-2p: expected a proxy for the 4 games" in refused(capsys, *serve)
     twice = refused(capsys, *serve, "bot:simple", "bot:simple?seed=1")
-    assert "expected every proxy once, got bot:simple and bot:simple?seed=1" in twice
+    assert "bot:simple and bot:simple?seed=1 are the same agent" in twice
     with Store(tmp_path / "challenge.sqlite").database.transaction("write") as db:
         db.execute("INSERT INTO proxies VALUES (2, 0, 'bot:value', 'bot:value')")
         db.execute("UPDATE games SET status = 'done', line_up = '[-1, 0]'")

@@ -194,7 +194,7 @@ class RemoteGame:
             first = self.receive()
             self.keys, info = set(first), first.pop("info", None)
             if not isinstance(info, dict) or set(info) != INFO_FIELDS:
-                raise server.protocol_error(f"a first frame whose info is {info}")
+                raise server.protocol_error(f"a first frame with info {info}")
             self.info: dict[str, Any] = info
             self._agents = set(self.info["candidate_controlling"])
             self.rows, self.done, self.score = server.rows(first, self._agents), False, 0.0

@@ -41,7 +41,7 @@ class HeldOutGames:
 
     @cached_property
     def seats(self) -> np.ndarray:
-        """bool[N, P]: seats whose moves are predicted."""
+        """bool[N, P]: seats with predicted moves."""
         seats = self.games.human_seats
         return np.ones((len(self.games), self.players), bool) if seats is None else seats
 

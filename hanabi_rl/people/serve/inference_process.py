@@ -147,7 +147,7 @@ class InferenceProcess:
 
 
 def _changed_agents(before: Identities, found: Identities) -> str:
-    """Names of agents whose identity has changed."""
+    """Name the agents with a changed identity."""
     names = [
         name
         for players, agents in found.items()

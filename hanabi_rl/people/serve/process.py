@@ -214,7 +214,7 @@ class ProcessPartners:
 
     def _action(self, game: Game) -> PartnerAction:
         seat = game.current_player
-        assert seat is not None, "asked of games that go on"
+        assert seat is not None, "active games only"
         action = self._agents[seat].move(game.game_id, player_view(game, seat))
         probabilities = np.zeros(self._rules.num_moves, np.float32)
         probabilities[action] = 1.0

@@ -17,7 +17,7 @@ from hanabi_rl.people.serve.schedule import deal_lineups
 from hanabi_rl.play.lineups import Lineup
 
 NO_LINEUP = "[]"
-"""Lineup of a game whose proxies are not yet known."""
+"""Lineup of a game without known proxies."""
 
 
 class Proxy(NamedTuple):
@@ -132,7 +132,7 @@ def _check_not_started(
 
 
 def _by_identity(stored: Sequence[Proxy], named: Sequence[Proxy]) -> str:
-    """Describe proxies whose name is the same but whose identity differs."""
+    """Describe proxies with a known name but another identity."""
     identities = {proxy.name: proxy.identity for proxy in stored}
     changed = [p.name for p in named if identities.get(p.name, p.identity) != p.identity]
     return f" ({', '.join(changed)}: changed since then)" if changed else ""

@@ -103,7 +103,7 @@ def protocols(limiter: RequestLimiter) -> tuple[type[H11Protocol], type[WebSocke
             limiter.stopping = True
             super().shutdown()
 
-        # takes the connection over from `Http`, whose `connection_lost` is then not called
+        # `Http.connection_lost` is not called after the WebSocket takes its connection over
         def connection_lost(self, exc: Exception | None) -> None:
             limiter.leave(address_of(self.client))
             super().connection_lost(exc)

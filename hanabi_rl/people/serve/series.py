@@ -18,7 +18,7 @@ from hanabi_rl.storage.tensors import read_pytree, write_pytree
 T = TypeVar("T")
 
 CACHE_SIZE = 256
-"""Maximum number of games whose memories are cached."""
+"""Maximum number of games with cached memories."""
 
 Team = tuple[int, ...]
 """Policies at the seats that no person holds, in seat order."""

@@ -125,7 +125,7 @@ class GameSockets:
         return max(reversed(tabs), key=lambda socket: tabs[socket].opened, default=None)
 
     async def _send_roles(self, game_id: int) -> None:
-        """After a connection or disconnect, notify the tabs whose role has changed."""
+        """After a connection or disconnect, send changed roles to the tabs."""
         active = self._active_tab(game_id)
         for socket, tab in list(self._tabs.get(game_id, {}).items()):
             if tab.moves != (socket is active):

@@ -1,4 +1,5 @@
-"""The page as other people have it: whose a key is, other keyboards, contrast, zoom, no storage."""
+"""The page in other environments: keys of other elements and layouts, contrast, zoom, no
+storage."""
 
 import pytest
 from support.browser import (
@@ -45,12 +46,12 @@ def asked(page):
 
 
 def told_first(play):
-    """How many moves the first game has."""
+    """Number of moves of the first game."""
     return play.game(min(play._games)).turn
 
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
-def test_the_button_with_the_focus_acts_whatever_was_chosen_by_keys(make_play, open_page, key):
+def test_focused_button_acts_despite_key_choice(make_play, open_page, key):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -87,7 +88,7 @@ def test_the_button_with_the_focus_acts_whatever_was_chosen_by_keys(make_play, o
         page.locator("summary").click()
         turn = play.game(max(play._games)).turn
         choose_then_press("#leave")
-        press(page, ["p", "2", "Escape"])  # keys of moves are not heard, and nothing is left
+        press(page, ["p", "2", "Escape"])  # ignored in the dialog
         assert asked(page) == "Play card 1?" and play.game(max(play._games)).status == "active"
         choose_then_press("#leave")
         page.locator("#sure-yes").focus()
@@ -97,9 +98,7 @@ def test_the_button_with_the_focus_acts_whatever_was_chosen_by_keys(make_play, o
         assert game.end_reason == "left" and game.turn == turn
 
 
-def test_what_keys_have_chosen_is_confirmed_by_enter_and_by_tab_to_back_taken_back(
-    make_play, open_page
-):
+def test_enter_confirms_and_back_cancels_key_choice(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -116,7 +115,7 @@ def test_what_keys_have_chosen_is_confirmed_by_enter_and_by_tab_to_back_taken_ba
         assert page.locator("#log li").first.inner_text().startswith("You play card 3")
 
 
-def test_in_a_study_too_the_focused_button_acts(tmp_path, open_page):
+def test_focused_button_acts_in_study(tmp_path, open_page):
     play = make_study_play(tmp_path, rules=Rules())
     with serve_app(make_study(play, 0)) as address:
         page = open_page(address, wait=".choices")
@@ -140,7 +139,7 @@ def test_in_a_study_too_the_focused_button_acts(tmp_path, open_page):
 
 
 @pytest.mark.parametrize("by_button", [False, True], ids=["n", "Enter"])
-def test_a_key_held_down_deals_one_game(make_play, open_page, by_button):
+def test_held_key_deals_one_game(make_play, open_page, by_button):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
         page, sent = open_page(address), []
@@ -163,7 +162,7 @@ def test_a_key_held_down_deals_one_game(make_play, open_page, by_button):
         assert len(sent) == 1
 
 
-def test_what_slides_and_scrolls_keeps_its_keys(make_play, open_page):
+def test_slider_and_log_keep_their_keys(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
         page = open_page(address, (640, 400))
@@ -183,11 +182,11 @@ def test_what_slides_and_scrolls_keeps_its_keys(make_play, open_page):
         page.wait_for_timeout(200)
         assert "Move 15 of 15" in page.locator("#actions").inner_text()
         page.locator("[data-key=slider]").focus()
-        press(page, ["a"])  # no key of a slider's
+        press(page, ["a"])  # not a slider's key
         assert page.locator("[data-key=auto]").get_attribute("aria-pressed") == "true"
 
 
-def test_a_choice_does_not_move_the_page_and_the_list_of_keys_does(make_play, open_page):
+def test_choice_keeps_scroll_position_and_help_scrolls(make_play, open_page):
     with serve(make_play(Rules())) as address:
         page = open_page(address, (640, 400))
         assert my_turn(page)
@@ -205,7 +204,7 @@ def test_a_choice_does_not_move_the_page_and_the_list_of_keys_does(make_play, op
         until(page, f"{summary}.top < innerHeight / 2")
 
 
-def test_moves_are_typed_on_other_keyboards(make_play, open_page):
+def test_moves_work_on_other_keyboards(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -228,8 +227,8 @@ def test_moves_are_typed_on_other_keyboards(make_play, open_page):
         assert page.locator("#log li").first.inner_text().startswith(f"You tell Bob {value}")
 
 
-def test_a_setting_leaves_letters_and_digits_to_others(make_play, open_page):
-    """Who speaks to the browser, or rests a hand on the keys, moves by buttons alone."""
+def test_setting_disables_letter_and_digit_keys(make_play, open_page):
+    """For speech control, and against accidental key presses: moves by buttons only."""
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -239,12 +238,12 @@ def test_a_setting_leaves_letters_and_digits_to_others(make_play, open_page):
         press(page, ["p", "1", "?"])
         assert asked(page) == "Choose a card, or tell something"
         page.locator("[data-setting=keys]").click()
-        press(page, ["p", "1"])  # though the box still has the focus
+        press(page, ["p", "1"])  # although the box has the focus
         assert asked(page) == "Play card 1?"
 
 
 @pytest.mark.parametrize("script", [CLOSED, FULL], ids=["cookies off", "full"])
-def test_settings_hold_where_the_browser_keeps_none(make_play, open_page, script):
+def test_settings_work_without_storage(make_play, open_page, script):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address, script=script)
@@ -258,14 +257,14 @@ def test_settings_hold_where_the_browser_keeps_none(make_play, open_page, script
         move_by_keys(page, 0)
 
 
-def test_without_scripts_the_page_says_what_it_needs(make_play, open_page):
+def test_page_without_scripts_names_requirement(make_play, open_page):
     with serve(make_play(Rules())) as address:
         page = open_page(address, wait="noscript", java_script_enabled=False)
         assert "needs JavaScript" in page.locator("main").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_in_the_systems_own_colours_nothing_is_told_by_a_background(make_play, open_page, scheme):
+def test_forced_colors_do_not_rely_on_backgrounds(make_play, open_page, scheme):
     with serve(make_play(Rules())) as address:
         page = open_page(address, forced_colors="active", color_scheme=scheme)
         assert my_turn(page)
@@ -278,18 +277,19 @@ def test_in_the_systems_own_colours_nothing_is_told_by_a_background(make_play, o
             page.screenshot(clip={"x": box["x"], "y": box["y"] + 9, "width": 5, "height": 20})
             for box in (theirs, mine)
         ]
-        assert edges[0] != edges[1]  # whose turn it is
+        assert edges[0] != edges[1]  # current player
         play = page.locator("[data-key=play]")
         plain = play.screenshot()
         press(page, ["p"])
         page.locator("[data-key=back]").focus()
         assert play.screenshot() != plain
-        # The browser puts its colours on as it paints: axe reads the text's own and no background.
+        # The browser applies its colours while painting; axe reads the text colour without
+        # background.
         found = [line for line in violations(page) if not line.startswith("color-contrast")]
         assert found == []
 
 
-def test_in_the_systems_own_colours_bars_have_a_length(make_play, open_page):
+def test_forced_colors_show_bar_lengths(make_play, open_page):
     with serve(make_play(Rules(), watch=True)) as address:
         page = open_page(address, forced_colors="active")
         bars = page.locator(".chances .bar")
@@ -297,7 +297,7 @@ def test_in_the_systems_own_colours_bars_have_a_length(make_play, open_page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_with_more_contrast_what_is_chosen_can_be_read(make_play, open_page, scheme):
+def test_chosen_card_is_readable_with_more_contrast(make_play, open_page, scheme):
     with serve(make_play(Rules())) as address:
         page = open_page(address, contrast="more", color_scheme=scheme)
         assert my_turn(page)
@@ -310,7 +310,7 @@ def test_with_more_contrast_what_is_chosen_can_be_read(make_play, open_page, sch
         assert violations(page) == []
 
 
-def test_the_focus_is_seen_on_what_is_chosen(make_play, open_page):
+def test_focus_is_visible_on_chosen_card(make_play, open_page):
     with serve(make_play(Rules())) as address:
         page = open_page(address)
         assert my_turn(page)
@@ -325,7 +325,7 @@ def test_the_focus_is_seen_on_what_is_chosen(make_play, open_page):
 
 @pytest.mark.parametrize("size", [(640, 400), (320, 256)], ids=["200%", "400%"])
 @pytest.mark.parametrize("over", [False, True], ids=["play", "replay"])
-def test_what_has_the_focus_is_seen_at_any_zoom(make_play, open_page, size, over):
+def test_focused_element_is_visible_at_any_zoom(make_play, open_page, size, over):
     """1280 x 800 at 200%, and 1280 x 1024 at 400%."""
     with serve(make_play(Rules())) as address:
         page = open_page(address, size)
@@ -336,7 +336,7 @@ def test_what_has_the_focus_is_seen_at_any_zoom(make_play, open_page, size, over
         if over:
             leave(page)
             page.wait_for_selector(".replay")
-        page.reload()  # the focus is nowhere
+        page.reload()  # no focus
         page.wait_for_selector(".board")
         page.evaluate("document.querySelector('details.more').open = true")
         met = []
@@ -352,7 +352,7 @@ def test_what_has_the_focus_is_seen_at_any_zoom(make_play, open_page, size, over
 
 @pytest.mark.parametrize("watch", [False, True], ids=["play", "watch"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_text_is_as_large_as_the_browser_is_set_to(make_play, browser, size, watch):
+def test_text_size_follows_browser(make_play, browser, size, watch):
     large = browser.browser_type.launch(
         executable_path=CHROMIUM, args=[*ARGUMENTS, "--blink-settings=defaultFontSize=32"]
     )

@@ -1,4 +1,4 @@
-"""A game's life: any sequence of events leaves it in a state that the rules of the game allow."""
+"""Life cycle of a game: every sequence of events leaves a valid state."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ events = st.one_of(
         turn=st.integers(0, 30),
         action=st.integers(-1, TINY_3P.num_moves),
     ),
-    st.just("right"),  # a legal move of the seat to move, chosen by the next number
+    st.just("right"),  # a legal move of the current player, selected by the next number
     st.just("right"),
     st.just("right"),
     st.just("right"),
@@ -45,8 +45,8 @@ events = st.one_of(
     people=st.sets(st.integers(0, 2), max_size=3),
     happened=st.lists(st.tuples(events, st.integers(0, 99)), max_size=45),
 )
-def test_every_sequence_of_events(seed, people, happened):
-    """Beside it a plain table takes the moves that were accepted, and no others."""
+def test_any_event_sequence_gives_valid_state(seed, people, happened):
+    """A plain table takes the accepted moves in parallel."""
     game, beside, finishes = new_game(seed, people), None, 0
     beside = PythonGame(TINY_3P, game.deck)
     for event, number in happened:
@@ -79,10 +79,10 @@ def test_every_sequence_of_events(seed, people, happened):
         expected = None if game.status == "done" or beside.player in people else beside.player
         assert effects.ask == expected
         assert game.current_player == (None if game.status == "done" else beside.player)
-    assert finishes == (game.status == "done")  # kept exactly once
+    assert finishes == (game.status == "done")  # saved exactly once
 
 
-def test_a_new_game_asks_the_partner_that_begins():
+def test_new_game_queries_beginning_partner():
     assert begin(new_game(people=(0,))).ask is None
     assert begin(new_game(people=(1,))).ask == 0
     assert begin(new_game(people=())).ask == 0
@@ -97,14 +97,14 @@ def test_a_new_game_asks_the_partner_that_begins():
         (MoveMade(0, 0, 99), "expected an action in 0..14"),
     ],
 )
-def test_what_is_refused_says_why_and_changes_nothing(event, reason):
+def test_refused_event_changes_nothing(event, reason):
     game = new_game()
     with pytest.raises(RefusedError, match=reason):
         advance(game, event)
     assert game == new_game()
 
 
-def test_a_game_that_is_done_stays_done():
+def test_finished_game_stays_finished():
     done, _ = advance(new_game(), PlayerLeft())
     for event in (PlayerLeft(), MoveMade(0, 0, 2)):
         with pytest.raises(RefusedError, match="the game is over"):

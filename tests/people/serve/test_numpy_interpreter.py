@@ -1,4 +1,4 @@
-"""Functions of JAX, run in NumPy: as XLA runs them, in types, shapes and numbers."""
+"""NumPy interpreter: types, shapes and numbers equal XLA's."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ FAR = np.array([2, -9, 0, 7, 1])  # some beyond an array of three rows
 
 
 def loops(x):
-    """Side by side, each until its own end."""
+    """vmapped loops, each until its own end"""
     return jax.lax.while_loop(lambda a: a < 20, lambda a: 2 * a + 1, x)
 
 
@@ -55,10 +55,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_operation_is_what_xla_makes_of_it(name):
+def test_each_operation_equals_xla(name):
     function, argument = CASES[name]
     run, compiled = NumPyInterpreter(), jax.jit(function)
-    for given in (argument, argument[::-1].copy()):  # the second time from what was traced
+    for given in (argument, argument[::-1].copy()):  # the second call uses the trace
         wanted, found = compiled(given), run(compiled, given)
         assert jax.tree.structure(wanted) == jax.tree.structure(found)
         for one, other in zip(jax.tree.leaves(wanted), jax.tree.leaves(found), strict=True):
@@ -66,8 +66,8 @@ def test_each_operation_is_what_xla_makes_of_it(name):
             np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-6)
 
 
-def test_what_is_not_needed_is_not_done(monkeypatch):
-    """A key that no result depends on is not drawn from."""
+def test_unused_operations_are_dropped(monkeypatch):
+    """No random numbers are drawn from an unused key."""
 
     def fail(*given):
         raise AssertionError("was compiled")
@@ -82,7 +82,7 @@ def test_what_is_not_needed_is_not_done(monkeypatch):
     np.testing.assert_array_equal(NumPyInterpreter()(function, X), X + 1)
 
 
-def test_arguments_and_constants_stay_as_they_are():
+def test_arguments_and_constants_are_unchanged():
     given = X.copy()
 
     @jax.jit

@@ -1,5 +1,5 @@
-"""Action prediction in lock-step over a real socket: what is shown when, what stands, and that it
-says what `predict` says."""
+"""Action prediction over a real socket: order of frames, final answers, agreement with
+`predict`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def held_out_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games of two, short ones and whole ones, in every third of which one seat is a person's."""
+    """Two-player games, short and whole; in every third, one seat is a person's."""
     seats = np.ones((GAMES, 2), bool)
     seats[::3, 0] = False
     path = tmp_path_factory.mktemp("held-out") / "games.safetensors"
@@ -118,7 +118,7 @@ def documented_client() -> Callable[[str, str, Any], dict[str, Any]]:
 
 
 def agrees(row: dict[str, Any] | None, policy: Any, games: Games) -> None:
-    """Whether the leaderboard says what `hanabi-rl predict` would."""
+    """Compare the leaderboard row with `hanabi-rl predict`."""
     expected = predict(policy, games)
     assert row is not None and row["players"] == 2 and row["games"] == GAMES
     assert row["decisions"] == expected.decisions.sum()
@@ -132,7 +132,7 @@ def agrees(row: dict[str, Any] | None, policy: Any, games: Games) -> None:
         assert row[f"{name}_ci95"] == pytest.approx(ratio.bounds, abs=1e-6)
 
 
-def test_the_documented_client_predicts_as_predict_says(
+def test_documented_client_agrees_with_predict(
     place: Path | str, backend: InProcess, held_out_path: Path, tmp_path: Path
 ) -> None:
     policy, client = recurrent_policy(Rules(), seed=3, scale=0.2), documented_client()
@@ -155,16 +155,16 @@ def test_the_documented_client_predicts_as_predict_says(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["bot:simple", "bot:convention?smoothing=0.1"])
-def test_agents_by_name_predict_as_predict_says(served: Served, agent: str) -> None:
+def test_named_agents_agree_with_predict(served: Served, agent: str) -> None:
     key, policy = served.key(agent), load_policy(agent)
     documented_client()(served.address.replace("http", "ws"), key, policy)
     agrees(served.standing(agent), policy, served.games)
 
 
-def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
+def test_interrupted_submit_agrees_with_predict(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or put off; and where nothing is left to predict it says so."""
+    """Or delayed; with nothing left to predict, it prints so."""
     key, policy = served.key("submitted"), load_policy("bot:iggi")
     real, answered, opened, opens = RemotePrediction.answer, [], [], ChallengeClient.predict
 
@@ -194,7 +194,7 @@ def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
 
 
 def some_chances(seen: dict[str, Any], form: str) -> list[float]:
-    """Of each action, as good as at random; no two are equal."""
+    """Values per action, as good as random; all different."""
     legal = np.array(seen["legal_moves"], bool)
     chances = np.where(legal, 1.0 + np.sin(np.arange(21) + np.sum(seen["obs"])), 0) + 1e-6 * legal
     chances /= chances.sum()
@@ -206,7 +206,7 @@ def some_chances(seen: dict[str, Any], form: str) -> list[float]:
 def read_on(
     reading: RemotePrediction, frames: int | None = None, form: str = "log_probabilities"
 ) -> list:
-    """Answers so many frames, all without a number, and returns what was shown."""
+    """Answer `frames` frames, all without a number, and return them."""
     shown = []
     while reading.frame is not None and len(shown) != frames:
         frame = reading.frame
@@ -216,7 +216,7 @@ def read_on(
     return shown
 
 
-def test_probabilities_say_the_same_as_their_logarithms(served: Served) -> None:
+def test_probabilities_equal_log_probabilities(served: Served) -> None:
     keys = {form: served.key(form) for form in ("probabilities", "log_probabilities")}
     for form, key in keys.items():
         with predictions(served.address, key) as reading:
@@ -229,8 +229,8 @@ def test_probabilities_say_the_same_as_their_logarithms(served: Served) -> None:
     assert rows[0]["nats"] == pytest.approx(np.mean(list(one.values())))
 
 
-def test_no_frame_is_of_a_turn_whose_move_was_not_predicted(served: Served) -> None:
-    """Each frame is one turn on; rows are the seat's own, and those of people alone."""
+def test_next_frame_needs_all_predictions(served: Served) -> None:
+    """Frames advance by one turn; rows are the seats' own, of people only."""
     with predictions(served.address, served.key("steps")) as reading:
         frames = read_on(reading)
     turns: dict[int, int] = {}
@@ -249,7 +249,7 @@ def test_no_frame_is_of_a_turn_whose_move_was_not_predicted(served: Served) -> N
 
 
 def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOutGames:
-    """The game, gone on with by a few random moves, as one that is predicted at `seats`."""
+    """The game with a few random moves appended, as held-out game with `seats`."""
     table, moves = game.table(), list(game.moves)
     while not table.over and len(moves) < game.turn + 4:
         legal = [a for a in range(game.rules.num_moves) if table.illegal_reason(a) is None]
@@ -268,7 +268,7 @@ def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOutG
         pytest.param(3, 300, marks=pytest.mark.slow),
     ],
 )
-def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to_the_byte(
+def test_frames_do_not_depend_on_hidden_future(
     backend: InProcess, players: int, count: int
 ) -> None:
     rules, rng = Rules(num_players=players), np.random.default_rng(0)
@@ -287,23 +287,23 @@ def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to
             assert sent(one, game.turn // 2) == sent(two, game.turn // 2)
         if min(len(one.games.moves(0)), len(two.games.moves(0))) > game.turn + 1:
             futures += sent(one, game.turn + 1) != sent(two, game.turn + 1)
-        another = [(seat + 1) % players]  # who sees most of those cards
+        another = [(seat + 1) % players]  # seat that sees most of those cards
         one, two = recorded(game, another, rng), recorded(other, another, rng)
         seen += sent(one, game.turn) != sent(two, game.turn)
-    assert seen > count // 2 and futures > count // 2  # so a leak would be noticed
+    assert seen > count // 2 and futures > count // 2  # a leak would be detected
 
 
-def test_after_an_interruption_what_was_said_stands(served: Served) -> None:
+def test_saved_predictions_survive_interruption(served: Served) -> None:
     key, (batch, *_) = served.key("broken"), HeldOutGames(served.games, "some").batches
     longest = int(max(served.games.num_actions[game] for game, _ in batch))
     with predictions(served.address, key) as reading:
-        read_on(reading, longest + 3)  # the first batch, and some of the second
+        read_on(reading, longest + 3)  # the first batch and part of the second
     before = served.kept(key)
     assert before and served.standing("broken") is None
     with predictions(served.address, key) as reading:
         assert reading.frame is not None
         assert (reading.frame["batch"], reading.frame["turn"]) == (1, 0)
-        while reading.frame is not None:  # and now says something else
+        while reading.frame is not None:  # different answers
             reading.answer({row: [0.0] * 21 for row in reading.deciding})
     after = served.kept(key)
     assert {at: after[at] for at in before} == before and len(after) > len(before)
@@ -321,7 +321,7 @@ BAD = [
     ('{"log_probabilities": 7}', "log_probabilities: expected a list for .*; got int"),
     ('{"log_probabilities": {ROWS: [1]}}', r"row \d+: expected 21 numbers, one per action, got 1$"),
     ('{"log_probabilities": {ROWS: {}}}', "expected 21 numbers, one per action, got dict"),
-    ('{"log_probabilities": {ROWS: NULLS}}', "expected a number for one legal action at least"),
+    ('{"log_probabilities": {ROWS: NULLS}}', "expected a number for at least one legal action"),
     ('{"log_probabilities": {ROWS: TRUES}}', "action 0: expected a number, got True"),
     ('{"probabilities": {ROWS: NULLS}}', "expected probabilities that sum to 1, got 0$"),
     ('{"probabilities": {ROWS: HALF}}', "expected probabilities that sum to 1, got 0.5$"),
@@ -330,8 +330,8 @@ BAD = [
 ]
 
 
-def test_what_is_no_prediction_is_answered_in_words_and_costs_nothing(served: Served) -> None:
-    """Two wrong answers a batch are far from ten: a connection for every few."""
+def test_invalid_prediction_is_explained_and_free(served: Served) -> None:
+    """Two wrong answers per batch are far from ten: a connection for every few."""
     key = served.key("wrong")
     for first in range(0, len(BAD), 7):
         with predictions(served.address, key) as reading:
@@ -365,7 +365,7 @@ def test_what_is_no_prediction_is_answered_in_words_and_costs_nothing(served: Se
     assert served.standing("wrong") is not None
 
 
-def test_the_tenth_wrong_answer_ends_the_connection(served: Served) -> None:
+def test_tenth_invalid_prediction_ends_connection(served: Served) -> None:
     with predictions(served.address, served.key("ten")) as reading:
         for _ in range(10):
             with pytest.raises(ServerError):
@@ -374,7 +374,7 @@ def test_the_tenth_wrong_answer_ends_the_connection(served: Served) -> None:
             reading.send("{}")
 
 
-def test_who_is_refused_reads_why(served: Served) -> None:
+def test_refusal_gives_reason(served: Served) -> None:
     key = served.key("refused")
     with pytest.raises(ServerError, match="unknown, revoked or expired"):
         predictions(served.address, "hk_eval_no")
@@ -387,22 +387,22 @@ def test_who_is_refused_reads_why(served: Served) -> None:
         predictions(served.address, test_key)
 
 
-def test_a_key_predicts_on_so_many_connections_at_a_time(served: Served) -> None:
+def test_prediction_connections_per_key_are_limited(served: Served) -> None:
     key = served.key("many")
     with contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS):
             stack.enter_context(predictions(served.address, key))
-        with pytest.raises(ServerError, match="6 other connections of this key"):
+        with pytest.raises(ServerError, match="this key has 6 prediction connections"):
             predictions(served.address, key)
         other = served.key("not so many")
         stack.enter_context(predictions(served.address, other))
-    for _ in range(1000):  # until the server has seen that they are gone
+    for _ in range(1000):  # until the server has noticed the disconnects
         with contextlib.suppress(ServerError), predictions(served.address, key):
             return
     raise AssertionError("none was freed")
 
 
-def test_both_stores_keep_what_was_said_first(place: Path | str, tmp_path: Path) -> None:
+def test_both_databases_keep_first_prediction(place: Path | str, tmp_path: Path) -> None:
     with contextlib.closing(Store(place, secret=tmp_path / "s.secret")) as store:
         store.add_entry("a")
         key = store.key(store.add_key("a", "eval"))
