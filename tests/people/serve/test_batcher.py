@@ -62,14 +62,14 @@ def test_cancelled_requests_are_skipped_and_close_cancels() -> None:
             return numbers
 
         together = AsyncBatcher[int, int](wait)
-        asked = [asyncio.create_task(together.ask(number)) for number in (1, 2)]
+        tasks = [asyncio.create_task(together.ask(number)) for number in (1, 2)]
         await asyncio.sleep(0)
-        asked[0].cancel()
+        tasks[0].cancel()
         await asyncio.sleep(0)
         late = asyncio.create_task(together.ask(3))
         await asyncio.sleep(0)
         await together.close()
-        for task in (asked[1], late):
+        for task in (tasks[1], late):
             with pytest.raises(asyncio.CancelledError):
                 await task
 

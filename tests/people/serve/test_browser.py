@@ -114,16 +114,16 @@ def test_newest_tab_moves_and_lost_connection_returns(make_play, open_page):
 
 
 def test_lost_move_can_be_repeated_after_reconnect(make_play, browser):
-    page, heard = browser.new_page(), []
+    page, received = browser.new_page(), []
 
     def between(connection):
         server = connection.connect_to_server()
-        heard.append([])
-        deaf = len(heard) == 1
+        received.append([])
+        dropped = len(received) == 1
 
         def on_message(message):
-            heard[-1].append(message)
-            if not deaf:
+            received[-1].append(message)
+            if not dropped:
                 server.send(message)
 
         connection.on_message(on_message)
@@ -136,13 +136,13 @@ def test_lost_move_can_be_repeated_after_reconnect(make_play, browser):
         assert my_turn(page)
         press(page, ["h", "1", "Enter"])
         page.clock.fast_forward(9_000)
-        assert len(heard) == 1 and len(heard[0]) == 1
+        assert len(received) == 1 and len(received[0]) == 1
         page.clock.fast_forward(1_100)
         until(page, "document.getElementById('network').textContent.includes('lost')")
         page.clock.fast_forward(600)
         until(page, "document.getElementById('network').textContent === ''")
         move_by_keys(page, 2)
-    assert [len(messages) for messages in heard] == [1, 1]
+    assert [len(messages) for messages in received] == [1, 1]
     page.close()
 
 

@@ -41,11 +41,11 @@ SEEN = """() => {
 }"""
 
 
-def asked(page):
+def prompt(page):
     return page.locator(".choice p").inner_text()
 
 
-def told_first(play):
+def moves_of_first_game(play):
     """Number of moves of the first game."""
     return play.game(min(play._games)).turn
 
@@ -64,13 +64,13 @@ def test_focused_button_acts_despite_key_choice(make_play, open_page, key):
 
         press(page, ["h", "1"])
         choose_then_press("[data-key=back]")
-        assert asked(page) == "Choose a card, or tell something"
+        assert prompt(page) == "Choose a card, or tell something"
         choose_then_press("[data-key=discard]")
-        assert asked(page).startswith("Discard card 1?")
+        assert prompt(page).startswith("Discard card 1?")
         choose_then_press("[data-key=card-2]")
-        assert asked(page) == "Play card 2?"
+        assert prompt(page) == "Play card 2?"
         choose_then_press("button.hint.rank[aria-disabled=false]")
-        assert asked(page).startswith("Tell Bob")
+        assert prompt(page).startswith("Tell Bob")
         choose_then_press("[role=log]")
         choose_then_press("summary")
         assert page.locator("details.more").get_attribute("open") is not None
@@ -79,17 +79,17 @@ def test_focused_button_acts_despite_key_choice(make_play, open_page, key):
         choose_then_press("[data-setting=patterns]")
         assert page.locator("[data-setting=patterns]").is_checked() == (key == "Space")
         choose_then_press("a[download]")
-        assert told_first(play) == 0
+        assert moves_of_first_game(play) == 0
         with page.expect_navigation():
             choose_then_press("#new button")
         until(page, "/Turn [12]:/.test(document.title)")
-        assert told_first(play) == 0 and len(play._games) == 2
+        assert moves_of_first_game(play) == 0 and len(play._games) == 2
         assert my_turn(page)
         page.locator("summary").click()
         turn = play.game(max(play._games)).turn
         choose_then_press("#leave")
         press(page, ["p", "2", "Escape"])  # ignored in the dialog
-        assert asked(page) == "Play card 1?" and play.game(max(play._games)).status == "active"
+        assert prompt(page) == "Play card 1?" and play.game(max(play._games)).status == "active"
         choose_then_press("#leave")
         page.locator("#sure-yes").focus()
         press(page, [key])
@@ -106,10 +106,10 @@ def test_enter_confirms_and_back_cancels_key_choice(make_play, open_page):
         press(page, ["p", "1"])
         assert page.locator("button.go").evaluate("go => go === document.activeElement")
         press(page, ["Tab", "Enter"])
-        assert asked(page) == "Choose a card, or tell something" and told_first(play) == 0
+        assert prompt(page) == "Choose a card, or tell something" and moves_of_first_game(play) == 0
         page.locator("[data-key=card-3]").click()
         press(page, ["p"])
-        assert asked(page) == "Play card 3?"
+        assert prompt(page) == "Play card 3?"
         press(page, ["Enter"])
         until(page, "document.querySelectorAll('#log li').length > 0")
         assert page.locator("#log li").first.inner_text().startswith("You play card 3")
@@ -190,14 +190,14 @@ def test_choice_keeps_scroll_position_and_help_scrolls(make_play, open_page):
     with serve(make_play(Rules())) as address:
         page = open_page(address, (640, 400))
         assert my_turn(page)
-        told = page.locator("button.hint.rank").first
-        told.evaluate(
+        hint_button = page.locator("button.hint.rank").first
+        hint_button.evaluate(
             "(button) => scrollBy(0, button.getBoundingClientRect().bottom + 2"
             " - document.querySelector('footer').getBoundingClientRect().top)"
         )
-        before, box = page.evaluate("scrollY"), told.bounding_box()
+        before, box = page.evaluate("scrollY"), hint_button.bounding_box()
         page.mouse.click(box["x"] + 9, box["y"] + 9)
-        assert asked(page).startswith("Tell Bob") and page.evaluate("scrollY") == before
+        assert prompt(page).startswith("Tell Bob") and page.evaluate("scrollY") == before
         summary = "document.querySelector('summary').getBoundingClientRect()"
         assert page.evaluate(f"{summary}.top > innerHeight")
         press(page, ["?"])
@@ -217,10 +217,10 @@ def test_moves_work_on_other_keyboards(make_play, open_page):
             ([("p", "KeyR"), ("4", "Digit4")], "Play card 4?"),  # Dvorak
         ]:
             type_on(page, *strokes)
-            assert asked(page) == choice
+            assert prompt(page) == choice
             press(page, ["Escape"])
-        told = page.locator("button.hint.rank[aria-disabled=false]").first
-        value = told.get_attribute("data-key")[-1]
+        hint_button = page.locator("button.hint.rank[aria-disabled=false]").first
+        value = hint_button.get_attribute("data-key")[-1]
         type_on(page, ("h", "KeyH"), ("&é\"'("[int(value) - 1], f"Digit{value}"))
         press(page, ["Enter"])
         until(page, "document.querySelectorAll('#log li').length > 0")
@@ -236,10 +236,10 @@ def test_setting_disables_letter_and_digit_keys(make_play, open_page):
         page.locator("summary").click()
         page.locator("[data-setting=keys]").click()
         press(page, ["p", "1", "?"])
-        assert asked(page) == "Choose a card, or tell something"
+        assert prompt(page) == "Choose a card, or tell something"
         page.locator("[data-setting=keys]").click()
         press(page, ["p", "1"])  # although the box has the focus
-        assert asked(page) == "Play card 1?"
+        assert prompt(page) == "Play card 1?"
 
 
 @pytest.mark.parametrize("script", [CLOSED, FULL], ids=["cookies off", "full"])
@@ -339,14 +339,14 @@ def test_focused_element_is_visible_at_any_zoom(make_play, open_page, size, over
         page.reload()  # no focus
         page.wait_for_selector(".board")
         page.evaluate("document.querySelector('details.more').open = true")
-        met = []
-        while len(met) < 60:
+        visited = []
+        while len(visited) < 60:
             press(page, ["Tab"])
             seen = page.evaluate(SEEN)
             if seen is None:
                 break
-            met.append(seen)
-        assert len(met) > 8 and [seen["what"] for seen in met if seen["hidden"]] == []
+            visited.append(seen)
+        assert len(visited) > 8 and [seen["what"] for seen in visited if seen["hidden"]] == []
         assert not scrolls_sideways(page)
 
 

@@ -52,7 +52,7 @@ ARROWS = """[...document.querySelectorAll(".mark")].map((mark) => {
   const arrow = mark.firstElementChild.getBoundingClientRect();
   const card = mark.parentElement.querySelector(".card"), box = card.getBoundingClientRect();
   return {
-    place: Number(mark.closest("li").dataset.order), says: mark.textContent,
+    place: Number(mark.closest("li").dataset.order), label: mark.textContent,
     middle: Math.abs(arrow.left + arrow.right - box.left - box.right) / 2,
     above: box.top - arrow.bottom,
   };
@@ -114,9 +114,9 @@ def test_arrows_mark_cards_of_last_hint(make_play, open_page):
                 assert found == []
                 continue
             hints.add(last["kind"])
-            says = "RYGWB"[last["value"]] if last["kind"] == "color" else str(last["value"])
+            label = "RYGWB"[last["value"]] if last["kind"] == "color" else str(last["value"])
             assert sorted(arrow["place"] for arrow in found) == sorted(last["orders"])
-            assert {arrow["says"] for arrow in found} == {says}
+            assert {arrow["label"] for arrow in found} == {label}
             assert all(arrow["middle"] < 1 and 0 < arrow["above"] < 8 for arrow in found)
             assert page.locator(".pointed").count() == len(found)
         assert hints == {"color", "rank"}
@@ -217,8 +217,8 @@ def test_tooltip_shows_possible_cards_for_mouse_and_touch(make_play, open_page):
     with serve(play) as address:
         page = open_page(address, has_touch=True)
         assert my_turn(page)
-        told = page.locator("button.hint.rank[aria-disabled=false]").first
-        rank = told.inner_text()
+        hint_button = page.locator("button.hint.rank[aria-disabled=false]").first
+        rank = hint_button.inner_text()
         press(page, ["h", rank, "Enter"])
         until(page, "document.querySelectorAll('#log li').length == 2")
         touched = page.locator(".hand:not(.own) .left.is", has_text=rank).first
@@ -289,14 +289,14 @@ def test_keys_control_hypothetical_line(make_play, open_page):
         assert violations(page) == []
         press(page, ["p", "1", "Enter"])  # Bob's card, unplayed in the game
         until(page, "document.querySelector('h1').textContent.startsWith('What if, turn 3')")
-        shown = page.locator("#log li").all_inner_texts()
-        assert len(shown) == 2 and shown[1].startswith("Bob plays card 1")
+        log_lines = page.locator("#log li").all_inner_texts()
+        assert len(log_lines) == 2 and log_lines[1].startswith("Bob plays card 1")
         assert page.locator("h1").inner_text() == "What if, turn 3: You to move"
         play_first = game.rules.hand_size
         note = annotate(game.rules, game.deck, [game.moves[0], play_first])[1]
         assert note.kind in page.locator("#convention").inner_text()
-        told = page.locator("button.hint[aria-disabled=false]").first
-        told.click()
+        hint_button = page.locator("button.hint[aria-disabled=false]").first
+        hint_button.click()
         assert page.locator("#asked").inner_text().endswith("?")
         page.locator("button.go").click()
         until(page, "document.querySelectorAll('#log li').length == 3")

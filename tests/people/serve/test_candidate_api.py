@@ -115,7 +115,7 @@ def test_remote_agent_equals_play_games(served: Served) -> None:
     assert known is not None
     for lease, score in served.store.finished(known):
         proxy = load_policy(PROXIES[2][max(lease.lineup)])
-        at_seat = tuple(me if who == CANDIDATE else proxy for who in lease.lineup)
+        at_seat = tuple(me if holder == CANDIDATE else proxy for holder in lease.lineup)
         index = np.array([lease.game_id % 2**32], np.uint32)  # index of the partner's random stream
         expected = play_games(at_seat, rules, np.array([lease.deck], np.uint8), game_index=index)
         assert lease.moves == tuple(expected.actions[0, : expected.num_actions[0]])
@@ -125,16 +125,16 @@ def test_remote_agent_equals_play_games(served: Served) -> None:
 def test_interrupted_game_restarts_at_first_frame(served: Served) -> None:
     key = served.key("interrupted")
     while True:  # a game may lose its lives before: then the next one
-        first, shown = play_next(served.address, key), []
-        while len(shown) < 7 and not first.done:
-            shown.append(first.rows)
+        first, frames = play_next(served.address, key), []
+        while len(frames) < 7 and not first.done:
+            frames.append(first.rows)
             first.step(first_legal(first.rows))
         if not first.done:
             break
     first.close()
     again = resumed(served, key)
     assert again.info == first.info
-    for rows in shown:
+    for rows in frames:
         for agent, row in rows.items():
             np.testing.assert_array_equal(again.rows[agent]["obs"], row["obs"])
         last = {
@@ -289,7 +289,7 @@ def test_frames_do_not_depend_on_hidden_cards(players: int, count: int) -> None:
     rules = Rules(num_players=players)
     backend = InProcess(("bot:random",) * (players - 1), rules, slots=2)
 
-    async def shown(game: Game, seat: int) -> bytes:
+    async def frame_bytes(game: Game, seat: int) -> bytes:
         seating = CandidateGame(
             rules,
             game.deck,
@@ -309,7 +309,7 @@ def test_frames_do_not_depend_on_hidden_cards(players: int, count: int) -> None:
         return orjson.dumps(frame | score, option=orjson.OPT_SERIALIZE_NUMPY)
 
     def sent(game: Game, seat: int) -> bytes:
-        return asyncio.run(shown(game, seat))
+        return asyncio.run(frame_bytes(game, seat))
 
     differ = 0
     for game, other, seat in pairs(rules, count):

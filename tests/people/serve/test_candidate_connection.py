@@ -43,7 +43,7 @@ class Plain:
     """Partners that take the first legal action, without JAX, and fail on demand.
 
     `taken_s`: simulated time so far, increased by `takes_s` per answer. After the first turn it
-    waits for `may_answer`; `asked`: a query has arrived.
+    waits for `may_answer`; `queried`: a query has arrived.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Plain:
         self.from_turn = 0
         self.takes_s = 0.0
         self.taken_s = 0.0
-        self.asked, self.may_answer = threading.Event(), threading.Event()
+        self.queried, self.may_answer = threading.Event(), threading.Event()
         self.may_answer.set()
         self.illegal = False
 
@@ -65,7 +65,7 @@ class Plain:
         if self.error is not None and game.turn >= self.from_turn:
             raise self.error
         if game.turn:
-            self.asked.set()
+            self.queried.set()
             assert self.may_answer.wait(120)
             self.taken_s += self.takes_s
         rules, table = game.rules, game.table()
@@ -75,10 +75,10 @@ class Plain:
             legal[game.current_player] = [
                 table.illegal_reason(a) is None for a in range(rules.num_moves)
             ]
-        mover = game.turn % rules.num_players
-        action = int(np.argmin(legal[mover]) if self.illegal else np.argmax(legal[mover]))
-        shown = SeatObservations(np.zeros((rules.num_players, 3), np.float32), legal)
-        return PartnerAction(action, np.zeros(rules.num_moves, np.float32), shown)
+        player = game.turn % rules.num_players
+        action = int(np.argmin(legal[player]) if self.illegal else np.argmax(legal[player]))
+        seats = SeatObservations(np.zeros((rules.num_players, 3), np.float32), legal)
+        return PartnerAction(action, np.zeros(rules.num_moves, np.float32), seats)
 
 
 class Served(NamedTuple):
@@ -163,7 +163,7 @@ def test_server_error_is_not_charged(served: Served, error: Exception, from_turn
 def test_store_error_is_not_charged(
     served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*given: Any) -> None:
+    def fail(*arguments: Any) -> None:
         raise error
 
     game = play_next(served.address, served.text)
@@ -259,7 +259,7 @@ def test_slow_server_disconnect_is_not_charged(
     served.partners.may_answer.clear()
     game = play_next(served.address, served.text)
     game.send(json.dumps(first_legal(game.rows)))
-    assert served.partners.asked.wait(120)
+    assert served.partners.queried.wait(120)
     game._socket.socket.close()
     served.partners.may_answer.set()
     served.free()
@@ -308,16 +308,16 @@ def test_refusal_is_reported_and_not_charged(served: Served) -> None:
 def test_failed_release_is_not_charged_later(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = threading.Event()
+    queried = threading.Event()
 
-    def fail(*given: Any, **by_name: Any) -> None:
-        asked.set()
+    def fail(*arguments: Any, **keywords: Any) -> None:
+        queried.set()
         raise sqlite3.DatabaseError("malformed")
 
     with monkeypatch.context() as patched:
         patched.setattr(served.store, "release", fail)
         play_next(served.address, served.text).close()
-        assert asked.wait(120)
+        assert queried.wait(120)
     served.store.release_all()  # as at server start
     served.free()
     assert served.interruptions() == 0

@@ -60,7 +60,7 @@ def test_load_error_names_damaged_file(tmp_path: Path, monkeypatch: pytest.Monke
 def test_changed_agent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training continued before a restart: the game would continue with a different agent."""
     inference = InferenceProcess({2: ["runs/mine", "bot:random"]})
-    says: list[Any] = []
+    messages: list[Any] = []
     closed = []
 
     def start() -> None:
@@ -71,18 +71,18 @@ def test_changed_agent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         inference._process = None
 
     monkeypatch.setattr(inference, "_start_process", start)
-    monkeypatch.setattr(inference, "_receive", lambda: says.pop(0))
+    monkeypatch.setattr(inference, "_receive", lambda: messages.pop(0))
     monkeypatch.setattr(inference, "close", close)
     first: Identities = {2: {"runs/mine": "one", "bot:random": "r"}}
-    says[:] = [first, None]
+    messages[:] = [first, None]
     inference.compile()
-    assert inference.load() == first and not says
+    assert inference.load() == first and not messages
     inference.close()
-    says[:] = [{2: {"runs/mine": "two", "bot:random": "r"}}]
+    messages[:] = [{2: {"runs/mine": "two", "bot:random": "r"}}]
     with pytest.raises(StartupError, match="^runs/mine: changed since the server started"):
         inference.load()
     assert closed == [True, True]
-    says[:] = [first]
+    messages[:] = [first]
     assert inference.load() == first
 
 
@@ -101,14 +101,14 @@ def game(number: int, players: int = 2) -> Game:
 
 def test_error_of_one_game_spares_others() -> None:
     echo, agents = Echo(), {2: ("a", "b")}
-    asked = [
+    requests = [
         (("b",), game(1)),
         (("c",), game(2)),
         (("a",), game(13)),
         (("a",), game(3, players=3)),
         (("a",), game(4)),
     ]
-    answers: list[Any] = _answer({2: echo}, agents, asked)
+    answers: list[Any] = _answer({2: echo}, agents, requests)
     assert answers[0] == (1, (1,)) and answers[4] == (4, (0,))
     assert [str(answer) for answer in answers[1:4]] == [
         "no agents for 2 players, c",

@@ -47,21 +47,21 @@ events = st.one_of(
 )
 def test_any_event_sequence_gives_valid_state(seed, people, happened):
     """A plain table takes the accepted moves in parallel."""
-    game, beside, finishes = new_game(seed, people), None, 0
-    beside = PythonGame(TINY_3P, game.deck)
+    game, table, finishes = new_game(seed, people), None, 0
+    table = PythonGame(TINY_3P, game.deck)
     for event, number in happened:
         if event == "right":
-            legal = [a for a in range(TINY_3P.num_moves) if beside.illegal_reason(a) is None]
+            legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
             if not legal:
                 continue
-            event = MoveMade(beside.player, beside.turn, legal[number % len(legal)])
+            event = MoveMade(table.player, table.turn, legal[number % len(legal)])
         before = game
         try:
             game, effects = advance(game, event)
         except RefusedError:
             legal = isinstance(event, PlayerLeft) or (
-                (event.seat, event.turn) == (beside.player, beside.turn)
-                and beside.illegal_reason(event.action) is None
+                (event.seat, event.turn) == (table.player, table.turn)
+                and table.illegal_reason(event.action) is None
             )
             assert not (legal and before.status == "active")
             continue
@@ -71,14 +71,14 @@ def test_any_event_sequence_gives_valid_state(seed, people, happened):
         if isinstance(event, PlayerLeft):
             assert game.moves == before.moves and game.end_reason == "left"
         else:
-            assert (event.seat, event.turn) == (beside.player, beside.turn)
-            beside.apply(event.action)
+            assert (event.seat, event.turn) == (table.player, table.turn)
+            table.apply(event.action)
             assert game.moves == (*before.moves, event.action)
-        assert (game.status == "done") == (beside.over or game.end_reason == "left")
+        assert (game.status == "done") == (table.over or game.end_reason == "left")
         assert effects.finish == (game.status == "done")
-        expected = None if game.status == "done" or beside.player in people else beside.player
+        expected = None if game.status == "done" or table.player in people else table.player
         assert effects.ask == expected
-        assert game.current_player == (None if game.status == "done" else beside.player)
+        assert game.current_player == (None if game.status == "done" else table.player)
     assert finishes == (game.status == "done")  # saved exactly once
 
 

@@ -58,8 +58,8 @@ CASES = {
 def test_each_operation_equals_xla(name):
     function, argument = CASES[name]
     run, compiled = NumPyInterpreter(), jax.jit(function)
-    for given in (argument, argument[::-1].copy()):  # the second call uses the trace
-        wanted, found = compiled(given), run(compiled, given)
+    for values in (argument, argument[::-1].copy()):  # the second call uses the trace
+        wanted, found = compiled(values), run(compiled, values)
         assert jax.tree.structure(wanted) == jax.tree.structure(found)
         for one, other in zip(jax.tree.leaves(wanted), jax.tree.leaves(found), strict=True):
             assert (one.dtype, one.shape) == (other.dtype, other.shape)
@@ -69,10 +69,10 @@ def test_each_operation_equals_xla(name):
 def test_unused_operations_are_dropped(monkeypatch):
     """No random numbers are drawn from an unused key."""
 
-    def fail(*given):
+    def fail(*values):
         raise AssertionError("was compiled")
 
-    monkeypatch.setattr(numpy_interpreter, "_of_jax", lambda *given: fail)
+    monkeypatch.setattr(numpy_interpreter, "_of_jax", lambda *values: fail)
 
     @jax.jit
     def function(x):
@@ -83,13 +83,13 @@ def test_unused_operations_are_dropped(monkeypatch):
 
 
 def test_arguments_and_constants_are_unchanged():
-    given = X.copy()
+    values = X.copy()
 
     @jax.jit
     def function(x):
         return x.at[0].set(jnp.zeros(4, jnp.int32).at[1].add(x[0, 0]))
 
     run = NumPyInterpreter()
-    first = run(function, given)
-    np.testing.assert_array_equal(run(function, given), first)
-    np.testing.assert_array_equal(given, X)
+    first = run(function, values)
+    np.testing.assert_array_equal(run(function, values), first)
+    np.testing.assert_array_equal(values, X)

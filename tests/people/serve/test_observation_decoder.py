@@ -42,14 +42,14 @@ def test_decoded_observations_equal_player_view(rules: Rules) -> None:
     games = [long_game(rules, seed) for seed in range(3)]
     seen = observations(rules, [(game.deck, game.moves) for game in games])
     last_round, lost, hints = 0, 0, 0
-    for game, shown in zip(games, seen, strict=True):
+    for game, seat_obs in zip(games, seen, strict=True):
         for seat in range(rules.num_players):
             observer = ObservationDecoder(rules, seat)
             for turn in range(game.turn):
-                sight = observer.see(shown[turn, seat])
+                view = observer.see(seat_obs[turn, seat])
                 before = dataclasses.replace(game, moves=game.moves[:turn])
-                assert sight == player_view(before, seat), (game.game_id, seat, turn)
-                last_round += sight.turns_left is not None
-                lost += sight.lives < rules.max_life_tokens
-                hints += bool(sight.moves and sight.moves[-1].touched)
+                assert view == player_view(before, seat), (game.game_id, seat, turn)
+                last_round += view.turns_left is not None
+                lost += view.lives < rules.max_life_tokens
+                hints += bool(view.moves and view.moves[-1].touched)
     assert last_round and lost and hints

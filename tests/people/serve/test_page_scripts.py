@@ -101,7 +101,7 @@ def test_settings_default_without_storage():
 
 
 @pytest.mark.parametrize(
-    ("kept", "changed"),
+    ("saved", "changed"),
     [
         ('{"atOnce": true, "theme": "dark"}', {"atOnce": True, "theme": "dark"}),
         ('{"atOnce": "no", "theme": 7, "more": 1}', {}),
@@ -110,9 +110,9 @@ def test_settings_default_without_storage():
         ("not JSON", {}),
     ],
 )
-def test_settings_are_read_field_by_field(kept, changed):
+def test_settings_are_read_field_by_field(saved, changed):
     start = {"atOnce": False, "newestLeft": False, "patterns": False, "keys": True, "theme": "auto"}
-    storage = f"globalThis.localStorage = {{getItem: () => {json.dumps(kept)}}}"
+    storage = f"globalThis.localStorage = {{getItem: () => {json.dumps(saved)}}}"
     assert in_node("settings.js", f"({storage}, page.load())") == start | changed
 
 

@@ -18,7 +18,7 @@ PAIRS = 40
 RULES = [Rules(), Rules(num_players=3), Rules(num_players=5)]
 
 
-def shown(game, seat):
+def view_bytes(game, seat):
     return orjson.dumps(table_frame(player_view(game, seat), {}))
 
 
@@ -27,10 +27,10 @@ def shown(game, seat):
 def test_views_do_not_depend_on_hidden_cards(rules, count):
     turns = []
     for game, other, seat in pairs(rules, count):
-        assert shown(game, seat) == shown(other, seat)
+        assert view_bytes(game, seat) == view_bytes(other, seat)
         assert player_view(game, seat) == player_view(other, seat)
         other_seat = (seat + 1) % rules.num_players  # seat that sees most of those cards
-        turns.append((game.turn, shown(game, other_seat) != shown(other, other_seat)))
+        turns.append((game.turn, view_bytes(game, other_seat) != view_bytes(other, other_seat)))
     assert max(turn for turn, _ in turns) > 20
     assert sum(differs for _, differs in turns) > count // 2  # the pairs do differ in visible cards
 
@@ -75,7 +75,7 @@ def test_frame_equals_table():
         rules = RULES[seed % 3]
         seat = seed % rules.num_players
         game = random_game(rules, seed, turns=3 * seed, seat=seat)
-        table, frame = game.table(), json.loads(shown(game, seat))
+        table, frame = game.table(), json.loads(view_bytes(game, seat))
         assert (frame["turn"], frame["to_move"]) == (table.turn, table.player)
         assert (frame["hints"], frame["lives"]) == (table.info_tokens, table.life_tokens)
         assert frame["deck"] == rules.deck_size - table.drawn
@@ -103,7 +103,7 @@ def test_last_move_lists_its_cards():
         before, move = PythonGame(game.rules, game.deck), decode_action(game.rules, game.moves[-1])
         for action in game.moves[:-1]:
             before.apply(action)
-        last = json.loads(shown(game, 0))["last"]
+        last = json.loads(view_bytes(game, 0))["last"]
         kinds.add(move.kind)
         assert (last["kind"], last["seat"]) == (move.kind, before.player)
         if move.kind in ("play", "discard"):

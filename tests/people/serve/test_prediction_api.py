@@ -66,7 +66,7 @@ class Served(NamedTuple):
         rows = json.loads(self.get("predictions.json"))
         return next((row for row in rows if row["name"] == name), None)
 
-    def kept(self, key: str) -> dict[tuple[int, int], float]:
+    def nats_by_turn(self, key: str) -> dict[tuple[int, int], float]:
         """(game, turn) -> nats."""
         known = self.store.key(key)
         assert known is not None
@@ -174,18 +174,18 @@ def test_interrupted_submit_agrees_with_predict(
             raise ServerError(STORE_UNAVAILABLE)
         return opens(self, players)
 
-    def answer(self: RemotePrediction, *said: Any) -> None:
+    def answer(self: RemotePrediction, *answers: Any) -> None:
         answered.append(self.frame)
         if len(answered) in (3, 20):
             raise ConnectionResetError("the cable was pulled")
-        real(self, *said)
+        real(self, *answers)
 
     monkeypatch.setattr(ChallengeClient, "predict", predict)
     monkeypatch.setattr(RemotePrediction, "answer", answer)
     args = ["submit", "bot:iggi", "--server", served.address, "--key", key, "--predict", "2"]
     for _ in range(2):
         main(args)
-        assert "2 players: http" in (said := capsys.readouterr()).out and key not in said.out
+        assert "2 players: http" in (output := capsys.readouterr()).out and key not in output.out
     assert len(answered) > 22
     agrees(served.standing("submitted"), policy, served.games)
     with pytest.raises(SystemExit):
@@ -193,27 +193,27 @@ def test_interrupted_submit_agrees_with_predict(
     assert "num_players: expected one of 2, got '3'" in capsys.readouterr().err
 
 
-def some_chances(seen: dict[str, Any], form: str) -> list[float]:
+def some_values(seen: dict[str, Any], form: str) -> list[float]:
     """Values per action, as good as random; all different."""
     legal = np.array(seen["legal_moves"], bool)
-    chances = np.where(legal, 1.0 + np.sin(np.arange(21) + np.sum(seen["obs"])), 0) + 1e-6 * legal
-    chances /= chances.sum()
+    probs = np.where(legal, 1.0 + np.sin(np.arange(21) + np.sum(seen["obs"])), 0) + 1e-6 * legal
+    probs /= probs.sum()
     if form == "probabilities":
-        return list(chances.tolist())
-    return [float(np.log(chance)) if chance > 0 else 99.0 for chance in chances]
+        return list(probs.tolist())
+    return [float(np.log(prob)) if prob > 0 else 99.0 for prob in probs]
 
 
 def read_on(
     reading: RemotePrediction, frames: int | None = None, form: str = "log_probabilities"
 ) -> list:
     """Answer `frames` frames, all without a number, and return them."""
-    shown = []
-    while reading.frame is not None and len(shown) != frames:
+    sent = []
+    while reading.frame is not None and len(sent) != frames:
         frame = reading.frame
-        shown.append(frame)
-        said = {row: some_chances(frame["rows"][row], form) for row in reading.deciding}
-        reading.answer(said, form)
-    return shown
+        sent.append(frame)
+        answers = {row: some_values(frame["rows"][row], form) for row in reading.deciding}
+        reading.answer(answers, form)
+    return sent
 
 
 def test_probabilities_equal_log_probabilities(served: Served) -> None:
@@ -221,7 +221,7 @@ def test_probabilities_equal_log_probabilities(served: Served) -> None:
     for form, key in keys.items():
         with predictions(served.address, key) as reading:
             read_on(reading, form=form)
-    one, other = (served.kept(key) for key in keys.values())
+    one, other = (served.nats_by_turn(key) for key in keys.values())
     assert one == pytest.approx(other, abs=1e-9)
     rows = served.standing("probabilities"), served.standing("log_probabilities")
     assert rows[0] is not None and rows[1] is not None
@@ -298,14 +298,14 @@ def test_saved_predictions_survive_interruption(served: Served) -> None:
     longest = int(max(served.games.num_actions[game] for game, _ in batch))
     with predictions(served.address, key) as reading:
         read_on(reading, longest + 3)  # the first batch and part of the second
-    before = served.kept(key)
+    before = served.nats_by_turn(key)
     assert before and served.standing("broken") is None
     with predictions(served.address, key) as reading:
         assert reading.frame is not None
         assert (reading.frame["batch"], reading.frame["turn"]) == (1, 0)
         while reading.frame is not None:  # different answers
             reading.answer({row: [0.0] * 21 for row in reading.deciding})
-    after = served.kept(key)
+    after = served.nats_by_turn(key)
     assert {at: after[at] for at in before} == before and len(after) > len(before)
     assert served.standing("broken") is not None
     with predictions(served.address, key) as reading:
@@ -357,7 +357,7 @@ def test_invalid_prediction_is_explained_and_free(served: Served) -> None:
                 before = reading.frame
                 with pytest.raises(ServerError, match=reason):
                     reading.send(text)
-                assert reading.frame is before and served.kept(key) == {}
+                assert reading.frame is before and served.nats_by_turn(key) == {}
     with predictions(served.address, key) as reading:
         with pytest.raises(ServerError):
             reading.send("")
@@ -407,12 +407,12 @@ def test_both_databases_keep_first_prediction(place: Path | str, tmp_path: Path)
         store.add_entry("a")
         key = store.key(store.add_key("a", "eval"))
         assert key is not None
-        said = Predictions(store)
-        said.record(key, "set", [Guess(0, 1, 1, 0.5, True)])
-        said.record(key, "set", [Guess(0, 1, 1, 0.1, True), Guess(0, 1, 3, 2.0, False)])
-        assert said.recorded(key, "set") == {(0, 1, 1), (0, 1, 3)}
-        assert said.recorded(key, "other") == set()
-        assert (said.count(key), said.count(key, "set"), said.count(key, "other")) == (2, 2, 0)
+        saved = Predictions(store)
+        saved.record(key, "set", [Guess(0, 1, 1, 0.5, True)])
+        saved.record(key, "set", [Guess(0, 1, 1, 0.1, True), Guess(0, 1, 3, 2.0, False)])
+        assert saved.recorded(key, "set") == {(0, 1, 1), (0, 1, 3)}
+        assert saved.recorded(key, "other") == set()
+        assert [saved.count(key, *which) for which in ((), ("set",), ("other",))] == [2, 2, 0]
         with store.database.transaction("read") as db:
             found = db.execute("SELECT SUM(nats), SUM(correct) FROM predictions").fetchone()
         assert tuple(map(float, found)) == (2.5, 1.0)

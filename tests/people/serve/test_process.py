@@ -48,7 +48,7 @@ def program(text: str, timeout_s: float = 60.0) -> Iterator[ProcessAgent]:
 
 ECHO = """import json, sys
 for line in sys.stdin:
-    asked = json.loads(line)
+    query = json.loads(line)
 """
 
 
@@ -101,8 +101,8 @@ def test_query_hides_cards_and_lists_legal_moves() -> None:
 def test_illegal_answer_is_queried_again_with_reason() -> None:
     answers = "['no JSON', '[]', '{\"action\": 20}', '{\"action\": true}']"
     text = ECHO + f"    wrong = {answers}\n"
-    text += "    said = asked.get('error', '')\n    n = globals().setdefault('n', [])\n"
-    text += "    n.append(said)\n    print(wrong[len(n) - 1] if len(n) <= 4 else "
+    text += "    error = query.get('error', '')\n    n = globals().setdefault('n', [])\n"
+    text += "    n.append(error)\n    print(wrong[len(n) - 1] if len(n) <= 4 else "
     text += "json.dumps({'action': len([s for s in n if 'expected' in s])}))\n"
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(text) as running:
@@ -146,29 +146,29 @@ def test_late_answer_is_dropped(tmp_path: Path) -> None:
         + f"    first = not os.path.exists({str(tmp_path / 'there')!r})\n"
     )
     text += f"    open({str(tmp_path / 'there')!r}, 'w').close()\n    time.sleep(1.5 * first)\n"
-    text += "    print(json.dumps({'action': asked['legal'][-1 if first else 0]['action']}))"
+    text += "    print(json.dumps({'action': query['legal'][-1 if first else 0]['action']}))"
     game = random_game(Rules(), 0, turns=4, seat=0)
-    sight = player_view(game, 0)
-    legal = make_question(1, sight)["legal"]
+    view = player_view(game, 0)
+    legal = make_question(1, view)["legal"]
     with program(text, 1.0) as running:
         with pytest.raises(ValueError, match="got no answer within 1 s"):
-            running.move(1, sight)
+            running.move(1, view)
         time.sleep(1.0)  # the first process has answered now
-        assert running.move(1, sight) == legal[0]["action"] != legal[-1]["action"]
+        assert running.move(1, view) == legal[0]["action"] != legal[-1]["action"]
 
 
 def test_extra_output_is_not_an_answer() -> None:
     """Extra output before the first answer and after each one."""
     text = (
-        "print('hello')\n" + ECHO + "    n = globals().setdefault('n', [])\n    n.append(asked)\n"
+        "print('hello')\n" + ECHO + "    n = globals().setdefault('n', [])\n    n.append(query)\n"
     )
     text += "    sys.stdout.write(json.dumps({'action': len(n) - 1}) + '\\nthought so\\n')\n"
     text += "    sys.stdout.flush()"
-    sight = player_view(random_game(Rules(), 0, turns=4, seat=0), 0)
+    view = player_view(random_game(Rules(), 0, turns=4, seat=0), 0)
     with program(text) as running:
         moves = []
         for _ in range(3):
-            moves.append(running.move(1, sight))
+            moves.append(running.move(1, view))
             time.sleep(0.5)  # the others move
     assert moves == [0, 2, 3]  # only the first query was repeated
 
@@ -188,7 +188,7 @@ def test_process_gets_no_key_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "import os\n" + ECHO + "    print(json.dumps({'action': 'HANABI_RL_KEY' not in os.environ"
     )
-    text += " and asked['legal'][0]['action']}))"
+    text += " and query['legal'][0]['action']}))"
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(text) as running:
         assert (

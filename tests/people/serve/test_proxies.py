@@ -76,8 +76,8 @@ def test_three_player_lineups_are_balanced(store: Store, number: int, lineups: i
     agree(store, {3: [f"bot:{i}" for i in range(number)]})
     found = played(store, key)
     assert len(found) == lineups and set(found.values()) == {2}
-    met = collections.Counter(who for seats in found.elements() for who in seats)
-    assert len({met[i] for i in range(number)}) == 1 and set(met) == {CANDIDATE, *range(number)}
+    seats = collections.Counter(holder for lineup in found.elements() for holder in lineup)
+    assert len({seats[i] for i in range(number)}) == 1 and set(seats) == {CANDIDATE, *range(number)}
 
 
 def test_conflicting_commands_are_refused_in_any_order(store: Store) -> None:

@@ -66,7 +66,7 @@ def connected(served: Served) -> socket.socket:
     return socket.create_connection((at.hostname, at.port), timeout=120)
 
 
-def heard(half_open: socket.socket) -> bytes:
+def read_all(half_open: socket.socket) -> bytes:
     """All data until the server closes the connection."""
     found = bytearray()
     with half_open, contextlib.suppress(ConnectionResetError):
@@ -101,7 +101,7 @@ def test_incomplete_request_times_out(served: Served, sent: bytes) -> None:
     for one in silent:
         with contextlib.suppress(OSError):  # already ended
             one.sendall(sent)
-    assert all(b"200 OK" not in heard(one) for one in silent)
+    assert all(b"200 OK" not in read_all(one) for one in silent)
     play_out(game)
     gone(served, 0)
 
@@ -121,12 +121,12 @@ def test_connections_are_limited_in_total_and_per_address() -> None:
 def test_flood_gets_retry_time(served: Served) -> None:
     game = play_test(served.address, served.key, 2, [1])
     flood = [connected(served) for _ in range(40)]
-    may_be = LIMITS.address_connections - 1  # without the game's connection
-    for refused in map(heard, flood[may_be:]):
+    allowed = LIMITS.address_connections - 1  # without the game's connection
+    for refused in map(read_all, flood[allowed:]):
         assert refused.startswith(b"HTTP/1.1 503") and b"Retry-After: 10" in refused
         assert b"your address has 12" in refused
     assert served.limiter.connections.total() == LIMITS.address_connections
-    for one in flood[:may_be]:
+    for one in flood[:allowed]:
         one.close()
     play_out(game)
     gone(served, 0)
@@ -210,21 +210,21 @@ def test_addresses_and_keys_are_never_written(
     game.send('{"agent_0": 99}')
     with pytest.raises(ServerError) as refused:
         game.receive()
-    told = [str(refused.value)]
+    texts = [str(refused.value)]
     for _ in range(LIMITS.address_wrong_keys + 1):
         with pytest.raises(ServerError) as refused:
             play_test(served.address, wrong, 2, [0], here)
-        told.append(str(refused.value))
-    told.append(str(evaluation_info(served.address, served.key)))
+        texts.append(str(refused.value))
+    texts.append(str(evaluation_info(served.address, served.key)))
     for page in ("", "leaderboard.json", "leaderboard.csv"):
         with urllib.request.urlopen(served.address + page) as answer:
-            told.append(answer.read().decode())
+            texts.append(answer.read().decode())
     game.close()
     gone(served, 0)
-    said = capfd.readouterr()
-    kept = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(told) == LIMITS.address_wrong_keys + 6 and len(kept) >= 2
-    for text in (caplog.text, said.out, said.err, *kept, *told):
+    output = capfd.readouterr()
+    files = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(texts) == LIMITS.address_wrong_keys + 6 and len(files) >= 2
+    for text in (caplog.text, output.out, output.err, *files, *texts):
         for secret in (here, served.key[14:], wrong[14:]):
             assert secret not in text
 
@@ -259,8 +259,8 @@ def test_only_non_reading_client_is_disconnected(headers: bytes) -> None:
     limiter = RequestLimiter(NetworkLimits(unread_s=2.0))
     with serve_app(talkative, limiter) as address, contextlib.ExitStack() as opened:
         served = Served(address, "", limiter)
-        deaf, reads = (opened.enter_context(connected(served)) for _ in range(2))
-        for one in (deaf, reads):
+        non_reader, reads = (opened.enter_context(connected(served)) for _ in range(2))
+        for one in (non_reader, reads):
             one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
         until = time.monotonic() + 120
         while limiter.connections.total() < 2:  # so that reading starts after both connections
@@ -271,7 +271,7 @@ def test_only_non_reading_client_is_disconnected(headers: bytes) -> None:
             time.sleep(0.005)
         assert reads.recv(2**16)
         reads.close()
-        assert len(heard(deaf)) < 2**26  # data in flight, then the end
+        assert len(read_all(non_reader)) < 2**26  # data in flight, then the end
 
 
 def test_rate_limit_refills_and_forgets_old_addresses() -> None:

@@ -59,8 +59,8 @@ def play(partners, games, chosen=None, disturb=lambda turn: None):
     done, turn = {}, 0
     while games:
         disturb(turn)
-        asked = [game for game in games if game.current_player not in game.people]
-        answers = dict(zip([g.game_id for g in asked], partners.partner_action(asked), strict=True))
+        batch = [game for game in games if game.current_player not in game.people]
+        answers = dict(zip([g.game_id for g in batch], partners.partner_action(batch), strict=True))
         moved = []
         for game in games:
             answer = answers.get(game.game_id)
@@ -151,14 +151,14 @@ def test_policy_has_choices_only_on_its_turns(played, long):
         legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
         game = move(game, legal[person])
         for _ in range(others):
-            asked, answer = game, partners.partner_action([game])[0]
+            last, answer = game, partners.partner_action([game])[0]
             game = move(game, answer.action)
     jax.effects_barrier()
     assert max(turns) == 1
     assert sum(turns) == 3
     turns.clear()
     partners.forget()
-    (again,) = partners.partner_action([asked])
+    (again,) = partners.partner_action([last])
     jax.effects_barrier()
     assert again.action == answer.action
     np.testing.assert_array_equal(again.probabilities, answer.probabilities)
@@ -172,11 +172,11 @@ def test_killed_runner_is_rebuilt_from_moves(partners, played):
     )
 
 
-def fail(*given):
+def fail(*arguments):
     raise FloatingPointError("in the middle of a tick")
 
 
-def fail_and_lose(memory, *given):
+def fail_and_lose(memory, *arguments):
     for array in jax.tree.leaves(memory):
         array.delete()  # as XLA does with donated arrays
     fail()
@@ -188,8 +188,8 @@ def test_failed_tick_repeats_no_move(partners, played, monkeypatch, failing):
     records, games = played
     to_fail = []
 
-    def step(*given):
-        return failing(*given) if to_fail and to_fail.pop() else ticks.step(*given)
+    def step(*arguments):
+        return failing(*arguments) if to_fail and to_fail.pop() else ticks.step(*arguments)
 
     monkeypatch.setattr(runner, "step", step)
     careful = SimpleNamespace(
@@ -203,10 +203,8 @@ def test_failed_tick_repeats_no_move(partners, played, monkeypatch, failing):
         except FloatingPointError:
             return partners.partner_action(games)
 
-    asked_again = SimpleNamespace(partner_action=again)
-    assert_same(
-        play(asked_again, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records
-    )
+    flaky = SimpleNamespace(partner_action=again)
+    assert_same(play(flaky, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records)
 
 
 def test_action_is_most_probable_legal_move(partners, played):
@@ -261,8 +259,8 @@ def test_one_game_at_two_turns_gets_both_actions(partners, played):
     later = games[0]
     for action in records.actions[0, :2]:
         later = move(later, int(action))
-    asked = [later, games[0], later, games[1]]
-    answers = [answer.action for answer in partners.partner_action(asked)]
+    queries = [later, games[0], later, games[1]]
+    answers = [answer.action for answer in partners.partner_action(queries)]
     assert answers == [
         records.actions[number, turn] for number, turn in [(0, 2), (0, 0), (0, 2), (1, 0)]
     ]
@@ -282,13 +280,13 @@ def test_partner_memory_round_trip(lineup, played):
     policy = lineup[0]
     _, games = played
     game = dataclasses.replace(games[0], people=frozenset({1, 2}))
-    given = jax.tree.map(
+    memory = jax.tree.map(
         lambda leaf: np.full(leaf.shape[1:], 0.5, leaf.dtype), policy.init_carry(1)
     )
     partners = PartnerRunner([policy], TINY_3P, slots=SLOTS, run=NumPyInterpreter(), show=True)
-    (answer,) = partners.partner_action([game], initial_memories=[given])
+    (answer,) = partners.partner_action([game], initial_memories=[memory])
     seen = answer.seats.observations[:1], answer.seats.legal[:1]
-    carry = jax.tree.map(lambda leaf: leaf[None], given)
+    carry = jax.tree.map(lambda leaf: leaf[None], memory)
     carry, logits = ask(policy, carry, *seen, np.zeros(1, bool))
     expected = jax.tree.leaves(jax.tree.map(lambda leaf: np.asarray(leaf[0]), carry))
     for _ in range(2):
@@ -296,13 +294,13 @@ def test_partner_memory_round_trip(lineup, played):
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-6)
         partners.forget()
-        partners.partner_action([game], initial_memories=[given])
+        partners.partner_action([game], initial_memories=[memory])
     assert answer.action == int(np.argmax(logits[0]))
-    (stranger,) = partners.partner_action([dataclasses.replace(game, game_id=99)])
+    (first,) = partners.partner_action([dataclasses.replace(game, game_id=99)])
     fresh = jax.tree.leaves(partners.memory(99))
     assert any(not np.allclose(one, other) for one, other in zip(fresh, expected, strict=True))
-    assert stranger.probabilities.shape == answer.probabilities.shape
+    assert first.probabilities.shape == answer.probabilities.shape
     with pytest.raises(ValueError, match="expected one partner with memory, got 3"):
         PartnerRunner(lineup, TINY_3P, slots=1, run=NumPyInterpreter()).partner_action(
-            [games[0]], initial_memories=[given]
+            [games[0]], initial_memories=[memory]
         )

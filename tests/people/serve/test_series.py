@@ -189,8 +189,8 @@ def test_series_continues_over_restarts_until_reset(tmp_path) -> None:
     folder.record(dataclasses.replace(third, status="active"), {1: "told"}, note["policies"])
     again = table()
     assert len(again.new_game().previous_games) == 3
-    anew = again.new_game(reset_memory=True)
-    assert anew.previous_games == () and again.leave(anew.game_id)
+    fresh = again.new_game(reset_memory=True)
+    assert fresh.previous_games == () and again.leave(fresh.game_id)
     assert table(reset_memory=True).new_game().previous_games == ()
     other = LocalPlay(LENIENT, ["a"], Simple(), folder, SEED, ["another identity"], True)
     assert other.new_game().previous_games == ()
@@ -216,8 +216,8 @@ def test_memory_reset_survives_old_games_and_restarts(tmp_path) -> None:
     to_the_end(play, play.new_game().game_id)
     before = play.new_game()
     assert len(before.previous_games) == 1
-    anew = play.new_game(reset_memory=True)
-    assert play.current().game_id == anew.game_id and play.leave(anew.game_id)
+    fresh = play.new_game(reset_memory=True)
+    assert play.current().game_id == fresh.game_id and play.leave(fresh.game_id)
     to_the_end(play, before.game_id)
     assert play.new_game().previous_games == ()
     assert table().new_game().previous_games == ()  # no moves in the first game after the reset
@@ -250,12 +250,12 @@ def test_study_moves_are_reproducible_from_folder(of_two, tmp_path: Path) -> Non
     number = play.folder.join()[0].number
     for place in range(3):
         play_out(play, play.deal(play.folder.get(number), place))
-    kept = StudyFolder(tmp_path, asked).get(number)
-    assert kept is not None and {each.policy for each in kept.games} == {agent.identity()}
+    saved = StudyFolder(tmp_path, asked).get(number)
+    assert saved is not None and {each.policy for each in saved.games} == {agent.identity()}
     runner = PartnerRunner([agent], LENIENT, slots=1, run=RUN)
-    for each in reversed(kept.games):
+    for each in reversed(saved.games):
         assert answers(runner, each.game) == theirs(each.game)
-    assert [len(each.game.previous_games) for each in kept.games] == [0, 1, 2]
+    assert [len(each.game.previous_games) for each in saved.games] == [0, 1, 2]
 
 
 def play_out(play: StudyPlay, game_id: int) -> None:

@@ -89,15 +89,15 @@ def test_game_continues_on_another_server(place: Path | str, tmp_path: Path, par
         text = store.add_key("mine", "eval", {2: 8})
         key = store.key(text)
         assert key is not None
-        first, shown = play_next(here, text), []
+        first, frames = play_next(here, text), []
         for _ in range(5):
-            shown.append(first.rows)
+            frames.append(first.rows)
             first.step(first_legal(first.rows))
         first.close()
         wait_until(lambda: store.rows(key)[0].interruptions)
         again = play_next(there, text)
         assert again.info == first.info
-        for rows in shown:
+        for rows in frames:
             for agent, row in rows.items():
                 np.testing.assert_array_equal(again.rows[agent]["obs"], row["obs"])
             again.step(first_legal(again.rows))

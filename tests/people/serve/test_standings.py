@@ -71,7 +71,7 @@ def test_row_figures_by_hand(store: Store) -> None:
     scores = {game.lineup: game.score for game in store.rows(entry["keys"][0])}
     names = {CANDIDATE: "candidate", 0: "proxy 1", 1: "proxy 2"}
     assert {tuple(each["seats"]): each["mean"] for each in row["lineups"]} == {
-        tuple(names[who] for who in lineup): score for lineup, score in scores.items()
+        tuple(names[holder] for holder in lineup): score for lineup, score in scores.items()
     }
     (line,) = csv.DictReader(io.StringIO(as_csv([row])))
     assert line["name"] == "mine" and float(line["mean"]) == 12.5 and line["interruptions"] == "3"

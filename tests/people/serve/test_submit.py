@@ -111,18 +111,18 @@ def played(server: ChallengeClient, make: Any, connections: int = 4, **options: 
 
 def test_every_game_is_played_once_on_allowed_connections(served: Served) -> None:
     """Two of four connections are refused at first."""
-    key, most, met = served.key(7), list[int](), threading.Event()
-    together = threading.Barrier(LEASES, action=met.set)
+    key, counts, started = served.key(7), list[int](), threading.Event()
+    together = threading.Barrier(LEASES, action=started.set)
     server = ChallengeClient(served.address, key)
 
     def count(game: int, turn: int) -> None:
-        most.append(submission.playing)
-        if not met.is_set():  # the first game waits until the maximum number has started
+        counts.append(submission.playing)
+        if not started.is_set():  # the first game waits until the maximum number has started
             together.wait(120)
 
     submission = Submission(server, lambda size: FirstLegal(count), connections=4)
     submission.run(server.games(), lambda: None)
-    assert max(most) == LEASES
+    assert max(counts) == LEASES
     games = server.games()
     assert [game.status for game in games] == ["DONE"] * 7 and served.interruptions(key) == 0
     assert collections.Counter((g.num_players, g.agents, g.score) for g in games) == (
@@ -141,8 +141,8 @@ def test_remote_observations_equal_environment(served: Served) -> None:
         assert len(player.seen[game]) == len(moves)
         for turn, rows in enumerate(player.seen[game]):
             for agent, row in rows.items():
-                shown = of_game[turn, int(agent.removeprefix("agent_"))]
-                assert row["obs"].astype(np.float32).tobytes() == shown.tobytes()
+                wanted = of_game[turn, int(agent.removeprefix("agent_"))]
+                assert row["obs"].astype(np.float32).tobytes() == wanted.tobytes()
 
 
 @pytest.mark.slow  # waits; test_every_game_is_played_once_on_allowed_connections
@@ -259,8 +259,8 @@ def command(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str
     """Exit code, stdout and stderr of the command."""
     with pytest.raises(SystemExit) as ended:
         main(["submit", *map(str, args)])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+    output = capsys.readouterr()
+    return int(ended.value.code or 0), output.out, output.err
 
 
 def test_command_plays_games_without_printing_key(
@@ -424,8 +424,8 @@ def test_killed_command_resumes_and_matches_leaderboard() -> None:
     script = ROOT / "benchmarks" / "serve_submit.py"
     command = [sys.executable, str(script), "--games", "24", "--kills", "1", "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
-    record = json.loads(said)
+    output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    record = json.loads(output)
     for players in ("2p", "3p"):
         assert record[players]["games"] == 24 and record[players]["that_differ"] == 0
     assert record["interruptions"] > 0

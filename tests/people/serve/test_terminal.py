@@ -22,43 +22,43 @@ from hanabi_rl.people.serve.terminal import play_terminal, read_action, table_te
 
 
 def test_piped_game_is_saved(make_play, tmp_path):
-    play, shown = make_play(Rules()), []
+    play, output = make_play(Rules()), []
     lines = (line for _ in range(40) for line in ("t 1", "t r", "d 1", "p 1", "nonsense"))
-    play_terminal(play, lines, shown.append)
+    play_terminal(play, lines, output.append)
     game = play.game(max(play._games))
     assert game.end_reason == "finished"
-    text = "\n".join(shown)
+    text = "\n".join(output)
     assert f"The game is over: {game.table().score} of 25 points." in text
     assert "https://hanab.live/shared-replay-json/" in text
-    kept = load_games(tmp_path / "games" / f"2p-{game.game_id}.safetensors")
-    assert tuple(kept.moves(0)) == game.moves
+    saved = load_games(tmp_path / "games" / f"2p-{game.game_id}.safetensors")
+    assert tuple(saved.moves(0)) == game.moves
 
 
 def test_terminal_announces_partner_memory(tmp_path):
-    shown = []
+    output = []
     for _ in range(2):
         folder = GameFolder(tmp_path)
         play = LocalPlay(TINY, ["simple"], Simple(), folder, 0, ["identity"], True)  # a new process
-        play_terminal(play, itertools.cycle(["p 1"]), shown.append)
-    said = [line for line in shown if "--reset-memory" in line]
-    assert "no games with you yet" in said[0] and "you played in 1 game (" in said[1]
+        play_terminal(play, itertools.cycle(["p 1"]), output.append)
+    notes = [line for line in output if "--reset-memory" in line]
+    assert "no games with you yet" in notes[0] and "you played in 1 game (" in notes[1]
 
 
 def test_game_resumes_after_end_of_input(make_play):
-    play, shown = make_play(Rules()), []
-    play_terminal(play, ["\ufefft 1", "p 2"], shown.append)  # piped from an editor's file
-    assert "repeat the command" in shown[-1] and not any("Invalid" in text for text in shown)
+    play, output = make_play(Rules()), []
+    play_terminal(play, ["\ufefft 1", "p 2"], output.append)  # piped from an editor's file
+    assert "repeat the command" in output[-1] and not any("Invalid" in text for text in output)
     game = play.current()
     assert game.turn == 4 and make_play(Rules()).current() == game
 
 
 def test_own_cards_are_hidden_until_end(make_play):
-    play, shown = make_play(Rules()), []
-    play_terminal(play, ["table", "help", "quit"], shown.append)
+    play, output = make_play(Rules()), []
+    play_terminal(play, ["table", "help", "quit"], output.append)
     frame = play.frame(play.current().game_id)
-    rows = [line for text in shown for line in text.split("\n") if line.startswith("> You")]
+    rows = [line for text in output for line in text.split("\n") if line.startswith("> You")]
     assert len(rows) == 2 and all(row.split()[2:] == ["??"] * 5 for row in rows)
-    assert table_text(frame) in "\n".join(shown)
+    assert table_text(frame) in "\n".join(output)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_valid_input_is_parsed(make_play, typed, text):
     action = next(
         a for a in frame["actions"] if a["id"] == read_action(frame, typed.lower().split())
     )
-    whom, value = typed.split()[-2:]
+    recipient, value = typed.split()[-2:]
     if text is None:
-        name = {"bob": "Bob", "b": "Bob", "1": "Bob", "2": "Cathy"}[whom]
+        name = {"bob": "Bob", "b": "Bob", "1": "Bob", "2": "Cathy"}[recipient]
         text = f"Tell {name} {value}"
     assert action["text"] == text
 
@@ -105,17 +105,17 @@ def test_invalid_input_is_explained(make_play, typed, answer):
 
 
 def test_watching_shows_moves_with_probabilities(make_play):
-    play, shown = make_play(Rules(), watch=True), []
-    watch_terminal(play, [""] * 200, shown.append)
+    play, output = make_play(Rules(), watch=True), []
+    watch_terminal(play, [""] * 200, output.append)
     game = play.game(max(play._games))
     assert game.status == "done"
-    text = "\n".join(shown)
+    text = "\n".join(output)
     assert text.count("Alice's hand") == 0 and text.count("█") > game.turn
     for note in annotate(game.rules, game.deck, game.moves)[:-1]:  # with the knowledge at that time
         assert f" ({note.kind}" in text
     assert f"The game is over: {game.table().score} of 25 points." in text
-    play, shown = make_play(Rules(), watch=True), []
-    watch_terminal(play, [], shown.append)
+    play, output = make_play(Rules(), watch=True), []
+    watch_terminal(play, [], output.append)
     assert play.current().turn == 1
 
 

@@ -169,16 +169,16 @@ def test_only_newest_tab_moves(make_play, client_of):
     with client_of(play) as client, client.websocket_connect(table + "1000.5") as old:
         first = json.loads(old.receive_text())["frame"]
         move = next(a for a in first["actions"] if a["why_not"] is None)
-        said = json.dumps({"action": move["id"], "turn": 0})
+        click = json.dumps({"action": move["id"], "turn": 0})
         with client.websocket_connect(table + "2000.5") as new:
             assert json.loads(new.receive_text())["frame"] == first
             assert json.loads(old.receive_text()) == {"type": "role", "moves": False}
-            old.send_text(said)
+            old.send_text(click)
             assert "a newer tab plays" in json.loads(old.receive_text())["text"]
             assert json.loads(old.receive_text())["frame"] == first
             with client.websocket_connect(table + "1500.5") as again:  # an older one reconnects
                 assert json.loads(again.receive_text()) == {"type": "role", "moves": False}
-            new.send_text(said)
+            new.send_text(click)
             assert [json.loads(old.receive_text())["frame"]["turn"] for _ in range(2)] == [1, 2]
         assert json.loads(old.receive_text()) == {"type": "role", "moves": True}
 
@@ -254,7 +254,7 @@ def test_watched_moves_show_probabilities(make_play, client_of, tmp_path):
     assert not (tmp_path / "games").exists()  # watched games are not saved
 
 
-def asked(socket, moves, turn):
+def what_if(socket, moves, turn):
     """Reply to a what-if request."""
     socket.send_text(json.dumps({"what_if": moves, "turn": turn}))
     return json.loads(socket.receive_text())
@@ -266,13 +266,13 @@ def test_what_if_uses_same_deck(make_play, client_of):
     with client_of(play) as client, at_table(client, game_id) as socket:
         frames, history = to_end(socket)
         game = play.game(game_id)
-        here = asked(socket, [], 3)["frames"]
+        here = what_if(socket, [], 3)["frames"]
         assert [frame | {"actions": [], "link": frames[-1]["link"]} for frame in here] == [
             history[3]
         ]
         moves = []
         for _ in range(6):  # a play, then hints while there are tokens
-            answer = asked(socket, moves, 3)
+            answer = what_if(socket, moves, 3)
             assert answer["moves"] == moves and answer["turn"] == 3
             allowed = [a["id"] for a in answer["frames"][-1]["actions"] if a["why_not"] is None]
             table = PythonGame(game.rules, game.deck)
@@ -307,14 +307,14 @@ def test_illegal_what_if_is_refused(make_play, client_of, moves, turn, answer):
     with client_of(play) as client, at_table(client, play.new_game().game_id) as socket:
         for _ in range(2):
             socket.receive_text()
-        assert answer in asked(socket, moves, turn)["text"]
+        assert answer in what_if(socket, moves, turn)["text"]
 
 
 def test_what_if_is_refused_during_game(make_play, client_of):
     play = make_play(Rules())
     with client_of(play) as client, at_table(client, play.new_game().game_id) as socket:
         socket.receive_text()
-        assert asked(socket, [], 0)["text"] == "hypothetical moves are available after the game"
+        assert what_if(socket, [], 0)["text"] == "hypothetical moves are available after the game"
 
 
 def test_face_up_moves_have_conventions(make_play, client_of):
@@ -406,7 +406,7 @@ def test_watched_agent_failure_is_reported(make_play, client_of, monkeypatch, er
             raise error("no memory")
         return real(self, game)
 
-    def heard(socket, kinds):
+    def drain(socket, kinds):
         messages = [json.loads(socket.receive_text()) for _ in kinds]
         assert [message["type"] for message in messages] == kinds
         return messages[0]
@@ -414,13 +414,13 @@ def test_watched_agent_failure_is_reported(make_play, client_of, monkeypatch, er
     monkeypatch.setattr(Simple, "answer", answer)
     with client_of(play) as client:
         with at_table(client, game.game_id) as socket:
-            assert "The partner failed" in heard(socket, ["error", "history", "frame"])["text"]
+            assert "The partner failed" in drain(socket, ["error", "history", "frame"])["text"]
         with at_table(client, game.game_id) as socket:
-            heard(socket, ["history", "frame"])
+            drain(socket, ["history", "frame"])
             socket.send_text(json.dumps({"step": 0}))
-            assert "The partner failed" in heard(socket, ["error"])["text"]
+            assert "The partner failed" in drain(socket, ["error"])["text"]
         with at_table(client, game.game_id) as socket:
-            heard(socket, ["history", "frame"])
+            drain(socket, ["history", "frame"])
     assert not fails
 
 
