@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-Ask = TypeVar("Ask")
-Got = TypeVar("Got")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 
-class AsyncBatcher(Generic[Ask, Got]):
+class AsyncBatcher(Generic[Request, Result]):
     """Calls `do` with batches, one at a time; a batch holds the requests that arrived during the
     last call, in order. A single request never waits for a batch to fill.
 
@@ -18,14 +18,16 @@ class AsyncBatcher(Generic[Ask, Got]):
     request, an exception that `do` raises at every request of the batch.
     """
 
-    def __init__(self, do: Callable[[list[Ask]], Awaitable[Sequence[Got | Exception]]]) -> None:
+    def __init__(
+        self, do: Callable[[list[Request]], Awaitable[Sequence[Result | Exception]]]
+    ) -> None:
         self._do = do
-        self._waiting: list[tuple[Ask, asyncio.Future[Got]]] = []
+        self._waiting: list[tuple[Request, asyncio.Future[Result]]] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def ask(self, request: Ask) -> Got:
+    async def ask(self, request: Request) -> Result:
         """Return the result for `request`."""
-        answer: asyncio.Future[Got] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         if self._running is None:
             self._running = asyncio.create_task(self._run())
@@ -38,7 +40,7 @@ class AsyncBatcher(Generic[Ask, Got]):
             await asyncio.gather(self._running, return_exceptions=True)
 
     async def _run(self) -> None:
-        batch: list[tuple[Ask, asyncio.Future[Got]]] = []
+        batch: list[tuple[Request, asyncio.Future[Result]]] = []
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
@@ -49,11 +51,13 @@ class AsyncBatcher(Generic[Ask, Got]):
                 answer.cancel()  # no effect on finished requests
             self._waiting = []
 
-    async def _answer(self, batch: list[tuple[Ask, asyncio.Future[Got]]]) -> None:
+    async def _answer(self, batch: list[tuple[Request, asyncio.Future[Result]]]) -> None:
         if not batch:  # all requesters disconnected
             return
         try:
-            answers: Sequence[Got | Exception] = await self._do([request for request, _ in batch])
+            answers: Sequence[Result | Exception] = await self._do(
+                [request for request, _ in batch]
+            )
         except Exception as error:
             answers = [error] * len(batch)
         for (_, future), answer in zip(batch, answers, strict=True):

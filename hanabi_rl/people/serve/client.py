@@ -179,7 +179,6 @@ class ChallengeClient:
         )
 
     def _redact(self, text: Any) -> str:
-        """Remove the key from a server's text."""
         return str(text).replace(self.key, "(the key)")
 
 

@@ -147,7 +147,6 @@ class InferenceProcess:
 
 
 def _changed_agents(before: Identities, found: Identities) -> str:
-    """Name the agents with a changed identity."""
     names = [
         name
         for players, agents in found.items()
@@ -217,7 +216,6 @@ def _answer(
     agents: Mapping[int, Sequence[str]],
     requests: Sequence[tuple[AgentNames, Game]],
 ) -> list[PartnerAction | Exception]:
-    """One result or exception per request, in order."""
     found: dict[int, PartnerAction | Exception] = {}
     by_players: dict[int, list[tuple[int, Game, tuple[int, ...]]]] = {}
     for i, (team, game) in enumerate(requests):

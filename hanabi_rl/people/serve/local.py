@@ -112,8 +112,7 @@ class LocalPlay(GameTables):
         return frame
 
     def _bars(self, turn: int, answer: PartnerAction) -> list[dict[str, Any]]:
-        """Legal moves of the current player, most probable first, with the agent's
-        probabilities."""
+        """Legal moves of the current player with the agent's probabilities, most probable first."""
         seat = turn % self.rules.num_players
         names = seat_names(self.rules, None)
         order = np.argsort(-answer.probabilities, kind="stable")
@@ -151,7 +150,6 @@ class LocalPlay(GameTables):
         return evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
 
     def _next_seat(self) -> int | None:
-        """Seat of the person, which moves on by one per game."""
         if self.watched:
             return None
         number = min(self._series[-1].people) + 1 if self._series else self._number
@@ -168,8 +166,7 @@ class LocalPlay(GameTables):
                 self.folder.record_reset(self._reset_number, self.rules, self._policies)
 
     def _continue_series(self, game: Game) -> None:
-        """Continue the series with a game that is done; among concurrent games, the newest
-        counts."""
+        """Continue the series with a finished game; among concurrent games, the newest counts."""
         newest = self._series[-1].game_id if self._series else self._reset_number
         if self.remembers and game.game_id > newest:
             self._series = game.series
@@ -184,8 +181,7 @@ class LocalPlay(GameTables):
         return answer
 
     def _resume(self) -> None:
-        """Resume interrupted games that were played with the same agents, by identity; others stay
-        in the folder."""
+        """Resume interrupted games of the same agents (by identity); others stay in the folder."""
         if self.folder is None or self.watched:
             return
         if self.remembers:

@@ -121,7 +121,6 @@ def _program(closed: ClosedJaxpr) -> _Program:
 
 
 def _needed(steps: Sequence[_Step], outputs: Sequence[int]) -> tuple[_Step, ...]:
-    """Keep the steps that the outputs depend on."""
     needed, found = set(outputs), []
     for step in reversed(steps):
         if not needed.isdisjoint(step.writes):
@@ -152,7 +151,6 @@ def _operation(equation: Equation, debug_info: DebugInfo) -> Operation:
 
 
 def _of_jax(equation: Equation, debug_info: DebugInfo) -> Operation:
-    """The operation compiled by XLA."""
     inputs = [i for i, atom in enumerate(equation.invars) if not isinstance(atom, Literal)]
     variables = [equation.invars[i] for i in inputs]
     unnamed = debug_info.with_unknown_names()
@@ -168,7 +166,6 @@ def _of_jax(equation: Equation, debug_info: DebugInfo) -> Operation:
 
 
 def _as_numpy(value: Any) -> Any:
-    """Convert to a NumPy array, except random keys."""
     dtype = getattr(value, "dtype", None)
     is_key = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
     return value if is_key else np.asarray(value)

@@ -65,8 +65,6 @@ def predict_all(
 
 
 class _Reader:
-    """Applies a policy to a batch, turn by turn."""
-
     def __init__(self, policy: Policy) -> None:
         self._policy, self._rules = policy, policy.rules
         self._step = jax.jit(type(policy).step)

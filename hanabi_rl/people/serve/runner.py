@@ -45,8 +45,6 @@ times as long as one game, a fifth of 16 separate games."""
 
 @dataclasses.dataclass
 class _Slot:
-    """Host-side state of a slot."""
-
     game: Game
     team: Team
     turn: int = -1  # number of moves made; -1: not dealt
@@ -187,7 +185,6 @@ class PartnerRunner:
             )
 
     def _full_team(self, game: Game) -> Team:
-        """Team of all policies."""
         places = tuple(range(len(self._group)))
         one_person = len(game.people) == 1 and len(places) == self.rules.num_players - 1
         return to_seat_order(game, places) if one_person else places
@@ -207,7 +204,6 @@ class PartnerRunner:
     def _play_games(
         self, queries: Sequence[tuple[Game, Team, PartnerMemories | None]]
     ) -> list[PartnerAction]:
-        """Actions in at most `slots` different games."""
         for game, _, _ in queries:
             if game.game_id in self._places:
                 self._places.move_to_end(game.game_id)  # so that no queried game loses its slot
@@ -236,7 +232,6 @@ class PartnerRunner:
         return place
 
     def _tick(self, places: Sequence[int]) -> None:
-        """Advance each slot by its deal or its next move."""
         slots = [self._slots[place] for place in places]
         for place, slot in zip(places, slots, strict=True):
             if slot.turn < 0 and slot.memory is not None:
@@ -318,7 +313,6 @@ class PartnerRunner:
 
     @property
     def _unused_place(self) -> int:
-        """First place beyond the memories."""
         return self.size * self.rules.num_players
 
     def _advance(self, moves: Moves) -> Tick:

@@ -85,7 +85,6 @@ class SeriesMemory:
         self._cache.clear()
 
     def _load(self, previous: Game, partners: Team) -> PartnerMemories | None:
-        """Load the memories after a game, in table order."""
         key = previous.game_id, partners
         if key in self._cache:
             self._cache.move_to_end(key)
@@ -105,8 +104,7 @@ class SeriesMemory:
             write_pytree(self._folder / f"{previous.game_id}.safetensors", memories)
 
     def _play_game(self, game: Game, team: Team, before: PartnerMemories | None) -> PartnerMemories:
-        """Memories after one game, in table order; the position after its last move is not
-        observed."""
+        """Memories after one game, in table order; its last position is not observed."""
         cut = dataclasses.replace(game, moves=game.moves[:-1], status="active", end_reason="")
         initial = None if before is None else to_seat_order(cut, before)
         memories = self._play(cut, to_seat_order(cut, team), initial)

@@ -82,8 +82,7 @@ class Sqlite:
             raise StoreUnavailableError(f"{self._path}: {error}") from error
 
     def _write_ahead(self) -> None:
-        """Turn WAL on, with retries: SQLite ignores the timeout while another process turns it
-        on."""
+        """Turn WAL on with retries: SQLite ignores the timeout while another process does so."""
         until = time.monotonic() + WAIT_S
         while True:
             try:

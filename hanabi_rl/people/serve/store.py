@@ -486,7 +486,6 @@ def _stale(lease: GameLease, active: set[tuple[int, int]]) -> StaleLeaseError | 
 
 
 def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
-    """First row; None without rows."""
     return db.execute(sql, values).fetchone()
 
 

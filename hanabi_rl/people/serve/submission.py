@@ -108,7 +108,6 @@ class Submission:
                 return
 
     def _stop_if_done(self, error: Exception) -> None:
-        """Stop if no game is left to wait for."""
         if not isinstance(error, ServerError) or self._open:
             return
         try:

@@ -148,11 +148,9 @@ class GameTables:
         raise NotImplementedError
 
     def _names_at(self, game: Game) -> dict[int, str]:
-        """Displayed agent name at each partner's seat."""
         raise NotImplementedError
 
     def _query(self, game: Game) -> PartnerAction:
-        """Action of the partner to move."""
         raise NotImplementedError
 
 

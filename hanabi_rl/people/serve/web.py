@@ -353,7 +353,6 @@ def _check_game(play: LocalPlay, game_id: int) -> int:
 
 
 def _int_field(content: dict[str, Any], name: str) -> int:
-    """Return an integer field. Raises RefusedError."""
     value = content.get(name)
     if type(value) is not int:
         raise RefusedError(f"expected a whole number under {name!r}")
