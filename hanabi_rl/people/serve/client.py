@@ -1,5 +1,4 @@
-"""Client of AH2AC2's protocol: `ChallengeClient`, with one connection per game (`RemoteGame`) or
-pass over the held-out games (`RemotePrediction`). No JAX.
+"""Client of AH2AC2's protocol: `ChallengeClient`. No JAX.
 
 Like the published client, it drops the first frame, reads every key of the first payload except
 `info` as an agent and exactly four fields of `info`, raises at `error_details`, and never

@@ -47,8 +47,7 @@ class HeldOutGames:
 
     @cached_property
     def batches(self) -> tuple[tuple[Row, ...], ...]:
-        """Rows per batch, from as many whole games as fit, in file order; rows are shuffled within
-        a batch so that the seats of a game are not adjacent."""
+        """Shuffled rows per batch, from as many whole games as fit, in file order."""
         people = np.flatnonzero(self.seats.any(axis=1))
         size, found = BATCH_ROWS // self.players, []
         for number, first in enumerate(range(0, len(people), size)):

@@ -35,7 +35,7 @@ class StartupError(ValueError):
 
 
 class InferenceProcess:
-    """Agents for the games of one event loop; call `start` and `close` there."""
+    """Agents for the games of one event loop; call `start` and `end` there."""
 
     def __init__(self, agents: Mapping[int, Sequence[str]], slots: int = 512) -> None:
         """agents: players -> agent names; slots: games kept per number of players (further games

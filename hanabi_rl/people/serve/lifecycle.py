@@ -50,7 +50,7 @@ class Game:
 
     @property
     def series(self) -> tuple[Game, ...]:
-        """`previous_games` of a following game: these games, without games that had no move."""
+        """`previous_games` of the next game: these games, and this one if it has moves."""
         own = (dataclasses.replace(self, previous_games=()),) if self.moves else ()
         return (*self.previous_games, *own)
 

@@ -1,8 +1,8 @@
 """Interpreter of jitted JAX functions in NumPy: `NumPyInterpreter`.
 
 A partner's move takes thousands of small operations. XLA takes seconds to compile them, NumPy a
-tenth of a second to run them. The interpreter therefore serves a person's first moves without
-compilation; many concurrent games are faster compiled.
+tenth of a second to run them. A table of one person therefore needs no compilation; many
+concurrent games run faster compiled.
 
 A function is traced once, with inner calls inlined and unused operations dropped. Operations
 without a NumPy equivalent, such as those on random keys, run one by one in JAX.

@@ -1,5 +1,4 @@
-"""Agents in other processes, with a protocol of JSON lines: `ProcessAgent` queries one,
-`ProcessPlayer` plays with it on a server, `ProcessPartners` at local tables.
+"""Agents in other processes, with a protocol of JSON lines: `ProcessAgent`.
 
 A process cannot be an agent name: a `Policy` is a pytree stepped inside jit, which never calls back
 to the host.

@@ -113,8 +113,8 @@ def _in_stored_order(stored: Sequence[Proxy], named: Sequence[Proxy]) -> tuple[P
 def _check_not_started(
     db: Session, players: int, named: Sequence[Proxy], stored: Sequence[Proxy]
 ) -> None:
-    """Raise ValueError if games were started with other proxies. A store of an older version has no
-    proxies; then only their number, from its lineups, is compared."""
+    """Raise ValueError if games were started with other proxies; if none was started, clear the
+    lineups. A store of an older version has only their number, in its lineups."""
     if _any_started(db, players):
         if stored:
             raise ValueError(
