@@ -173,13 +173,13 @@ def _as_numpy(value: Any) -> Any:
 
 def _while(equation: Equation) -> Operation:
     parameters = equation.params
-    goes_on, body = _program(parameters["cond_jaxpr"]), _program(parameters["body_jaxpr"])
+    condition, body = _program(parameters["cond_jaxpr"]), _program(parameters["body_jaxpr"])
     num_consts = parameters["cond_nconsts"]
     rest = num_consts + parameters["body_nconsts"]
 
     def operation(*arguments: Any) -> Any:
         carry = list(arguments[rest:])
-        while np.any(on := goes_on(*arguments[:num_consts], *carry)[0]):
+        while np.any(on := condition(*arguments[:num_consts], *carry)[0]):
             after = body(*arguments[num_consts:rest], *carry)
             if on.ndim:  # vmapped loops, each until its own end
                 after = [
