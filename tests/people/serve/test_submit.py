@@ -128,7 +128,7 @@ def test_every_game_is_played_once_on_allowed_connections(served: Served) -> Non
     assert collections.Counter((g.num_players, g.agents, g.score) for g in games) == (
         collections.Counter(map(tuple, submission.ended))
     )
-    assert summary(games, submission.ended)["unlike"] == 0
+    assert summary(games, submission.ended)["score_mismatches"] == 0
 
 
 def test_remote_observations_equal_environment(served: Served) -> None:
@@ -276,7 +276,7 @@ def test_command_plays_games_without_printing_key(
     args = ("bot:iggi", "--server", served.address, "--key-file", file)
     code, out, err = command(capsys, *args, "--json")
     record = json.loads(out)
-    assert code == 0 and record["played"] == 4 and record["unlike"] == 0
+    assert code == 0 and record["played"] == 4 and record["score_mismatches"] == 0
     scores = [score for _, _, score in served.moves(key).values()]
     assert record["players"]["2"]["mean"] == pytest.approx(np.mean(scores))
     assert "submit: 4/4 games" in err and "2 players: 4 of 4 games done, mean" in err
@@ -402,7 +402,7 @@ def test_summary_by_hand() -> None:
         "perfect": 1,
     }
     assert record["players"]["3"] == {"games": 1, "done": 0}
-    assert (record["played"], record["unlike"]) == (2, 1)  # played twice, reported once
+    assert (record["played"], record["score_mismatches"]) == (2, 1)  # played twice, reported once
 
 
 @pytest.mark.parametrize(
