@@ -123,18 +123,18 @@ def test_focused_button_acts_in_study(tmp_path, open_page):
         page.locator(".questions button.go").click()
         page.wait_for_selector(".board")
         assert my_turn(page)
-        made = play.folder.everyone()[0].games[0].game.turn
+        made = play.folder.participants()[0].games[0].game.turn
         page.locator("summary").click()
         press(page, ["p", "1"])
         page.get_by_role("button", name="Stop the study here").focus()
         press(page, ["Enter"])
         page.wait_for_url("**/stop*")
-        (person,) = play.folder.everyone()
+        (person,) = play.folder.participants()
         assert not person.stopped and person.games[0].game.status == "active"
         page.get_by_role("button", name="Yes, stop for good").focus()
         press(page, ["Enter"])
         page.wait_for_url("**/next")
-        (person,) = play.folder.everyone()
+        (person,) = play.folder.participants()
         assert person.stopped and person.games[0].game.turn == made
 
 

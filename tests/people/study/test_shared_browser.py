@@ -197,10 +197,10 @@ def test_back_to_the_consent_and_a_second_click_on_it_are_one_person(play, visit
     form = consent(client)
     for _ in range(2):
         assert "Before we begin" in post(client, "/agree", **form).text
-    assert "takes part in this study in this browser" in client.get("/").text
+    assert "already has a participant of this study" in client.get("/").text
     # a form that another tab had opened: it is not said to be the same person
     stale = form | {"secret": "-2222-3333-4444"}
-    assert "takes part in this study in this browser" in post(client, "/agree", **stale).text
+    assert "already has a participant of this study" in post(client, "/agree", **stale).text
     assert len(play.folder.participants()) == 1
 
 
