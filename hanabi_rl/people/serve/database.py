@@ -1,5 +1,4 @@
-"""Interface between `Store` and a database: `Database`, implemented in `sqlite.py` and
-`postgres.py`.
+"""Interface of a store's database: `Database`, for `sqlite.py` and `postgres.py`.
 
 SQL statements are shared, with `?` for values; `Database.words` holds the words that differ.
 """

@@ -1,5 +1,4 @@
-"""Life cycle of a game as pure functions: (game, event) -> (game, effects). No clock, no I/O, no
-JAX.
+"""Life cycle of a game as pure functions: (game, event) -> (game, effects). No I/O, no JAX.
 
     ACTIVE --last move--> DONE (finished)        ACTIVE --left--> DONE (left)
 

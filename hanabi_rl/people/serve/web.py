@@ -1,5 +1,4 @@
-"""Local web page and its socket: `make_app`. A web worker imports no JAX and keeps only
-connections.
+"""Local web page and its socket: `make_app`. No JAX, and no state except connections.
 
 The socket sends `{"type": "frame", "frame": {...}}` (current table), `{"type": "history", "frames":
 [...], "conventions": [...]}` (whole game that is over or watched, with the convention of each

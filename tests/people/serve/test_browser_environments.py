@@ -1,5 +1,4 @@
-"""The page in other environments: keys of other elements and layouts, contrast, zoom, no
-storage."""
+"""The page in other environments: keyboard layouts, contrast, zoom, no storage."""
 
 import pytest
 from support.browser import (

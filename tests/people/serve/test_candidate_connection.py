@@ -1,5 +1,4 @@
-"""Attribution of disconnects: server errors never count as interruptions, the candidate's acts
-do."""
+"""Attribution of disconnects: only the candidate's own count as interruptions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Killed servers: no finished game is lost or leased twice, no deal changes, scores are as
-delivered.
+"""Killed servers: no finished game is lost or leased twice, no deal or score changes.
 
 The kills are those of `benchmarks/serve_kills.py`: 5 by default, 50 with HANABI_RL_INJECTIONS=full.
 """

@@ -1,5 +1,4 @@
-"""Action prediction over a real socket: order of frames, final answers, agreement with
-`predict`."""
+"""Action prediction over a real socket: frame order, final answers, agreement with `predict`."""
 
 from __future__ import annotations
 

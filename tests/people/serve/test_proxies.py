@@ -1,5 +1,4 @@
-"""Proxies of a store's games: each one equally often, and fixed once games start. The same tests
-for both databases."""
+"""Proxies of a store's games: balanced lineups, fixed once games start; both databases."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Series with the same partners: the moves of `play_games(games_per_series=...)`, also over
-restarts, in play and in a study."""
+"""Series with the same partners equal `play_games(games_per_series=...)`, over restarts too."""
 
 from __future__ import annotations
 

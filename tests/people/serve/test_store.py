@@ -1,5 +1,4 @@
-"""Store of a challenge: every game leased and every move saved once, nothing under an ended lease.
-The same tests for both databases."""
+"""Store: games leased and moves saved once, nothing under an ended lease; both databases."""
 
 from __future__ import annotations
 
