@@ -35,9 +35,9 @@ class NetworkLimits:
     key_openings: int = 600
     """Maximum games that one key may open per minute, from all addresses."""
     key_infos: int = 600
-    """Maximum lists of games per key and minute."""
+    """Maximum requests per minute to list one key's games."""
     unread_s: float = 10.0
-    """Seconds after which a client that reads nothing is disconnected, with 64 KiB unread."""
+    """Seconds until a client that does not read is disconnected, with over 64 KiB waiting."""
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
