@@ -111,7 +111,7 @@ def test_last_round_starts_at_empty_deck() -> None:
 
 def swapped(count: int) -> tuple[list[Game], list[Game], list[int]]:
     """Games, and others that their current players cannot distinguish from them."""
-    found = [pair for pair in pairs(TINY, 4 * count) if pair[0].to_move == pair[2]]
+    found = [pair for pair in pairs(TINY, 4 * count) if pair[0].current_player == pair[2]]
     one, other, seats = (list(column) for column in zip(*found[:count], strict=True))
     assert len(one) == count
     return one, other, seats
