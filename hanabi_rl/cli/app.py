@@ -174,7 +174,7 @@ def _check_renamed(args: Sequence[str]) -> None:
 
 
 def _train(command: str, args: list[str]) -> int:
-    from hanabi_rl.cli.zero_shot import zero_shot_command
+    from hanabi_rl.cli.br_prox import zero_shot_command
     from hanabi_rl.launch.script import train_command
     from hanabi_rl.launch.sweep import sweep_command
 

@@ -1,4 +1,4 @@
-"""`hanabi-rl br-prox`: best-response proximity."""
+"""`hanabi-rl br-prox` and `zero-shot`: best-response proximity of agents and of methods."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import tyro
 
 from hanabi_rl.cli.agents import Agents, Flag, Groups, Sample, assign_groups, load_agents, play_mode
 from hanabi_rl.cli.output import Parts, Plot, measure_command
@@ -166,3 +168,32 @@ def _compare(
     methods = {name: of_agents[which == name] for name in dict.fromkeys(groups)}
     means = getattr(selfplay, unit).mean(axis=1)
     return Comparison(unit, short_labels(partners), best[unit], means, methods, seed)
+
+
+def zero_shot_command(args: Sequence[str]) -> int:
+    """Run `hanabi-rl zero-shot ...` and return the exit code."""
+    from hanabi_rl.evaluation.reporting.tables import to_text
+    from hanabi_rl.launch.cli_args import parse_or_raise
+    from hanabi_rl.launch.train_partner_set import MEASURED
+    from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
+    from hanabi_rl.runs.session import RunStopped
+    from hanabi_rl.storage.files import write_json
+    from hanabi_rl.storage.renamed_fields import check_not_renamed
+
+    check_not_renamed(args)
+    config = parse_or_raise(
+        lambda: tyro.cli(
+            ZeroShot, prog="hanabi-rl zero-shot", args=args, description=ZeroShot.__doc__
+        )
+    )
+    try:
+        wanted = run_zero_shot(config)
+    except RunStopped as stopped:
+        print(f"{stopped}; repeat the command to continue.", file=sys.stderr)
+        return stopped.exit_code
+    *tables, figures = tyro.cli(br_prox_parts, args=wanted)
+    print(to_text(*tables), file=sys.stderr)
+    write_json(Path(config.out) / "br-prox.json", figures)
+    measured = Path(config.out) / "partners" / MEASURED
+    print(f"\n{diversity_table(measured)}\n\n{rank_table(figures)}")
+    return 0

@@ -53,22 +53,17 @@ def cross_play(
     """
     from hanabi_rl.evaluation.measure.cells import CellCache
     from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
-    from hanabi_rl.evaluation.reporting.matrix import (
-        matrix_dict,
-        matrix_parts,
-        short_labels,
-        write_matrix,
-    )
+    from hanabi_rl.evaluation.reporting import matrix as report
 
     games, seed, named = chosen_decks(seed_names, games, seed)
-    policies, labels = load_agents(agents, players), short_labels(agents)
+    policies, labels = load_agents(agents, players), report.short_labels(agents)
     groups = assign_groups(agents, labels, algorithms_of(agents, policies), group)
     lineup = make_agents(policies, labels, groups)
     setting = EvalSetting(games, seed, sample, named)
     matrix = _play(lineup, setting, CellCache(cache or out / "cells"))
-    write_matrix(matrix, out)
-    yield from matrix_parts(matrix)
-    yield matrix_dict(matrix)
+    report.write_matrix(matrix, out)
+    yield from report.matrix_parts(matrix)
+    yield report.matrix_dict(matrix)
 
 
 def _play(

@@ -33,12 +33,7 @@ def gauntlet(
     from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.agents.provenance import training_partners
     from hanabi_rl.evaluation.measure.gauntlet import gauntlet_partners, run_gauntlet
-    from hanabi_rl.evaluation.reporting.gauntlet import (
-        gauntlet_dict,
-        gauntlet_parts,
-        partner_parts,
-        plot_gauntlet,
-    )
+    from hanabi_rl.evaluation.reporting import gauntlet as report
     from hanabi_rl.evaluation.reporting.matrix import short_labels
 
     check_series(games, series)
@@ -54,14 +49,14 @@ def gauntlet(
     for name, label, policy in with_progress("gauntlet", list(named), "agents"):
         partners, seen = gauntlet_partners(policy, human_proxies), training_partners(name)
         results.append(run_gauntlet(label, policy, partners, seen, games // series, series, seed))
-        yield from partner_parts(results[-1])
+        yield from report.partner_parts(results[-1])
     if len(results) > 1:
         yield ""
-        yield from gauntlet_parts(results)
+        yield from report.gauntlet_parts(results)
     if plot is not None:
-        plot_gauntlet(results, plot, title, policies[0].rules.max_score)
+        report.plot_gauntlet(results, plot, title, policies[0].rules.max_score)
     about = {"games": games, "series": series, "seed": seed, "human_proxies": list(human_proxies)}
-    yield about | {"agents": [gauntlet_dict(result) for result in results]}
+    yield about | {"agents": [report.gauntlet_dict(result) for result in results]}
 
 
 def check_series(games: int, series: int) -> None:

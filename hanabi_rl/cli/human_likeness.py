@@ -44,12 +44,7 @@ def human_likeness(
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.evaluation.measure.efficiency import required_efficiency
     from hanabi_rl.evaluation.measure.human_likeness import compare_with_humans
-    from hanabi_rl.evaluation.reporting.human_likeness import (
-        likeness_dict,
-        likeness_parts,
-        paper_parts,
-        plot_likeness,
-    )
+    from hanabi_rl.evaluation.reporting import human_likeness as report
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.evaluation.reporting.measures import required_text
     from hanabi_rl.storage.progress import Progress
@@ -77,7 +72,7 @@ def human_likeness(
         f"{games.name}: {recorded} of {humans.rules.num_players} players, {seats_text(humans)}; "
         f"{count(selfplay_games, f'{play_mode(sample)} self-play game')} per agent, seed {seed}\n"
     )
-    yield from likeness_parts(found)
+    yield from report.likeness_parts(found)
     yield (
         "\n*: outside human variation, the range of 95% of the differences between random halves "
         f"of the humans' {count(found.spread.decks, 'deck')}."
@@ -88,11 +83,11 @@ def human_likeness(
         notes = [note for prefix, note in NOTES.items() if name.startswith(prefix)]
         yield from (f"{name}: {note}" for note in ([known, *notes] if known else notes))
     if tables:
-        yield from paper_parts(
+        yield from report.paper_parts(
             found, humans.rules, short_labels(names)[names.index(clone)] if clone else None
         )
     if plot is not None:
-        plot_likeness(found, plot, f"{games.name}, {recorded}")
+        report.plot_likeness(found, plot, f"{games.name}, {recorded}")
     about = {
         "file": str(games),
         "games": len(humans),
@@ -105,4 +100,4 @@ def human_likeness(
         "required_efficiency": required_efficiency(humans.rules),
         "hashes": {label: policy.identity() for label, policy in by_label.items()},
     }
-    yield about | likeness_dict(found)
+    yield about | report.likeness_dict(found)

@@ -50,11 +50,7 @@ def metrics(
             OUT/cells, without --out no folder.
         out: folder for metrics.png and metrics.json.
     """
-    from hanabi_rl.evaluation.reporting.objective_metrics import (
-        plot_profiles,
-        profile_parts,
-        profiles_dict,
-    )
+    from hanabi_rl.evaluation.reporting import objective_metrics as report
     from hanabi_rl.storage.files import write_json
 
     recorded = _are_files(sources)
@@ -64,13 +60,13 @@ def metrics(
         folder, setting = cache or (out and out / "cells"), (games, seed, sample)
         profiles, rules, title, about = _played(sources, partners, players, setting, folder)
     yield f"{title}\n"
-    yield from profile_parts(profiles, rules, recorded)
-    figures = about | profiles_dict(profiles, rules, recorded)
+    yield from report.profile_parts(profiles, rules, recorded)
+    figures = about | report.profiles_dict(profiles, rules, recorded)
     if out is not None:
         how = "recorded games" if recorded else "self-play"
         how = "with partners" if any(profile.pairs for profile in profiles) else how
         title = f"Objective metrics, {rules.num_players} players, {how}"
-        plot_profiles(profiles, rules, out / "metrics.png", title)
+        report.plot_profiles(profiles, rules, out / "metrics.png", title)
         write_json(out / "metrics.json", figures)
     yield figures
 

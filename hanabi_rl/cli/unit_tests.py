@@ -36,18 +36,15 @@ def unit_tests(
         seed: seed of the situations.
     """
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.evaluation.measure.reference_players import (
-        memory_reference,
-        memoryless_reference,
-    )
+    from hanabi_rl.evaluation.measure import reference_players
     from hanabi_rl.evaluation.measure.unit_tests import chance_levels, check_rules, run_tests
     from hanabi_rl.evaluation.reporting.unit_tests import unit_test_dict, unit_test_parts
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.play.demos import demo_games
 
     references = {
-        "reference:memoryless": memoryless_reference,
-        "reference:memory": memory_reference,
+        "reference:memoryless": reference_players.memoryless_reference,
+        "reference:memory": reference_players.memory_reference,
     }
     agents = tuple(dict.fromkeys(agents))
     names = [name for name in agents if name not in references]

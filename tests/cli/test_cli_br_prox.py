@@ -142,7 +142,7 @@ def test_br_prox_prints_table_json_and_plot(runs, tmp_path, capsys):
         shown = [partner["best_response_return"] for partner in record[unit]["partners"]]
         assert shown == best.tolist()
     assert record["scores"]["methods"]["s0"]["all"]["interval_over"] == "decks"
-    assert "resample runs; of one run its decks" in err and "moderate (2)" in err
+    assert "resample runs; for one run" in err and "moderate (2)" in err
 
 
 def test_br_prox_prints_fraction_of_zero_best_responses(runs, tmp_path, capsys):

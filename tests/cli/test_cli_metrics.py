@@ -26,7 +26,7 @@ def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
     assert next(iter(record["agents"].values())) == policy.identity()
     alone = objective_figures(GameAnalysis(evaluate_selfplay(policy, 8, 3).records))
     assert row["selfplay"] == json.loads(json.dumps(alone)) | {"small_sample": SMALL}
-    assert row["with_partners"]["small_sample"] == SMALL and "* a small sample" in err
+    assert row["with_partners"]["small_sample"] == SMALL and "*: small sample" in err
     assert row["pairs"]["bot:random"]["games"] == 16
     assert row["with_partners"]["points"] == row["pairs"]["bot:random"]["points"]
     assert "Agent / partner" in err and "Table 3" not in err  # the paper has another game

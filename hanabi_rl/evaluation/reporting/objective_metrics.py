@@ -21,7 +21,7 @@ from hanabi_rl.evaluation.measure.objective_metrics import (
 )
 from hanabi_rl.evaluation.measure.rating_prediction import POOLS, RatingChange
 from hanabi_rl.evaluation.papers import siu2025
-from hanabi_rl.evaluation.reporting.parallel_axes import Line, plot_parallel
+from hanabi_rl.evaluation.reporting.plots import Line, plot_parallel
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 from hanabi_rl.games.hanabi.rules import Rules
 

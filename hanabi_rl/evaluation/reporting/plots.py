@@ -1,4 +1,4 @@
-"""Plots: learning curves from the lines of `metrics.jsonl`, and action prediction.
+"""Plots: learning curves from the lines of `metrics.jsonl`, action prediction, parallel axes.
 
 Matplotlib is imported when a plot is drawn.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Metrics = Sequence[Mapping[str, Any]]
+XY = tuple[list[float], list[float]]
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, distinct for all types of colour vision."""
@@ -30,6 +31,7 @@ _COLORS = COLORS[:4]
 _REFERENCE: dict[str, Any] = dict(color="#555555", linestyle=(0, (4, 3)), linewidth=1.2)
 _MARKERS_BELOW = 30  # points in a series: shorter ones get markers
 _NOISY_POINTS = 200  # points in a series: longer ones are smoothed
+_PUBLISHED_COLOR = "#a0a0a0"
 _PANEL_INCHES = (4.6, 3.4)
 
 
@@ -88,17 +90,11 @@ def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
 
     Raises ValueError if none of these were logged.
     """
+    train, val = "training games", "validation games"
+    accuracy = {"train_accuracy": train, "val_accuracy": val}
     panels = [
-        Panel(
-            "Cross-entropy",
-            "nats per decision",
-            {"train_loss": "training games", "val_loss": "validation games"},
-        ),
-        Panel(
-            "Accuracy",
-            "fraction of decisions",
-            {"train_accuracy": "training games", "val_accuracy": "validation games"},
-        ),
+        Panel("Cross-entropy", "nats per decision", {"train_loss": train, "val_loss": val}),
+        Panel("Accuracy", "fraction of decisions", accuracy),
         _selfplay_panel(max_score),
     ]
     draw_panels(metrics, panels, path, x_key="epoch", x_label="epoch")
@@ -218,12 +214,9 @@ def draw_panels(
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 10M, not 1e7
 
 
-Line = tuple[list[float], list[float]]
-
-
-def _lines(metrics: Metrics, panel: Panel, x_key: str) -> dict[str, Line]:
+def _lines(metrics: Metrics, panel: Panel, x_key: str) -> dict[str, XY]:
     """Label -> (x, y) of the panel's logged metrics."""
-    lines: dict[str, Line] = {}
+    lines: dict[str, XY] = {}
     for key, label in panel.series.items():
         points = [(line[x_key], line.get(key)) for line in metrics if line.get(x_key) is not None]
         points = [(x, y) for x, y in points if y is not None and y == y]
@@ -233,7 +226,7 @@ def _lines(metrics: Metrics, panel: Panel, x_key: str) -> dict[str, Line]:
     return lines
 
 
-def _draw(axes: Axes, panel: Panel, lines: Mapping[str, Line]) -> None:
+def _draw(axes: Axes, panel: Panel, lines: Mapping[str, XY]) -> None:
     for index, (label, (x, y)) in enumerate(lines.items()):
         color, dash = _COLORS[index % len(_COLORS)], DASHES[index % len(DASHES)]
         marker = "o" if len(x) <= _MARKERS_BELOW else None
@@ -292,3 +285,76 @@ def _smoothed(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list
     """Running means of a noisy line over windows of a fiftieth of its length."""
     width = max(1, len(y) // 50)
     return list(x[width - 1 :]), list(np.convolve(y, np.ones(width) / width, mode="valid"))
+
+
+class Line(NamedTuple):
+    """Line of one agent: its value on each axis, None if missing."""
+
+    label: str
+    values: tuple[float | None, ...]
+    like: str | None = None
+    """None: own line. Otherwise published, in the colour of the line with this label ("": grey)."""
+
+
+def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, title: str) -> None:
+    """Draw `lines` over the axes `digits` (name -> decimal places), each from its minimum value to
+    its maximum."""
+    with saved_figure(path, (1.15 * len(digits) + 3.0, 4.8)) as figure:
+        axes = figure.add_subplot()
+        ranges = [_ends([line.values[place] for line in lines]) for place in range(len(digits))]
+        ours = [line for line in lines if line.like is None]
+        styles = {line.label: _own_style(number) for number, line in enumerate(ours)}
+        published = [line for line in lines if line.like is not None]
+        for number, line in enumerate(published):
+            styles[line.label] = _published_style(number, styles.get(line.like or ""))
+        drawn = []
+        for line in (*published, *ours):  # our own on top
+            heights = [_height(*of) for of in zip(line.values, ranges, strict=True)]
+            drawn += axes.plot(heights, label=in_legend(line.label), **styles[line.label])
+        _draw_axes(axes, digits, ranges)
+        handles = [*drawn[len(published) :], *drawn[: len(published)]]
+        legend_right(axes, handles=handles, fontsize=8.5)
+        axes.set_title(title, fontsize=11, pad=12)
+
+
+def _published_style(number: int, like: dict[str, Any] | None) -> dict[str, Any]:
+    marker = MARKERS[number % len(MARKERS)]  # distinguishes grey and dashed lines
+    if like is None:
+        return dict(color=_PUBLISHED_COLOR, marker=marker, markersize=5, linewidth=0.9)
+    return dict(color=like["color"], marker=marker, markersize=5, linewidth=1.1, linestyle="--")
+
+
+def _own_style(number: int) -> dict[str, Any]:
+    dash = ("-", "-.", ":")[number // len(COLORS) % 3]
+    color = COLORS[number % len(COLORS)]
+    return dict(color=color, linestyle=dash, marker="o", markersize=4.5, linewidth=2.0)
+
+
+def _draw_axes(
+    axes: Axes, digits: Mapping[str, int], ranges: Sequence[tuple[float, float]]
+) -> None:
+    """Draw a vertical line per metric, labelled with its minimum and maximum."""
+    for place, (decimals, (low, high)) in enumerate(zip(digits.values(), ranges, strict=True)):
+        axes.axvline(place, color="#cccccc", linewidth=1.0, zorder=0)
+        style: dict[str, Any] = dict(ha="center", fontsize=8, color="#444444")
+        axes.text(place, 1.03, f"{high:.{decimals}f}", va="bottom", **style)
+        axes.text(place, -0.03, f"{low:.{decimals}f}", va="top", **style)
+    axes.set_xticks(range(len(digits)), list(digits), fontsize=10)
+    axes.tick_params(length=0, pad=12)
+    axes.set_yticks([])
+    axes.set_xlim(-0.35, len(digits) - 0.65)
+    axes.set_ylim(-0.09, 1.1)
+    axes.spines[:].set_visible(False)
+
+
+def _ends(values: Sequence[float | None]) -> tuple[float, float]:
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if known else (0.0, 0.0)
+
+
+def _height(value: float | None, ends: tuple[float, float]) -> float:
+    """Position from 0 to 1 on an axis; NaN, which is not drawn, for None."""
+    low, high = ends
+    if value is None:
+        return float("nan")
+    return (value - low) / (high - low) if high > low else 0.5

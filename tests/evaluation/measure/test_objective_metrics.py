@@ -33,7 +33,7 @@ from hanabi_rl.evaluation.reporting.objective_metrics import (
     profile_parts,
     profiles_dict,
 )
-from hanabi_rl.evaluation.reporting.parallel_axes import Line, plot_parallel
+from hanabi_rl.evaluation.reporting.plots import Line, plot_parallel
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -149,8 +149,8 @@ def test_the_tables_stand_beside_the_papers_where_the_game_is_theirs():
     text = text_of(profile_parts, rows, Rules(), recorded=False)
     assert "Table 3" in text and "RandomBot" in text and "bot:a / b" in text
     assert "Warning: 3 values are outside" in text and "  0.001 to 0.012" in text
-    assert "means over partners, those here of bot:b of self-play" in text
-    assert "those here of self-play" in text_of(profile_parts, rows[1:], Rules(), recorded=False)
+    assert "values of bot:b are from self-play, the paper's from partners" in text
+    assert "values are from self-play" in text_of(profile_parts, rows[1:], Rules(), recorded=False)
     for rules in (SMALL, Rules(num_players=3)):
         text = text_of(profile_parts, rows, rules, recorded=False)
         assert "Table 3" not in text and "Teamwork" not in text
@@ -190,7 +190,7 @@ def test_figures_of_small_samples_are_marked_wherever_they_stand():
     assert "*" not in alone + much
     assert "0.329 ± 0.100*" in little and "4.727 ± 0.100*" in little and little.count("*") == 2
     assert "IC, ARD: 20,000 consecutive moves; CI, AD: 2,000 moves" in text
-    assert "* a small sample" not in text_of(
+    assert "*: small sample" not in text_of(
         profile_parts, [ObjectiveMetrics("c", many)], Rules(), recorded=False
     )
     (found,) = profiles_dict([row], Rules(), recorded=False)["rows"]

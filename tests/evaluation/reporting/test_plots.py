@@ -13,11 +13,12 @@ from matplotlib.image import imread
 
 from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.matrix import plot_matrix
-from hanabi_rl.evaluation.reporting.parallel_axes import Line, plot_parallel
 from hanabi_rl.evaluation.reporting.plots import (
     Curve,
+    Line,
     plot_bc,
     plot_curves,
+    plot_parallel,
     plot_ppo,
     plot_prediction,
 )
