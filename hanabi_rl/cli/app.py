@@ -86,7 +86,7 @@ def main(args: Sequence[str] | None = None) -> None:
         if words[:1] == ["--version"]:
             print(f"hanabi-rl {version('hanabi-rl')}")
             return
-        if words and words[0] in _TRAINING:  # with a separate parser
+        if words and words[0] in _TRAINING:
             code = _train(words[0], words[1:])
         else:
             if words[:1] == ["study"] and words[1:2] and words[1] not in (*STUDY_COMMANDS, *_HELP):
@@ -174,13 +174,13 @@ def _check_renamed(args: Sequence[str]) -> None:
 
 
 def _train(command: str, args: list[str]) -> int:
+    """Run a command with a separate parser and return the exit code."""
     from hanabi_rl.cli.br_prox import zero_shot_command
     from hanabi_rl.launch.script import train_command
     from hanabi_rl.launch.sweep import sweep_command
 
-    if command == "zero-shot":
-        return zero_shot_command(args)
-    return train_command(args) if command == "train" else sweep_command(args)
+    run = {"train": train_command, "sweep": sweep_command, "zero-shot": zero_shot_command}[command]
+    return run(args)
 
 
 def _command(args: Sequence[str]) -> Any:

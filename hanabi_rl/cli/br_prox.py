@@ -54,20 +54,14 @@ def br_prox_parts(
         points: add a table of points, which ignore lost lives.
     """
     from hanabi_rl.agents.identity import check_distinct
+    from hanabi_rl.evaluation.measure import partner_set
     from hanabi_rl.evaluation.measure.matrix import EvalSetting
-    from hanabi_rl.evaluation.measure.partner_set import (
-        play_partner_self_play,
-        play_partners,
-        read_partners,
-    )
     from hanabi_rl.evaluation.reporting.br_prox import br_prox_dict, comparison_parts, plot_br_prox
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.storage.progress import Progress
 
-    setting, chosen = EvalSetting(games, seed, sample), read_partners(partners)
-    unknown = [
-        partner for partner in chosen.partners if not _known(partner, chosen, sample, points)
-    ]
+    setting, chosen = EvalSetting(games, seed, sample), partner_set.read_partners(partners)
+    unknown = [each for each in chosen.partners if not _known(each, chosen, sample, points)]
     for partner in unknown:
         if not partner.best_response:
             raise ValueError(
@@ -76,19 +70,18 @@ def br_prox_parts(
             )
     others = [partner.agent for partner in chosen.partners]
     responses = [partner.best_response for partner in unknown]
-    loaded = load_agents([*agents, *others, *responses], chosen.players)
-    policies = loaded[: len(agents)]
-    partner_policies = loaded[len(agents) : len(agents) + len(others)]
-    best_responses = dict(zip(unknown, loaded[len(agents) + len(others) :], strict=True))
+    loaded = iter(load_agents([*agents, *others, *responses], chosen.players))
+    policies, partner_policies = ([next(loaded) for _ in names] for names in (agents, others))
+    best_responses = dict(zip(unknown, loaded, strict=True))
     check_distinct(policies, agents)
     check_distinct(partner_policies, others, f"{partners}: ")
     labels = short_labels(agents)
     groups = assign_groups(agents, labels, labels, group)
     best = _best_returns(chosen.partners, partner_policies, best_responses, setting)
-    selfplay = play_partner_self_play(partner_policies, setting)
+    selfplay = partner_set.play_partner_self_play(partner_policies, setting)
     pairs = len(policies) * len(partner_policies)
     with Progress("br-prox", total=pairs, unit="pairs") as progress:
-        returns = play_partners(policies, partner_policies, setting, progress.update)
+        returns = partner_set.play_partners(policies, partner_policies, setting, progress.update)
 
     title = f"{partners}: {count(games, 'deck')} per seat, {play_mode(sample)}, seed {seed}"
     yield title

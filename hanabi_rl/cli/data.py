@@ -21,7 +21,6 @@ from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.data.seeds import SiteSeed
     from hanabi_rl.games.hanabi.rules import Rules
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
@@ -58,13 +57,14 @@ def info(
             exports are always compared.
         json: print one line of JSON per file, with all seeds.
     """
-    from hanabi_rl.data.seeds import describe_seeds
+    from hanabi_rl.data.seeds import describe_seeds, find_seeds
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.measure.intervals import explained
     from hanabi_rl.evaluation.measure.registry import efficiency_figures
     from hanabi_rl.evaluation.reporting.measures import efficiency_line
     from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.progress import SOON_S, Progress
 
     if not sources:
         raise ValueError("PATH|LINK: expected at least one file or link, got none")
@@ -72,29 +72,23 @@ def info(
     for source, games, skipped in read:
         if not len(games):
             raise ValueError(f"{source}: expected at least one game, got none")
-        stats, found = statistics(games), _find_seeds(games, max_seed)
+        with Progress("seeds", total=max_seed, unit="deals", quiet_s=SOON_S) as progress:
+            found = find_seeds(games, max_seed, progress.update)
+        stats = statistics(games)
         efficiency = efficiency_figures(GameAnalysis(games))
         if json:
-            left_out = {"skipped": skipped.total(), "skipped_endings": skipped}
             rows = [
                 {"game_id": game_id, "seed": seed.name, "rotation": seed.rotation}
                 for game_id, seed in zip(games.game_ids.tolist(), found, strict=True)
                 if seed is not None
             ]
-            record = {"file": source, **dataclasses.asdict(stats), **left_out}
-            print(json_format.dumps(record | to_json(efficiency) | {"seeds": rows}))
+            record = {"file": source, **dataclasses.asdict(stats), "skipped": skipped.total()}
+            record |= {"skipped_endings": skipped, **to_json(efficiency), "seeds": rows}
+            print(json_format.dumps(record))
             continue
         print(explained(f"{source}: {describe(stats)}\n{efficiency_line(efficiency, games.rules)}"))
         if seeds or any(found):
             print(describe_seeds(games, found, listed=seeds))
-
-
-def _find_seeds(games: Games, max_seed: int) -> list[SiteSeed | None]:
-    from hanabi_rl.data.seeds import find_seeds
-    from hanabi_rl.storage.progress import SOON_S, Progress
-
-    with Progress("seeds", total=max_seed, unit="deals", quiet_s=SOON_S) as progress:
-        return find_seeds(games, max_seed, progress.update)
 
 
 def _read(source: str | Path, skip_invalid: bool) -> tuple[Games, Counter[str]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _AGENT_HELP = (
-    "policy folder, run folder, checkpoints/<step>, or exported file, whose card provides defaults"
+    "policy folder, run folder, checkpoints/<step>, or exported file; its card provides defaults"
 )
 
 
@@ -51,7 +51,7 @@ def export(
         command: training command, for the card; default: the command of the run.
         predict: recorded games for the prediction accuracy on the card.
         games: greedy self-play games for the scores on the card.
-        seed: seed of the self-play decks; must differ from the training seed, because training
+        seed: seed of the self-play decks; use another than the training seed, because training
             selects the policy on decks of its seed.
         bits: significant binary digits of each parameter, at most the 11 of half precision; fewer
             compress better in a wheel or an archive.

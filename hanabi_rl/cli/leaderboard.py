@@ -86,11 +86,7 @@ def _play(
     """The command without --board."""
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.evaluation.measure.leaderboard import (
-        check_candidate,
-        play_leaderboard,
-        play_proxy_self_play,
-    )
+    from hanabi_rl.evaluation.measure import leaderboard as measure
     from hanabi_rl.evaluation.measure.prediction import predict
     from hanabi_rl.evaluation.reporting.leaderboard import leaderboard_parts
     from hanabi_rl.evaluation.reporting.matrix import short_labels
@@ -102,10 +98,10 @@ def _play(
     label_of = dict(zip(everyone, short_labels(everyone), strict=True))
     policy_of = dict(zip(everyone, load_agents(everyone, players), strict=True))
     partners = [policy_of[proxy] for proxy in proxies]
-    names = [label_of[proxy] for proxy in proxies]
+    policies = [policy_of[agent] for agent in agents]
+    names, labels = ([label_of[name] for name in group] for group in (proxies, agents))
     check_distinct(partners, proxies, "--proxies: ")
-    check_distinct([policy_of[agent] for agent in agents], agents, "--agents: ")
-    labels = [label_of[agent] for agent in agents]
+    check_distinct(policies, agents, "--agents: ")
     grouped = parse_groups(group, agents, labels)
     if grouped and val is None:
         raise ValueError("--group: expected --val, recorded games to select a seed, got none")
@@ -116,16 +112,16 @@ def _play(
             recorded.check_rules(partners[0].rules, f"{flag}: ")
     if human is not None and chosen_by is not None:
         chosen_by.check_disjoint(human, "--val", "--data")
-    rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
+    rows = candidates(labels, policies, grouped, chosen_by)
     for row in rows:
-        check_candidate(row.policy, partners, f"--agents {row.label}: ")
+        measure.check_candidate(row.policy, partners, f"--agents {row.label}: ")
     entries: dict[str, LeaderboardEntry] = {}
     for row in rows:
         prediction = None if human is None else predict(row.policy, human)
-        entries[row.label] = play_leaderboard(row.policy, partners, games, seed, prediction)
+        entries[row.label] = measure.play_leaderboard(row.policy, partners, games, seed, prediction)
         print(f"{row.label}: {count(games, 'game')} played", file=sys.stderr)
     guesses = [] if human is None else [predict(partner, human) for partner in partners]
-    own = play_proxy_self_play(partners, games, seed, guesses)
+    own = measure.play_proxy_self_play(partners, games, seed, guesses)
     record = {
         "players": partners[0].rules.num_players,
         "seed": seed,
@@ -155,22 +151,16 @@ def _play(
 
 def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
     """Play the games of a leaderboard file with each agent and add its row to the file."""
+    from hanabi_rl.evaluation.measure import leaderboard_file
     from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
-    from hanabi_rl.evaluation.measure.leaderboard_file import (
-        check_public,
-        read_board,
-        row_of,
-        with_row,
-        write_board,
-    )
     from hanabi_rl.storage.files import check_readable
 
     check_readable("--board", file, "a leaderboard's file, such as docs/leaderboard/2p.json")
-    board = read_board(file)
+    board = leaderboard_file.read_board(file)
     if not agents or not submitted_by:
         raise ValueError("--board requires --agents and --submitted-by")
     for agent in agents:
-        check_public(agent, "--agents")
+        leaderboard_file.check_public(agent, "--agents")
     proxies = load_agents([proxy.agent for proxy in board.proxies], board.players)
     for proxy, policy in zip(board.proxies, proxies, strict=True):
         if policy.identity() != proxy.hash:
@@ -180,9 +170,11 @@ def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
     candidates = load_agents(agents, board.players)
     for agent, policy in zip(agents, candidates, strict=True):
         entry = play_leaderboard(policy, proxies, board.games, board.seed)
-        row = row_of(entry, agent, policy.identity(), submitted_by, version("hanabi-rl"))
-        board = with_row(board, row)
-        write_board(file, board)
+        row = leaderboard_file.row_of(
+            entry, agent, policy.identity(), submitted_by, version("hanabi-rl")
+        )
+        board = leaderboard_file.with_row(board, row)
+        leaderboard_file.write_board(file, board)
         print(f"{agent}: {entry.summary.mean:.2f}, row {board.rows.index(row) + 1} of {file}")
 
 

@@ -27,45 +27,42 @@ def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
     The arguments `agents`, `plot` and `out` (a folder) are checked before the generator starts.
     """
 
+    signature = inspect.signature(function)
+
     @functools.wraps(function)
     def command(*args: Any, json: bool = False, **kwargs: Any) -> None:
         from hanabi_rl.evaluation.measure.intervals import explained
         from hanabi_rl.evaluation.reporting.tables import to_text
-        from hanabi_rl.storage.files import to_json
+        from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
+        arguments = signature.bind(*args, **kwargs).arguments
+        agents = signature.parameters.get("agents")
+        if agents and agents.default is inspect.Parameter.empty and not arguments["agents"]:
+            raise ValueError(
+                "expected at least one agent, got none (`hanabi-rl agents` lists them)"
+            )
+        plot, out = arguments.get("plot"), arguments.get("out")
+        check_writable("--plot", plot, IMAGE_SUFFIXES)
+        check_writable("--out", out)
         printed, screen = "", sys.stderr if json else sys.stdout
-        for part in _checked(function, *args, **kwargs):
+        for part in function(*args, **kwargs):
             if not isinstance(part, dict):
                 printed += f"{to_text(part)}\n"
                 print(to_text(part, styled=screen.isatty()), file=screen, flush=True)
+        for written in filter(None, (plot, out)):
+            print(f"Written: {written}", file=sys.stderr)
         if (whole := explained(printed.rstrip("\n"))) != printed.rstrip("\n"):
             print(whole.splitlines()[-1], file=screen)
         if json:
             print(json_format.dumps(to_json(part)))
 
     flag = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-    parameters = [*inspect.signature(function).parameters.values(), flag]
+    parameters = [*signature.parameters.values(), flag]
     hints = typing.get_type_hints(function, include_extras=True)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {**hints, "json": Json, "return": None}
     del command.__wrapped__  # tyro would read the flags of `function`
     return command
-
-
-def _checked(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Parts:
-    """Yield the parts of a command after checks of its arguments."""
-    from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable
-
-    signature = inspect.signature(function)
-    arguments = signature.bind(*args, **kwargs).arguments
-    agents = signature.parameters.get("agents")
-    if agents and agents.default is inspect.Parameter.empty and not arguments["agents"]:
-        raise ValueError("expected at least one agent, got none (`hanabi-rl agents` lists them)")
-    check_writable("--plot", arguments.get("plot"), IMAGE_SUFFIXES)
-    check_writable("--out", arguments.get("out"))
-    yield from function(*args, **kwargs)
-    for written in filter(None, (arguments.get("plot"), arguments.get("out"))):
-        print(f"Written: {written}", file=sys.stderr)
 
 
 def with_progress(title: str, items: Iterable[T], unit: str) -> Iterator[T]:

@@ -10,7 +10,7 @@ from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import INT32_MAX, Range
 from hanabi_rl.storage.words import count
 
-NOTES = {  # for agents whose logits are not a policy's
+NOTES = {  # for agents without an action distribution
     "bot:": "Bots except `bot:random` are deterministic. Their move has probability 1 - "
     "`smoothing`; the rest is uniform over all legal moves.",
     "obl:": "OBL agents have no action distribution. Cross-entropy uses a softmax of the "

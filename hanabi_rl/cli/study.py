@@ -113,9 +113,8 @@ def list_games(study: Path) -> None:
     for person in people:
         done = [each.game for each in person.games if each.game.end_reason == "finished"]
         step = next_step(folder.study, person)
-        where = (
-            f"{step.kind} game {step.place + 1}" if step.kind in ("play", "after") else step.name
-        )
+        playing = step.kind in ("play", "after")
+        where = f"{step.kind} game {step.place + 1}" if playing else step.name
         scores = ", ".join(str(game.table().score) for game in done) or "none"
         print(
             f"{person.number:06d}  next: {where}; {len(done)} of {count(len(person.plan), 'game')} "

@@ -272,18 +272,19 @@ def _predict_size(
         if predict_all(at, policy, on_turn, stopped, timeout):
             finished.set()
 
+    title = f"predict {size} players"
     with contextlib.ExitStack() as stack:
         bars: list[Progress] = []
 
         def tick() -> None:
             if stop.requested:
                 stopped.set()
-            if seen and not bars:
-                title = f"predict {size} players"
+            if not seen:
+                return
+            if not bars:
                 bar = Progress(title, total=seen[1], unit="batches", initial=seen[0])
                 bars.append(stack.enter_context(bar))
-            if bars:
-                bars[0].update(seen[1] if finished.is_set() else seen[0])
+            bars[0].update(seen[1] if finished.is_set() else seen[0])
 
         run_threads([predict], stopped, tick)
     return finished.is_set()

@@ -164,7 +164,7 @@ def test_br_prox_prints_fraction_of_zero_best_responses(runs, tmp_path, capsys):
     assert found["best_response_zero_fraction"] == 0.5
     header, row, *_ = (line for line in err.splitlines() if line.startswith(("method", "s2")))
     assert header.endswith("J_BR 0") and row.endswith("50.0%")
-    assert "J_BR 0: fraction of partners and seats whose best response returns at most 0" in err
+    assert "J_BR 0: fraction of partners and seats with J_BR at most 0" in err
 
 
 def test_agents_of_one_algorithm_need_group_flag(runs, tmp_path, capsys):

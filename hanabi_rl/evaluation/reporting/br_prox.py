@@ -53,18 +53,10 @@ def br_prox_dict(
     """JSON-ready."""
     by_partner = comparison.by_partner()
     strong = is_expert(comparison.selfplay)
+    columns = comparison.partners, comparison.best, comparison.selfplay.tolist(), strong.tolist()
+    keys = "agent", "best_response_return", "selfplay_return", "expert"
     return {
-        "partners": [
-            {
-                "agent": name,
-                "best_response_return": best,
-                "selfplay_return": float(alone),
-                "expert": bool(expert),
-            }
-            for name, best, alone, expert in zip(
-                comparison.partners, comparison.best, comparison.selfplay, strong, strict=True
-            )
-        ],
+        "partners": [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)],
         "methods": {
             name: {part: found.as_dict() for part, found in of_method.items()}
             | {"mean_by_partner": by_partner[name]}
@@ -122,8 +114,8 @@ def comparison_parts(
         "",
         f"{comparison.unit.capitalize()}. BR-Prox: interquartile mean of J / J_BR over runs, "
         "partners and seats, clipped at 1.",
-        "J_BR 0: fraction of partners and seats whose best response returns at most 0; the ratio "
-        "is then 1, as in the authors' code.",
+        "J_BR 0: fraction of partners and seats with J_BR at most 0; their ratio is 1, as in the "
+        "authors' code.",
         "Expert: partners with a self-play score above the median of the partners.",
         "95% intervals resample runs"
         + ("." if over == {"runs"} else "; for one run they resample decks, without other runs."),

@@ -20,7 +20,7 @@ from hanabi_rl.storage.words import count
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hanabi_rl.evaluation.measure.matrix import CrossPlayMatrix, EvalSetting
+    from hanabi_rl.evaluation.measure.matrix import CrossPlayMatrix
 
 FORMAT_VERSION = 1
 _TIME = re.compile(r"-\d{8}T\d{6}Z$")  # suffix of the names of run folders
@@ -146,9 +146,11 @@ def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
     players, labels = matrix.rules.num_players, [agent.label for agent in matrix.agents]
     worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
-    how = "sampled" if matrix.setting.sample else "greedy"
+    how, names = "sampled" if matrix.setting.sample else "greedy", matrix.setting.seed_names
+    decks = count(matrix.setting.games, "hanab.live deal" if names else "deck")
+    decks += f" ({' '.join(names)})" if names else ""
     parts: list[Part] = [
-        f"Mean scores, {how} play, {_decks_named(matrix.setting)} per cell, {players} players. The "
+        f"Mean scores, {how} play, {decks} per cell, {players} players. The "
         f"row's agent has one seat (each in turn), the column's agent {others}.",
         square_table(labels, matrix.means),
         f"Standard errors are at most {worst:.2f}."
@@ -167,16 +169,9 @@ def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
         "95% intervals over agents (jackknife for pairs); missing for one agent or one pair.",
     ]
     if len(groups.groups) > 1:
-        names = [group.name for group in groups.groups]
         parts += ["", "By group (diagonal: different agents of the same group)"]
-        parts.append(square_table(names, groups.means))
+        parts.append(square_table([group.name for group in groups.groups], groups.means))
     return parts
-
-
-def _decks_named(setting: EvalSetting) -> str:
-    if names := setting.seed_names:
-        return f"{count(setting.games, 'hanab.live deal')} ({' '.join(names)})"
-    return count(setting.games, "deck")
 
 
 def square_table(names: Sequence[str], values: np.ndarray, spec: str = ".2f") -> Table:

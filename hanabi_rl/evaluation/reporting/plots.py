@@ -133,7 +133,7 @@ def error_bars(means: Sequence[float], bounds: Sequence[Sequence[float]]) -> np.
 
 def draw_intervals(
     axes: Axes,
-    places: Sequence[float],
+    places: Sequence[float] | np.ndarray,
     means: Sequence[float],
     bounds: Sequence[Sequence[float]],
     *,
@@ -141,11 +141,9 @@ def draw_intervals(
     **settings: Any,
 ) -> None:
     """Draw points with error bars at `places`, by Matplotlib's `errorbar` with `settings`."""
-    bars, settings = error_bars(means, bounds), {"fmt": "o", "capsize": 3} | settings
-    if horizontal:
-        axes.errorbar(means, places, xerr=bars, **settings)
-    else:
-        axes.errorbar(places, means, yerr=bars, **settings)
+    xy, bars = ((means, places), "xerr") if horizontal else ((places, means), "yerr")
+    style: dict[str, Any] = {"fmt": "o", "capsize": 3, bars: error_bars(means, bounds)} | settings
+    axes.errorbar(*xy, **style)
 
 
 def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:

@@ -149,14 +149,13 @@ def _vertex_line(curves: Curves) -> str:
 def _played_parts(played: Sequence[PlayFigures]) -> list[Part]:
     """One row per measure and one column per agent; then the marked moves."""
     parts: list[Part] = []
+
+    def cell(of: PlayFigures, name: str) -> str:
+        return _figure(of.measures[name], ".3f") + "*" * (name in of.small)
+
     for title, measures in (("agent's moves", OF_AGENT), ("team: interdependence", OF_TEAM)):
         rows = [[title, *(of.agent for of in played)]]
-        for measure in measures:
-            cells = [
-                _figure(of.measures[measure.name], ".3f") + "*" * (measure.name in of.small)
-                for of in played
-            ]
-            rows.append([measure.label, *cells])
+        rows += [[each.label, *(cell(of, each.name) for of in played)] for each in measures]
         parts += ["", text_rows(rows)]
     if any(of.small for of in played):
         parts.append("*: small sample, bias larger than the interval (docs/metrics.md).")
@@ -200,29 +199,23 @@ def _agent_figures(of: AgentFigures, played: PlayFigures | None) -> dict[str, An
     for name, _, _ in _LINES:
         found |= _figure_fields(name, getattr(of, name))
     if played is not None:
-        measures: dict[str, Any] = {}
-        for name, figure in played.measures.items():
-            measures |= _figure_fields(name, figure)
-        small, marked = list(played.small), dict(played.marked)
-        found |= {"measures": measures, "small_sample": small, "marked": marked}
+        fields = [_figure_fields(name, figure) for name, figure in played.measures.items()]
+        found["measures"] = {name: value for each in fields for name, value in each.items()}
+        found |= {"small_sample": list(played.small), "marked": dict(played.marked)}
     return found
 
 
 def _figure_fields(name: str, figure: Figure) -> dict[str, Any]:
-    return {
-        **interval_dict(name, figure.interval),
-        f"{name}_people": figure.people,
-        f"{name}_groups": figure.groups,
-    }
+    sizes = {f"{name}_people": figure.people, f"{name}_groups": figure.groups}
+    return interval_dict(name, figure.interval) | sizes
 
 
 def _finding_figures(finding: TestResult) -> dict[str, Any]:
+    sizes = {name: getattr(finding, name) for name in ("n", "groups", "min_groups")}
     return {
         "kind": finding.kind,
         "about": list(finding.about),
-        "n": finding.n,
-        "groups": finding.groups,
-        "min_groups": finding.min_groups,
+        **sizes,
         **interval_dict("estimate", finding.estimate),
         "p": finding.p,
         "p_corrected": finding.p_adjusted,

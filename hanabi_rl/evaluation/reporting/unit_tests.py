@@ -33,6 +33,7 @@ def unit_test_parts(results: Mapping[str, Sequence[UnitTestResult]]) -> list[Par
         label, chance = f"{category}, mean of {len(chances)}", sum(chances) / len(chances)
         rows.append([label, chance, *(of[category] for of in means)])
     counts = sorted({len(result.attempts) for of in agents for result in of})
+    situations = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     columns = (
         Column("", 0),
         Column("random play", 1, ".2f", missing=""),
@@ -41,7 +42,7 @@ def unit_test_parts(results: Mapping[str, Sequence[UnitTestResult]]) -> list[Par
     return [
         table(rows, columns),
         "",
-        f"{_range(counts)} situations per test; AR and A+MR have pairs of situations, passed if "
+        f"{situations} situations per test; AR and A+MR have pairs of situations, passed if "
         "both are passed. Greedy play unless --sample is set.",
         "",
         *(line for name, of in results.items() for line in _failures(name, of)),
@@ -91,7 +92,3 @@ def _link(attempt: Attempt) -> str:
     situation = attempt.situation
     turn = len(situation.prefix) + 1
     return replay_link(situation.rules, situation.deck, attempt.actions, turn=turn)
-
-
-def _range(counts: Sequence[int]) -> str:
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
