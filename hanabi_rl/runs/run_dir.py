@@ -34,7 +34,7 @@ MOST_ACCURATE, LEAST_LOSS = "policy-accuracy", "policy-loss"
 """A clone's of the best validation accuracy, and of the least validation cross-entropy."""
 EVALUATED = "policies"
 """Where `save_evaluated` keeps every policy that was evaluated, by its environment steps."""
-INPUT_HASHES = "given.json"
+INPUT_HASHES = "input_hashes.json"
 """The SHA-256 of the agents and games that a run was given, by flag and name."""
 _WRITTEN_BY_RUNS = (
     "config.json",

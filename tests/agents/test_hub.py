@@ -132,11 +132,11 @@ def answer(status: int) -> Any:
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        (GatedRepoError, PermissionError, "me/a is gated: ask for access .* `hf auth login`"),
-        (RepositoryNotFoundError, ValueError, "expected a repository that exists .*me/a; if"),
-        (RevisionNotFoundError, ValueError, "me/a: expected a branch, a tag or .* got 'v9'"),
+        (GatedRepoError, PermissionError, "me/a is gated: request access .* `hf auth login`"),
+        (RepositoryNotFoundError, ValueError, "expected an existing repository .*me/a; if"),
+        (RevisionNotFoundError, ValueError, "me/a: expected a branch, tag or .* got 'v9'"),
         (RemoteEntryNotFoundError, ValueError, r"expected a file x.safetensors; its files: a, b"),
-        (HfHubHTTPError, ConnectionError, "could not fetch x.safetensors from .*name it by its"),
+        (HfHubHTTPError, ConnectionError, "could not download x.safetensors from .*name it by its"),
     ],
 )
 def test_what_the_hub_refuses(
@@ -192,7 +192,7 @@ def test_without_a_token_nothing_is_measured(
     with pytest.raises(SystemExit):
         main(["export", str(exported), "--push", "me/anyone"])
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("hanabi-rl: --push: no token of the Hugging Face Hub here: log in with")
+    assert line.startswith("hanabi-rl: --push: no token for the Hugging Face Hub: log in with")
 
 
 class Hub:

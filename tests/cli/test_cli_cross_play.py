@@ -162,7 +162,7 @@ def test_what_a_seed_was_chosen_by_is_not_what_it_is_shown_on(runs, capsys, monk
     group = ["--group", f"BC={','.join(seeds)}", "--val", "val.json", "--data", "test.json"]
     with pytest.raises(SystemExit):
         main(["leaderboard", "--proxies", "bot:random", "--agents", *seeds, *group])
-    said = "--val: expected games that are not in --data, got 2 that are"
+    said = "--val: expected games not in --data, got 2 of them"
     assert said in capsys.readouterr().err
 
 

@@ -144,7 +144,8 @@ def test_a_small_game_round_trips_and_the_site_refuses_it(tmp_path):
     save_games(tmp_path / "small.safetensors", small)
     assert_equal(load_games(tmp_path / "small.safetensors"), small)
     with pytest.raises(
-        GameDataError, match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has the standard"
+        GameDataError,
+        match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has only the standard",
     ):
         save_games(tmp_path / "small.jsonl", small)
 
@@ -157,12 +158,9 @@ def test_games_to_measure_on_are_there_once(games, path, tmp_path):
     save_games(twice, concatenate_games([games, again]))
     save_games(other, again)
     for paths, message in (
-        (
-            [twice],
-            f"{twice}, game 8 (game_id 70): expected games that differ, got game 3 of {twice}",
-        ),
-        ([path, other], f"{other}, game 0 (game_id 70): expected .*, got game 3 of {path} again"),
-        ([other, other], f"{other}, game 0 (game_id 70): expected .*, got game 0 of {other} again"),
+        ([twice], f"{twice}, game 8 (game_id 70): duplicate of game 3 of {twice}"),
+        ([path, other], f"{other}, game 0 (game_id 70): duplicate of game 3 of {path}"),
+        ([other, other], f"{other}, game 0 (game_id 70): duplicate of game 0 of {other}"),
     ):
         with pytest.raises(GameDataError, match=message.replace("(", r"\(").replace(")", r"\)")):
             load_distinct_games(paths)
@@ -228,7 +226,7 @@ def go_on_after_the_end(t):
     ("change", "message"),
     [
         (lambda t: t.pop("scores"), "expected the tensor 'scores'"),
-        (lambda t: t.update(extra=t["scores"]), "expected no tensors but .*, got 'extra'"),
+        (lambda t: t.update(extra=t["scores"]), "expected only the tensors .*, got 'extra'"),
         (
             lambda t: t.update(actions=t["actions"].astype(np.float32)),
             "actions: expected integers, got dtype float32",

@@ -111,5 +111,5 @@ def test_the_same_moves_on_a_rotated_deal_are_another_game(tmp_path):
         save_games(path, dataclasses.replace(one, scores=points))
     both = load_distinct_games([first, second])
     assert (len(both), both.num_decks) == (2, 1)
-    with pytest.raises(ValueError, match="expected games that differ"):
+    with pytest.raises(ValueError, match="duplicate of game"):
         load_distinct_games([first, first])

@@ -86,14 +86,16 @@ def test_the_table_names_every_game():
     games = dealt(3, ["p3v0s4", "p3v0s900"], [2, 0])
     text = describe_seeds(games, find_seeds(games, 9), listed=True)
     assert text.splitlines() == [
-        "2 games: hanab.live seeds named for 1, 1 of them begun by another seat than the site's "
+        "2 games: 1 with a hanab.live seed, 1 of them started by a seat other than the site's "
         "first",
         "   game_id  seed          rotation",
         "       100  p3v0s4               2",
         "       101  -                    -",
     ]
     alone = games.select([1])
-    assert describe_seeds(alone, find_seeds(alone, 9)).startswith("1 game: hanab.live seeds named")
+    assert describe_seeds(alone, find_seeds(alone, 9)).startswith(
+        "1 game: 0 with a hanab.live seed"
+    )
 
 
 def test_peoples_games_are_numbered_deals():
@@ -111,4 +113,6 @@ def test_peoples_games_are_numbered_deals():
 
 def test_one_game_is_counted_in_the_singular():
     games = dealt(3, ["p3v0s4"], [0])
-    assert describe_seeds(games, find_seeds(games, 9)).startswith("1 game: hanab.live seeds named")
+    assert describe_seeds(games, find_seeds(games, 9)).startswith(
+        "1 game: 1 with a hanab.live seed"
+    )

@@ -132,7 +132,7 @@ def test_some_fields_are_enough() -> None:
         ({"bc": {"data": "games.safetensors"}}, r"^config\.bc\.data: expected tuple, got 'games"),
         ({"bc_policy": 3}, r"^config\.bc_policy: expected str, got 3"),
         ({"run_dir": None, "seed": None}, r"^config\.seed: expected int, got None"),
-        ({"lr": 10**400}, r"^config\.lr: expected a number, got one too large for it"),
+        ({"lr": 10**400}, r"^config\.lr: expected a number, got one too large"),
         (
             {"total_steps": 10**400},
             r"^config\.total_steps: expected a whole number from 1 .*, got 10",

@@ -88,7 +88,7 @@ def test_what_is_no_such_file(tmp_path: Path, content: bytes) -> None:
     for read in (read_tensors, read_metadata):
         with pytest.raises(ValueError, match="."):
             read(path)
-    with pytest.raises(ValueError, match=r"file.safetensors: expected a safetensors file, got one"):
+    with pytest.raises(ValueError, match=r"file.safetensors: expected a safetensors file, got: "):
         load_games(path)
     with pytest.raises(ValueError, match="."):
         read_tensors(tmp_path / "none.safetensors")
@@ -169,7 +169,7 @@ def test_names_that_would_lose_an_array_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     with pytest.raises(ValueError, match="expected another name than '__metadata__' for a tensor"):
         write_tensors(path, {"__metadata__": NUMBERS}, {"a": "b"})
-    with pytest.raises(ValueError, match=r"leaf a/b: expected a path of its own, got two"):
+    with pytest.raises(ValueError, match=r"leaf a/b: expected a unique path, got two"):
         write_tree(path, {"a/b": NUMBERS, "a": {"b": NUMBERS}})
     assert not path.exists()
 
