@@ -36,7 +36,7 @@ from hanabi_rl.evaluation.reporting.plots import COLORS
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.play.demos import demo_games
-from hanabi_rl.runs.run_dir import LATEST_POLICY, MOST_ACCURATE
+from hanabi_rl.runs.run_dir import BEST_ACCURACY, LATEST_POLICY
 from hanabi_rl.storage.files import read_json, write_json
 
 PARTNERS = ("clone", "clones", "rule", "rules", "both")
@@ -97,7 +97,7 @@ def clones(out: Path, half: str, data: Path, count: int, epochs: int) -> list[st
                 seed=seed,
                 **fields,
             )
-            / MOST_ACCURATE
+            / BEST_ACCURACY
         )
         for seed in range(count)
     ]

@@ -150,7 +150,7 @@ def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
     assert known == {f"--partners {name}": load_policy(name, TINY).identity() for name in names}
     save(policy=network_policy(TINY, seed=1))
     with pytest.raises(
-        ValueError, match=f"--partners {partner}: expected what this run began with"
+        ValueError, match=f"--partners {partner}: expected the run's original input"
     ):
         ALGORITHM.train(config, folder, ALGORITHM.training(config, None))
     assert json.loads((folder / "input_hashes.json").read_text()) == known

@@ -25,7 +25,7 @@ from hanabi_rl.algorithms.clone import (
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.runs.run_dir import BEST_POLICY, MOST_ACCURATE
+from hanabi_rl.runs.run_dir import BEST_ACCURACY, BEST_POLICY
 from hanabi_rl.runs.session import open_run_dir
 
 OTHER = BCTrainConfig(data=("some.json",), batch_size=5, epochs=3, lr=0.25, permute_colors=False)
@@ -33,7 +33,7 @@ OTHER = BCTrainConfig(data=("some.json",), batch_size=5, epochs=3, lr=0.25, perm
 
 def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -> None:
     source, policies = tmp_path / "bc", {}
-    for seed, name in enumerate((MOST_ACCURATE, BEST_POLICY)):
+    for seed, name in enumerate((BEST_ACCURACY, BEST_POLICY)):
         policies[name] = network_policy(TINY, seed=seed)
         save_policy(source / name, policies[name], algorithm="bc", steps=1, score=None)
     config = HDRIPPOConfig(bc_policy=str(source), bc_select="selfplay")
@@ -42,7 +42,7 @@ def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -
     assert got.identity() == policies[BEST_POLICY].identity()
     accuracy = dataclasses.replace(config, bc_select="accuracy")
     got = load_or_train_clone(accuracy, tmp_path / "other")
-    assert got.identity() == policies[MOST_ACCURATE].identity()
+    assert got.identity() == policies[BEST_ACCURACY].identity()
     again = load_or_train_clone(accuracy, tmp_path / "run")  # it is there already
     assert again.identity() == policies[BEST_POLICY].identity()
     resumed = HDRIPPOConfig(run_dir=str(tmp_path / "run"), resume=True, game=TINY_3P)

@@ -480,7 +480,7 @@ def test_resuming_changes_nothing_that_is_computed(
     folder, _ = stored_run
     with pytest.raises(
         ValueError,
-        match=r"--resume continues a run as it was .*kl_weight: the run has 0.5, got 0.25",
+        match=r"--resume: expected the run's config, .*kl_weight: the run has 0.5, got 0.25",
     ):
         parse("--resume", "--run-dir", folder, "--kl-weight", "0.25")
     with pytest.raises(ValueError, match=r"bc\.network\.lstm: the run has \[128\], got \[64\]"):
@@ -490,6 +490,6 @@ def test_resuming_changes_nothing_that_is_computed(
     ):
         parse("--resume")
     with pytest.raises(
-        ValueError, match=r"expected a run's folder with a config\.json in it, got .*nowhere"
+        ValueError, match=r"expected a run folder with a config\.json, got .*nowhere"
     ):
         parse("--resume", "--run-dir", str(tmp_path / "nowhere"))

@@ -136,8 +136,8 @@ def test_the_papers_grid_of_clones() -> None:
         (["--grid", "kl_weight=[0.5, 0.5]"], "expected different values"),
         (["--grid", "kl_weight=[1, 1.0]"], "expected different values, got kl_weight=1, kl_weight"),
         (["--kl-weights", "0.1", "0.10"], "expected different values"),
-        (["--seeds", "0", "0", "1"], "--seeds: expected seeds that differ, got 0 twice"),
-        (["--seeds", "3", "1", "2", "1"], "--seeds: expected seeds that differ, got 1 twice"),
+        (["--seeds", "0", "0", "1"], "--seeds: expected different seeds, got 0 twice"),
+        (["--seeds", "3", "1", "2", "1"], "--seeds: expected different seeds, got 1 twice"),
         (["--grid", "kl_weight=[2.0]"], "--grid.kl_weight: expected a number from 0 to 1, got 2"),
         (["--kl-weights", "0.1", "--grid", "kl_weight=[0.5]"], "expected one of the two, got both"),
         (["--algorithm", "ippp"], "expected an algorithm, one of bc, .*; got 'ippp'"),
@@ -175,7 +175,7 @@ def test_a_script_refuses_a_seed_given_twice_before_anything_runs(
 
     learner = copy.copy(ALGORITHMS["ippo"])
     monkeypatch.setattr(learner, "run", run)
-    with pytest.raises(ValueError, match="--seeds: expected seeds that differ, got 7 twice"):
+    with pytest.raises(ValueError, match="--seeds: expected different seeds, got 7 twice"):
         run_seeds(learner, IPPOConfig(seeds=(7, 7)))
 
 

@@ -28,7 +28,7 @@ from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.play.episodes import _draw
+from hanabi_rl.play.episodes import _sample
 
 
 def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None:
@@ -135,7 +135,7 @@ def test_every_update_has_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
 def test_sampled_evaluation_draws_anew_every_turn() -> None:
     keys = jax.random.split(jax.random.key(0), 400)
     logits = jnp.zeros((400, 10))
-    turns = [np.asarray(_draw(logits, keys, jnp.full(400, t))) for t in range(3)]
+    turns = [np.asarray(_sample(logits, keys, jnp.full(400, t))) for t in range(3)]
     for one, two in ((0, 1), (1, 2), (0, 2)):
         assert (turns[one] == turns[two]).mean() == pytest.approx(0.1, abs=0.06)
 

@@ -46,7 +46,7 @@ def test_a_damaged_cache_file_is_made_again(cache, generated):
     for damaged in (content[:100], content[:-8] + b"\xff" * 8):
         path.write_bytes(damaged)
         with pytest.warns(
-            UserWarning, match="cached games are damaged and are generated again: .*safetensors"
+            UserWarning, match="generating the cached games again, they are damaged: .*safetensors"
         ):
             again = demos.demo_games(TINY, "random", 12, seed=1)
         np.testing.assert_array_equal(again.actions, games.actions)
@@ -55,7 +55,7 @@ def test_a_damaged_cache_file_is_made_again(cache, generated):
 
 def test_games_that_cannot_be_kept_are_there_all_the_same(monkeypatch, generated):
     monkeypatch.setenv("HANABI_RL_CACHE", "/dev/null")
-    with pytest.warns(UserWarning, match="the games could not be kept.*/dev/null"):
+    with pytest.warns(UserWarning, match="the games could not be cached.*/dev/null"):
         games = demos.demo_games(TINY, "random", 12, seed=1)
     assert len(games) == 12 and len(generated) == 1
 

@@ -346,8 +346,8 @@ def test_new_parameters_and_seatings_do_not_recompile():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"policies": 1}, "expected 2 policies, one a seat, got 1"),
-        ({"seating": (0, 0)}, "permutes the 2 seats"),
+        ({"policies": 1}, "expected 2 policies, one per seat, got 1"),
+        ({"seating": (0, 0)}, "permutation of 2 seats"),
         (
             {"seating": np.zeros((3, 2))},
             r"expected a seating \[2\] or \[2, 2\], got shape \(3, 2\)",
@@ -364,7 +364,7 @@ def test_new_parameters_and_seatings_do_not_recompile():
         ({"rules": Rules()}, "expected policies for 5 colours.*, got policy 0 for"),
         ({"seed": -1}, "a seed from 0 to 4,294,967,295, got -1"),
         ({"seed": 2**32}, "a seed from 0 to 4,294,967,295, got 4294967296"),
-        ({"chunk_size": 0}, "at least 1 game at once, got a chunk_size of 0"),
+        ({"chunk_size": 0}, "chunk_size: expected at least 1, got 0"),
         ({"game_index": np.arange(3)}, r"expected a game_index \[2\], got shape \(3,\)"),
     ],
 )

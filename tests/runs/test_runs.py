@@ -43,7 +43,7 @@ def test_config_round_trips_with_what_it_ran_on(tmp_path: Path) -> None:
 
 
 def test_read_config_names_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected a run's folder with a config\.json"):
+    with pytest.raises(ValueError, match=r"expected a run folder with a config\.json"):
         runs.read_config(tmp_path)
     (tmp_path / "config.json").write_text('{"format_version": 99}')
     with pytest.raises(ValueError, match="expected format_version 1, got 99"):

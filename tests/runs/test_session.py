@@ -88,7 +88,7 @@ def test_a_failed_start_takes_nothing_of_others(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {"notes.txt", "old"}
     with open_run_dir("bc", config, 2):
         (tmp_path / "config.json").unlink()  # not yet written
-        with pytest.raises(ValueError, match="another run is at work"):
+        with pytest.raises(ValueError, match="in use by another run"):
             fails(config, ValueError("wrong"))
         assert (tmp_path / ".lock").exists()
 

@@ -52,8 +52,8 @@ def test_a_run_keeps_their_number_and_a_resumed_one_names_the_difference(
     assert resumed() == ""
     monkeypatch.setenv(VARIABLE, "1")
     (line,) = resumed().splitlines()
-    assert line.startswith(f"Warning: {tmp_path} began with 4 CPU threads and continues with 1:")
-    assert line.endswith("PJRT_NPROC=4 continues it bit for bit")
+    assert line.startswith(f"Warning: {tmp_path} started with 4 CPU threads and continues with 1:")
+    assert line.endswith("PJRT_NPROC=4 keeps them bit-exact")
     record = read_json(tmp_path / "config.json")
     del record["cpu_threads"]  # a run of an earlier version
     write_json(tmp_path / "config.json", record)

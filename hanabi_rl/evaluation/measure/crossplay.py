@@ -119,7 +119,7 @@ def evaluate_with_partners(
     slow = any(map(runs_search, (agent, *partners)))
     most = 1 if slow else _AT_ONCE // (players * others)
     at_once = max(1, min(num_games // games_per_series, most))
-    partner_policy = make_multi_policy(partners, each=players * at_once)
+    partner_policy = make_multi_policy(partners, rows_per_policy=players * at_once)
 
     def part(first: int) -> np.ndarray:
         """int32[2, M, P, n]: scores and points of the decks from `first` on."""
