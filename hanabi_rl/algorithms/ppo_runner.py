@@ -109,10 +109,8 @@ def run_updates(
     check: Callable[[int, Any], None],
 ) -> Iterator[tuple[int, tuple[Any, Any], Any]]:
     """Loop over updates of a state (learner, actors): yield (number, state, metrics on the host).
-
-    `check` raises before anything is saved if an update was not applied. Each update consumes the
-    arrays of the state before it.
-    """
+    `check` raises before anything is saved if an update was not applied. An update consumes the
+    arrays of the state before it."""
     for number in numbers:
         learner, actors, metrics = update(*state, context)
         state, metrics = (learner, actors), parallel.fetch(metrics)

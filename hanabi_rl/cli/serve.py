@@ -71,7 +71,7 @@ def serve(
     from hanabi_rl.people.serve.held_out import read_all
     from hanabi_rl.people.serve.inference_process import InferenceProcess
     from hanabi_rl.people.serve.prediction_api import MAX_MESSAGE as MAX_PREDICTION
-    from hanabi_rl.people.serve.proxies import identified
+    from hanabi_rl.people.serve.proxies import with_identities
     from hanabi_rl.people.serve.request_timeouts import GuardedConfig
 
     proxies = {players: names for players, names in ((2, proxies_2p), (3, proxies_3p)) if names}
@@ -84,7 +84,7 @@ def serve(
     inference = InferenceProcess(agents, slots)
     with contextlib.suppress(KeyboardInterrupt), listening, contextlib.closing(inference):
         # what is wrong with an agent, or with what the store holds for them, is said here
-        agreeable = identified(proxies, inference.load())
+        agreeable = with_identities(proxies, inference.load())
         with _store(state, store) as kept:
             kept.fix_proxies(agreeable)
         print(

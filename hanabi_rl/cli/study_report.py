@@ -13,7 +13,7 @@ from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.evaluation.measure.study_games import PlayFigures
-    from hanabi_rl.people.serve.study_export import Export
+    from hanabi_rl.people.study.export import Export
 
 
 def report(
@@ -39,7 +39,7 @@ def report(
     from hanabi_rl.evaluation.measure.study_summary import report_of
     from hanabi_rl.evaluation.reporting.study import report_figures, report_text
     from hanabi_rl.evaluation.reporting.study_plot import plot_report
-    from hanabi_rl.people.serve.study_person_data import person_agent_data
+    from hanabi_rl.people.study.export import person_agent_data
     from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
     check_writable("--plot", plot, IMAGE_SUFFIXES)
@@ -66,8 +66,8 @@ def report(
 
 def _read(source: Path) -> Export:
     """The files of a study, or those that were exported of it."""
-    from hanabi_rl.people.serve.study_export import gather, read_export
-    from hanabi_rl.people.serve.study_folder import StudyFolder, read_study_of
+    from hanabi_rl.people.study.export import gather, read_export
+    from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 
     if source.is_file():
         return read_export(source)
@@ -105,11 +105,11 @@ def _who(export: Export) -> str:
 def _played(export: Export) -> list[PlayFigures]:
     """How the agents played the finished games that count."""
     from hanabi_rl.evaluation.measure.study_games import play_figures
-    from hanabi_rl.people.serve.study_person_data import counted_tables
+    from hanabi_rl.people.study.export import counted_lines
 
     tables = {
         row: table
-        for row, table in counted_tables(export).items()
+        for row, table in counted_lines(export).items()
         if export.lines[row]["end_reason"] == "finished"
     }
     if not tables:

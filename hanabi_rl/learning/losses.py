@@ -36,10 +36,8 @@ class PPOBatch(flax.struct.PyTreeNode):
 
 
 def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: float) -> jax.Array:
-    """PPO's clipped surrogate as a loss (Schulman et al. 2017, eq. 7).
-
-    -min(r A, clip(r, 1 - eps, 1 + eps) A), with r = exp(log_ratio).
-    """
+    """PPO's clipped surrogate as a loss, -min(r A, clip(r, 1 - eps, 1 + eps) A), with r =
+    exp(log_ratio) (Schulman et al. 2017, eq. 7)."""
     ratio = jnp.exp(log_ratio)
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip_eps, 1 + clip_eps) * advantage)
 
@@ -54,10 +52,8 @@ def clipped_value_error(
 
 
 def kl_to_reference(reference_logits: jax.Array, logits: jax.Array) -> jax.Array:
-    """KL(reference || policy) (AH2AC2 eq. 1) of logits [..., A].
-
-    Illegal actions at -1e10 in both contribute exactly 0.
-    """
+    """KL(reference || policy) (AH2AC2 eq. 1) of logits [..., A]; illegal actions at -1e10 in both
+    contribute exactly 0."""
     return distrax.Categorical(logits=reference_logits).kl_divergence(
         distrax.Categorical(logits=logits)
     )
@@ -73,10 +69,8 @@ def ppo_loss(
     entropy_coef: float,
     clip_value: bool = True,
 ) -> tuple[jax.Array, Metrics]:
-    """PPO loss: d * L_clip + value_coef * L_value - entropy_coef * d * H.
-
-    L_clip and the entropy H are means over decisions, d is `decision_fraction`; all are weighted
-    sums over the local part of a minibatch.
+    """PPO loss d * L_clip + value_coef * L_value - entropy_coef * d * H over the local part of a
+    minibatch; L_clip and the entropy H are means over decisions, d is `decision_fraction`.
 
     Args:
         logits: float32 [..., A] of the policy in training.

@@ -17,7 +17,8 @@ def minibatch_indices(
     first: jax.Array | None = None,
     keep: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Indices of the examples in every minibatch of every epoch.
+    """Indices (environment, item) of the examples in every minibatch of every epoch, each int32
+    [epochs * num_minibatches, B]; environments have local numbers.
 
     Examples are shuffled within blocks of environments, and each minibatch takes an equal part of
     every block. The number of devices divides the number of blocks, so it does not change the
@@ -30,10 +31,6 @@ def minibatch_indices(
         first: bool [N, items], examples taken before the others of their block, spread evenly over
             minibatches; None: no preference.
         keep: examples per block and epoch; None: all.
-
-    Returns:
-        (environment, item), each int32 [epochs * num_minibatches, B]; environments have local
-            numbers.
 
     Raises:
         ValueError: a block does not divide evenly.

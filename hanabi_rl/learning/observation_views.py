@@ -100,11 +100,8 @@ class ObservationView:
         del seen
 
     def minibatch_index(self, env: jax.Array, item: jax.Array) -> Index:
-        """Index of a minibatch in a rollout.
-
-        Args:
-            env, item: int32 [B]; an item is a row, or a timestep if the view splits time.
-        """
+        """Index of a minibatch of a rollout. env, item: int32 [B]; an item is a row, or a timestep
+        if the view splits time."""
         return slice(None), env, item
 
     def seat_at(self, index: Index, state: State) -> jax.Array:

@@ -128,11 +128,8 @@ def apply_policy(
     carry: PyTree,
     seen: ViewOutput,
 ) -> tuple[PyTree, jax.Array | None]:
-    """Query a policy, or each env group's policy, on every row.
-
-    Returns:
-        (carry [N, ...], float32 logits [N, R, A]), or (None, None) without a policy.
-    """
+    """Query a policy, or each env group's policy, on every row: (carry [N, ...], float32 logits [N,
+    R, A]), or (None, None) without a policy."""
     if policy is None:
         return None, None
     if not isinstance(policy, PartnerPopulation):

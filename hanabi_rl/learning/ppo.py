@@ -319,11 +319,8 @@ class PPO:
         self, learner: LearnerState, experience: Experience, index: jax.Array, key: jax.Array
     ) -> tuple[LearnerState, losses.Metrics]:
         """Train for epochs of minibatches on one rollout. index: int32 [N], global environment
-        numbers.
-
-        If a return, loss or gradient is not finite, the learner is returned unchanged and the
-        metrics name the cause.
-        """
+        numbers. If a return, loss or gradient is not finite, the learner is unchanged and the
+        metrics name the cause."""
         examples = self.minibatches(key, index, experience.rollout)
 
         def step(
@@ -351,18 +348,10 @@ class PPO:
     def minibatches(
         self, key: jax.Array, index: jax.Array, rollout: Rollout | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Indices of the examples in every minibatch of every epoch.
-
-        Args:
-            index: int32 [N], global environment numbers.
-            rollout: given if epochs omit partners' decisions (`learner_fraction`); the learner's
-                come first.
-
-        Returns:
-            (environment, item), each int32 [epochs * M, B]; environments have local numbers. An
-                item is a
-            seat, or a timestep if the view splits time.
-        """
+        """Indices (environment, item), each int32 [epochs * M, B], of the examples in every
+        minibatch of every epoch; environments have local numbers (index: int32 [N], their global
+        ones). An item is a seat, or a timestep if the view splits time; of such a `rollout` the
+        learner's own come first."""
         config, view = self.config, self.view
         items = config.num_steps * view.rows if view.flattens_time else view.rows
         envs_per_block = config.num_envs // config.num_shuffle_blocks
@@ -388,12 +377,9 @@ class PPO:
         )
 
     def examples_per_block(self, of_block: int) -> int:
-        """Timesteps per block and epoch, a multiple of the number of minibatches.
-
-        The expected number of the learner's, or all but the remainder of the division. In a block
-        with more of the learner's, a different subset is omitted per epoch; in a block with fewer,
-        partners' fill up with weight 0.
-        """
+        """Timesteps per block and epoch: the learner's expected number, or all but the remainder of
+        the division. A block with more of the learner's omits others each epoch; a block with fewer
+        is filled with partners' at weight 0."""
         count = self.config.num_minibatches
         return min(of_block // count, math.ceil(of_block * self.learner_fraction / count)) * count
 

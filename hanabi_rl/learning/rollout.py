@@ -136,11 +136,8 @@ class Collector:
     def init(
         self, key: jax.Array, num_envs: int, context: TrainContext = EMPTY_CONTEXT
     ) -> RunnerState:
-        """Fresh games and zero carries for `num_envs` environments.
-
-        Args:
-            key: seeds decks and episode setups; those of environment e depend only on (key, e).
-        """
+        """Fresh games and zero carries for `num_envs` environments. key: seeds decks and episode
+        setups; those of environment e depend only on (key, e)."""
         env_key, episode_key = jax.random.split(key)
         index = jnp.arange(num_envs, dtype=jnp.int32)
         episode = jax.vmap(
@@ -167,11 +164,9 @@ class Collector:
         num_steps: int,
         timesteps: jax.Array | float = 0.0,
     ) -> tuple[RunnerState, Rollout, jax.Array]:
-        """Play `num_steps` timesteps per environment; each seat samples from its policy.
-
-        Args:
-            key: random numbers of environment e depend only on (key, e).
-            timesteps: timesteps of training so far, for `sample_episode`.
+        """Play `num_steps` timesteps per environment; each seat samples from its policy. Random
+        numbers of environment e depend only on (key, e); `timesteps` of training so far are for
+        `sample_episode`.
 
         Returns:
             The runner state afterwards, the rollout, and the next value, float32 [N, R].

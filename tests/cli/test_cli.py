@@ -171,7 +171,7 @@ def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_
         (["evaluate", "bot:random", "--games", "0"], "--games: expected a whole number from 1"),
         (["evaluate", "bot:random", "--seed", "-1"], "--seed: expected a whole number from 0 to 4"),
         (["metrics", "bot:random", "--games", "9999999999"], "--games: expected a whole number"),
-        (["play", "--pause", "nan"], "--pause: expected a number from 0 to 1,000,000, got nan"),
+        (["play", "--move-delay", "nan"], "--move-delay: expected a number from 0 to 1"),
         (["data", "info", "missing.safetensors"], "missing.safetensors"),
         (["replay", "missing.json"], "missing.json"),
         (["study", "exampel"], "a study's TOML file, or one of casual, example, siu, got exampel"),

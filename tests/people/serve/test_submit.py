@@ -75,9 +75,9 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("challenge") / "challenge.sqlite"
     store = Store(place, limits=KeyLimits(leases=LEASES))
-    agreed, guard = agree(store, {2: (PARTNER,)}), RequestLimiter()
-    app = make_challenge(store, Everywhere(PARTNER, [2], 8), agreed, guard)  # type: ignore[arg-type]
-    with serve_app(app, guard) as address:
+    agreed, limiter = agree(store, {2: (PARTNER,)}), RequestLimiter()
+    app = make_challenge(store, Everywhere(PARTNER, [2], 8), agreed, limiter)  # type: ignore[arg-type]
+    with serve_app(app, limiter) as address:
         yield Served(address, store)
 
 
@@ -198,7 +198,7 @@ def test_a_server_that_is_away_is_waited_for_and_then_given_up() -> None:
     with pytest.raises(OSError, match="http://127.0.0.1:9/ does not answer"):
         server.games()
     with pytest.raises(ValueError, match=r"nothing came of the server for \d+ s") as gone:
-        Submission(server, lambda size: FirstLegal(), patience_s=0.3).run(games, lambda: None)
+        Submission(server, lambda size: FirstLegal(), timeout_s=0.3).run(games, lambda: None)
     assert "secret-key" not in str(gone.value)
 
 

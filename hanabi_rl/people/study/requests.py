@@ -1,14 +1,33 @@
-"""Cookie of a study, which holds a participant's code: `StudyCookie`."""
+"""Forms and the cookie that browsers send to a study: `read_form`, `StudyCookie`."""
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from hanabi_rl.people.serve.study_folder import StudyFolder
+from hanabi_rl.people.serve.web import check_origin
+from hanabi_rl.people.study.folder import StudyFolder
 
+MAX_FORM = 65536  # bytes
 NAME = "hanabi_study"
 """Start of the name; the whole name in earlier versions, which is still read."""
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form of our own. Raises HTTPException."""
+    check_origin(request.headers)
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM:
+            raise HTTPException(413, f"expected a form of {MAX_FORM} bytes at most")
+    try:
+        return dict(parse_qsl(body.decode(), max_num_fields=200))
+    except ValueError:
+        raise HTTPException(400, "expected a form") from None
 
 
 class StudyCookie:
