@@ -227,7 +227,7 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
         run_sweep(sweep, base, POINTS)
     told = capsys.readouterr().err
     assert f"{RUNS[1]}: job 100_1 was stopped before its run was finished" in told
-    assert f"(log: {jobs}/100_1_0_log.err); sent again" in told
+    assert f"(log: {jobs}/100_1_0_log.err); submitted again" in told
     again = script_of(slurm.scripts[1], 200)
     assert "--array" not in again.read_text()
     assert slurm.run(again, 200) == 0

@@ -329,8 +329,8 @@ def test_a_preset_is_not_used_for_another_number_of_players_than_its_name_has() 
     own = dataclasses.replace(BCConfig(), preset="mine/2p-own.toml")
     said = (
         "^--preset mine/2p-own.toml: expected 2 players, as in the preset's name, got 4, as in the "
-        "game of the clone; choose another preset, or add --num-players 4 to train 4 players with "
-        "this one$"
+        "game of the clone; choose another preset, or add --num-players 4 to use this preset for 4 "
+        "players$"
     )
     with pytest.raises(ValueError, match=said):
         with_game(own, Rules(num_players=4), "the clone")
@@ -380,7 +380,7 @@ def test_a_flag_may_be_spelled_as_its_field() -> None:
     """tyro takes both, and so must what is read before it: the standard hand of four is 4 cards."""
     assert parse("--num_players", "4") == parse("--num-players", "4") == parse("--num_players=4")
     assert parse("--num_players", "4").game == Rules(num_players=4)
-    with pytest.raises(ValueError, match="config.json in it, got no-run"):
+    with pytest.raises(ValueError, match="config.json, got no-run"):
         parse("--resume", "--run_dir", "no-run")
 
 
@@ -486,7 +486,7 @@ def test_resuming_changes_nothing_that_is_computed(
     with pytest.raises(ValueError, match=r"bc\.network\.lstm: the run has \[128\], got \[64\]"):
         parse("--resume", "--run-dir", folder, "--bc.network.lstm", "64")
     with pytest.raises(
-        ValueError, match="--resume: expected the run to continue in --run-dir, got none"
+        ValueError, match="--resume: expected the run's folder in --run-dir, got none"
     ):
         parse("--resume")
     with pytest.raises(

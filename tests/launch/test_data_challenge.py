@@ -243,8 +243,8 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     own = figures | {"cross_entropy_per_timestep": 1.0}
     table = challenge_table(record | {"methods": [], "partner_self_play": own})
     assert (
-        f"cloning begins with {config.run_dir}, a clone of 400 games each of bot:iggi, "
-        "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1: none of the partner's family, simple"
+        f"cloning starts from {config.run_dir}, a clone of 400 games each of bot:iggi, "
+        "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1; excluded families: simple"
     ) in table.splitlines()
     assert record["pretrain"]["identity"] == "a prior"
     with pytest.raises(ValueError, match="another pretrain: expected True, got False"):
@@ -253,7 +253,7 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
     assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
     assert found.excluded_families == ("rule family",)
-    assert "nobody left out" in str(
+    assert "excluded families: none" in str(
         priors.train_pretrained_clone("random", rules, "facts", tmp_path)
     )
 

@@ -129,7 +129,7 @@ def test_the_papers_grid_of_clones() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--sweep", "quik"], r"--sweep quik: no file .*; there are: ablation, bc-grid, quick"),
+        (["--sweep", "quik"], r"--sweep quik: no file .*; sweeps: ablation, bc-grid, quick"),
         (["--grid", "klweight=[1]"], r"--grid: unknown field 'klweight'; expected one of"),
         (["--grid", "kl_weight"], r"--grid kl_weight: expected FIELD=\[VALUE, ...\]"),
         (["--grid", "kl_weight=0.5"], r"--grid kl_weight=0.5: expected FIELD=\[VALUE, ...\]"),
@@ -144,9 +144,9 @@ def test_the_papers_grid_of_clones() -> None:
         (["--seed", "5"], "--seed: expected --seeds in a sweep, got --seed 5"),
         (["--report-policy=best"], "--report-policy: expected final in every run .*, got best"),
         (["--grid", "seed=[0, 1]"], r"--grid seed=...: expected seeds as --seeds 0 1 2"),
-        (["--grid", "run_dir=['a']"], "--grid run_dir=...: expected a field that the runs"),
+        (["--grid", "run_dir=['a']"], "--grid run_dir=...: expected a field that can differ"),
         (["--grid", "bc.epochs=[2, 20]"], "--grid bc.epochs=...: expected a field of hdr_ippo"),
-        (["--grid", "game.hand_size=[4]"], "--grid game.hand_size=...: .* what all runs share"),
+        (["--grid", "game.hand_size=[4]"], "--grid game.hand_size=...: .* that all runs share"),
         (["--algorithm", "ippo"], "--grid: expected a field of ippo to sweep, got none"),
         (
             ["--grid", "lr=[1e-3]", "--grid=gamma=[1]"],
@@ -404,7 +404,7 @@ def test_seeds_are_compared_by_validation_cross_entropy() -> None:
     """AH2AC2 section 5.2."""
     summaries: list[dict[str, Any]] = [{"val": 0.8}, {"val": 0.7}, {"val": 0.9}]
     text = chosen_seed((4, 5, 6), summaries, "val")
-    assert text.endswith("0.7 nats per timestep: seed 5")
+    assert text.endswith("seed 5, 0.7 nats per timestep")
     assert chosen_seed((4, 5), [{"val": 0.8}, {}], "val") == ""
     for name in ("bc", "hdr_ippo", "br_bc"):
         assert ALGORITHMS[name].validation_key.endswith("val_loss_per_timestep")
@@ -422,7 +422,7 @@ def test_seeds_that_hold_out_games_of_their_own_are_not_compared(
     monkeypatch.setattr(ALGORITHMS["bc"], "infer_rules", lambda config: config.game)
     for val, said in (((), False), (("games",), True)):
         run_seeds(ALGORITHMS["bc"], BCConfig(seeds=(0, 1), val=val))
-        assert ("nats per timestep: seed 1" in capsys.readouterr().out) == said
+        assert ("cross-entropy: seed 1" in capsys.readouterr().out) == said
     for given, same in (
         (HDRIPPOConfig(), False),
         (HDRIPPOConfig(bc_policy="clone"), True),

@@ -199,7 +199,7 @@ def test_a_sweeps_folder_names_no_other_number_of_players(
     ],
 )
 def test_the_papers_figures_are_those_of_its_own_sweep(args: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="^--paper: expected a sweep of hdr_ippo over kl_weight a"):
+    with pytest.raises(ValueError, match="^--paper: expected a sweep of hdr_ippo over kl_weight o"):
         names(*args, "--paper")
     assert parse_sweep(CONFIGS, "quick", ("--kl-weights", "0.5", "--paper"))[0].paper
     assert not parse_sweep(CONFIGS, "ablation", ())[0].paper

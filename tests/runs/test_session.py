@@ -229,7 +229,7 @@ def test_a_users_error_is_one_clear_line_and_exit_code_2(
 
     assert last_line() == "bc.py: expected this, got that (--debug shows where)"
     assert "--preset nope: no file" in last_line("--preset", "nope")
-    assert "--resume: expected the run to continue in --run-dir, got none" in last_line("--resume")
+    assert "--resume: expected the run's folder in --run-dir, got none" in last_line("--resume")
     with pytest.raises(ValueError, match="expected this"):
         call_main(monkeypatch, run, "--debug")
 
