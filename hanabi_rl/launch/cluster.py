@@ -68,7 +68,7 @@ class Job:
                 sys.exit(stopped.exit_code if isinstance(stopped, RunStopped) else stopped.code)
 
     def checkpoint(self) -> DelayedSubmission:
-        """What submitit requeues: this job, because the state is in the run's folder."""
+        """This job, for submitit to requeue: the state is in the run's folder."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)

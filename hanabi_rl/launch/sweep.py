@@ -404,7 +404,7 @@ _SHARED = {
 
 
 def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) -> str:
-    """Note below a table: inputs shared by the seeds, whose variation the standard error excludes.
+    """Note below a table: inputs that the seeds share; the standard error excludes their variation.
 
     Empty for one seed, which has no error, and for runs without shared inputs.
     """

@@ -1,4 +1,4 @@
-"""The challenge at home: what is trained on what, who plays with whom, and that it goes on."""
+"""Data-limited challenge: training inputs, evaluation partners, resuming."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hanabi_rl.play.demos import demo_games, demonstrators, generate
 SHORT = Challenge("simple", games=24, heldout_games=8, methods=("bc",), eval_games=64, seed=3)
 
 
-def test_epochs_grow_as_games_shrink() -> None:
+def test_epochs_grow_with_fewer_games() -> None:
     assert [cloning_epochs(games) for games in (10, 180, 1000, 2000, 100_000)] == [
         60,
         60,
@@ -44,7 +44,7 @@ def test_epochs_grow_as_games_shrink() -> None:
     ]
 
 
-def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> None:
+def test_methods_use_games_and_budget(tmp_path: Path) -> None:
     challenge = dataclasses.replace(
         SHORT, total_steps=12_345, kl_weight=0.2, features="hint-history"
     )
@@ -77,7 +77,7 @@ def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> 
         (("ippo", "br_bc", "bc"), ["bc", "br_bc", "ippo"]),
     ],
 )
-def test_the_clone_comes_before_what_begins_with_it(
+def test_clone_is_trained_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], trained: list[str]
 ) -> None:
     monkeypatch.setattr(challenges, "_method", lambda name, *_: {"method": name})
@@ -88,8 +88,8 @@ def test_the_clone_comes_before_what_begins_with_it(
     assert kept["partner"] == "simple" and kept["methods"] == record["methods"]
 
 
-def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
-    """AH2AC2's protocol has several proxies: of A+B both, or whoever is named."""
+def test_mixed_partner_gives_several_proxies() -> None:
+    """AH2AC2's protocol has several proxies: for A+B both, or the named ones."""
 
     def names(**changes: Any) -> list[str]:
         challenge = dataclasses.replace(SHORT, **changes)
@@ -105,10 +105,8 @@ def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
     assert names(proxies=("bot:piers", "bot:iggi")) == ["bot:piers", "bot:iggi"]
 
 
-def test_a_partner_that_searches_is_one_player(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not one for each agent that it takes the others for."""
+def test_search_partner_is_one_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one player per partner model."""
     partner = "agent:ippo-2p?search=fast&partner_model=bot:holmes+bot:iggi"
     monkeypatch.setattr(demos, "load_policy", lambda name, rules: load_policy("bot:simple", rules))
     challenge = dataclasses.replace(SHORT, partner=partner)
@@ -131,9 +129,9 @@ def test_a_partner_that_searches_is_one_player(
     assert found.players == (partner, f"bot:smart+{partner}")
 
 
-@pytest.mark.slow  # its games are those of evaluation/measure/test_leaderboard.py
-def test_a_row_is_of_games_over_the_lineups_of_the_leaderboard() -> None:
-    """Not of decks times seatings: as many games as --eval-games says, in all."""
+@pytest.mark.slow  # the games are those of evaluation/measure/test_leaderboard.py
+def test_row_covers_leaderboard_lineups() -> None:
+    """--eval-games is the total number of games, not decks times seatings."""
     challenge = dataclasses.replace(SHORT, eval_games=40)
     agent, *others = (network_policy(TINY, seed) for seed in range(3))
     proxies = dict(zip(("one", "other"), others, strict=True))
@@ -155,7 +153,7 @@ def test_a_row_is_of_games_over_the_lineups_of_the_leaderboard() -> None:
 
 @pytest.fixture
 def predicted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The games that methods are asked to predict; nothing is trained or played."""
+    """Games passed to prediction; nothing is trained or played."""
     asked: list[Any] = []
 
     def method(name: str, challenge: Any, folder: Any, held_out: Any, *_: Any) -> dict[str, Any]:
@@ -167,9 +165,7 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
-def test_every_seed_draws_its_own_games_to_learn_from_and_to_predict(
-    tmp_path: Path, predicted: list[Any]
-) -> None:
+def test_seeds_have_separate_games(tmp_path: Path, predicted: list[Any]) -> None:
     learnt = []
     for seed in (0, 1, 2):
         run_challenge(dataclasses.replace(SHORT, seed=seed), tmp_path / str(seed))
@@ -178,7 +174,7 @@ def test_every_seed_draws_its_own_games_to_learn_from_and_to_predict(
     assert len(drawn) == 3 * (24 + 8) == len(set(drawn))
 
 
-def test_other_methods_add_their_rows(tmp_path: Path, predicted: list[Any]) -> None:
+def test_later_calls_add_rows(tmp_path: Path, predicted: list[Any]) -> None:
     def methods(*names: str) -> list[tuple[str, int]]:
         record = run_challenge(dataclasses.replace(SHORT, methods=names), tmp_path)
         assert json.loads((tmp_path / "challenge.json").read_text())["methods"] == record["methods"]
@@ -189,10 +185,10 @@ def test_other_methods_add_their_rows(tmp_path: Path, predicted: list[Any]) -> N
     assert methods("ippo", "hdr_ippo") == [("bc", 4), ("hdr_ippo", 5), ("br_bc", 3), ("ippo", 6)]
 
 
-def test_a_partner_that_has_become_another_is_another_challenge(
+def test_changed_partner_is_another_challenge(
     tmp_path: Path, predicted: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its name is a folder's, which may be trained anew."""
+    """Its name is a folder, which may be retrained."""
     run_challenge(SHORT, tmp_path / "c")
     other = SimpleNamespace(identity=lambda: "another")
     monkeypatch.setattr(challenges, "demonstrators", lambda *_: (other, other))
@@ -204,10 +200,11 @@ def test_a_partner_that_has_become_another_is_another_challenge(
         run_challenge(SHORT, tmp_path / "c")
 
 
-def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
+def test_pretrained_clone_excludes_partner_family(
     tmp_path: Path, predicted: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One for all challenges with such partners; the table says which, and cloning begins there."""
+    """One clone for all challenges with such partners; the table names it, and cloning starts from
+    it."""
     pool = (
         "bot:simple",
         "bot:holmes",
@@ -258,9 +255,7 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     )
 
 
-def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pretraining_needs_other_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=("bot:convention",))
     monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
     with pytest.raises(ValueError, match="--pretrain: expected players of other families"):
@@ -268,16 +263,14 @@ def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
 
 
 @pytest.mark.slow
-def test_the_clone_plays_with_the_partner_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_clone_plays_with_partner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = run_challenge(SHORT, tmp_path / "c")
     capsys.readouterr()
     (row,) = record["methods"]
     policy, partner = load_policy(row["run_dir"]), load_policy("bot:simple")
     expected = play_leaderboard(policy, [partner], 64, 3).summary
     assert row["with_proxies"]["mean"] == pytest.approx(expected.mean.mean)
-    assert row["with_proxies"]["games"] == 64  # both seatings, in half of them each
+    assert row["with_proxies"]["games"] == 64  # both seatings, each in half of the games
     train = load_games(tmp_path / "c" / "games.safetensors")
     held_out = demo_games(train.rules, "simple", 8, 3, "held-out")
     decks = {deck.tobytes() for deck in train.decks}
@@ -308,7 +301,7 @@ def test_the_clone_plays_with_the_partner_itself(
         ),
     ],
 )
-def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_challenges_are_rejected(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(SHORT, **changes)
 
@@ -327,7 +320,7 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_played_is_said_before_anything_is_written(
+def test_unplayable_challenge_fails_before_writing(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -336,9 +329,7 @@ def test_what_cannot_be_played_is_said_before_anything_is_written(
 
 
 @pytest.mark.slow
-def test_given_agents_are_rows_beside_the_methods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_agents_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         challenges, "_method", lambda name, *given: {"method": name} | challenges._evaluate(
             load_policy("bot:iggi"), given[0], *given[2:]
@@ -353,21 +344,24 @@ def test_given_agents_are_rows_beside_the_methods(
     assert [row["method"] for row in more["agents"]] == ["bot:legal-random", "bot:iggi"]
 
 
-def test_an_unknown_partner_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_partner_is_one_line_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         main(["challenge", "--partner", "nobody", "--out", str(tmp_path / "x")])
     assert "bot:simple" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_mixed_tables_take_turns_around_the_seats() -> None:
-    """Each move is the greedy one of the bot whose seat it is."""
+def test_mixed_partners_alternate_seats() -> None:
+    """Each move is the greedy one of its seat's bot."""
     games = generate(Rules(3), "simple+value", 6, seed=0)
     first, second, third = demonstrators(games.rules, "simple+value")
     assert first is third
     turns = np.arange(games.actions.shape[1])
     played = turns < games.num_actions[:, None]
-    position = (turns % 3 - np.arange(6)[:, None]) % 3  # of the line-up, at the mover's seat
+    # index in the lineup of the current player's seat
+    position = (turns % 3 - np.arange(6)[:, None]) % 3
     for policy, mine in ((first, position != 1), (second, position == 1)):
         guess = predict_decisions(policy, games).guess
         assert (guess == games.actions)[played & mine].all()
