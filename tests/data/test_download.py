@@ -7,17 +7,17 @@ from hanabi_rl.data.download import download
 
 
 def test_download_fetches_requested_file(monkeypatch, tmp_path):
-    asked = []
+    requests = []
 
     def fetch(repository, name, **options):
-        asked.append((repository, name, options))
+        requests.append((repository, name, options))
         return str(tmp_path / name)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     assert download("train", 2, tmp_path) == tmp_path / "2_player_games_train_1k.safetensors"
     download("val", 3, tmp_path)
     options = {"repo_type": "dataset", "revision": None, "local_dir": str(tmp_path)}
-    assert asked == [
+    assert requests == [
         ("ah2ac2/datasets", "2_player_games_train_1k.safetensors", options),
         ("ah2ac2/datasets", "3_player_games_val.safetensors", options),
     ]

@@ -451,9 +451,9 @@ def test_invalid_game_is_rejected_or_skipped(games, tmp_path, suffix, odd, place
     with pytest.raises(GameDataError, match=f"game {place}.*{message}"):
         load_games(path)
     skipped: list[GameDataError] = []
-    kept = load_games(path, on_invalid=skipped.append)
+    loaded = load_games(path, on_invalid=skipped.append)
     assert [error.game for error in skipped] == [place] and message in str(skipped[0])
-    assert_equal(kept, games.select(np.arange(len(games)) != place))
+    assert_equal(loaded, games.select(np.arange(len(games)) != place))
 
 
 def test_invalid_json_line_is_skipped(games, tmp_path):
@@ -479,10 +479,10 @@ def test_invalid_tensor_games_are_skipped_once(path, games):
     tensors["scores"][7] += 2**32
     save_file(tensors, path)
     skipped: list[GameDataError] = []
-    kept = load_games(path, on_invalid=skipped.append)
+    loaded = load_games(path, on_invalid=skipped.append)
     assert sorted(error.game for error in skipped) == [1, 2, 3, 5, 6, 7]
     assert all(f"game {error.game}" in str(error) for error in skipped)
-    assert_equal(kept, games.select([0, 4]))
+    assert_equal(loaded, games.select([0, 4]))
     tensors["scores"][[0, 4]] += 1
     save_file(tensors, path)
     assert len(load_games(path, on_invalid=skipped.append)) == 0 and len(skipped) == 14

@@ -124,15 +124,15 @@ def test_other_starting_player_rotates_seats(start):
 def test_export_stops_when_no_card_can_score():
     table, moves = red_alone()
     rules, deck = table.rules, table.deck
-    kept = exported_length(rules, deck, moves)
-    assert 0 < kept < len(moves)
+    length = exported_length(rules, deck, moves)
+    assert 0 < length < len(moves)
     again = PythonGame(rules, deck)
-    for move in moves[:kept]:
+    for move in moves[:length]:
         assert again.can_score()
         again.apply(move)
     assert again.points == 5 and not again.can_score()
     np.testing.assert_array_equal(
-        decode_link(replay_link(rules, deck, moves)).actions, moves[:kept]
+        decode_link(replay_link(rules, deck, moves)).actions, moves[:length]
     )
 
 
@@ -239,10 +239,10 @@ def test_export_stops_in_last_round(tmp_path):
     rules = Rules()
     deck = np.random.default_rng(21).permutation(full_deck(rules)).astype(np.uint8)
     moves = open_handed(rules, deck)
-    kept, table = exported_length(rules, deck, moves), PythonGame(rules, deck)
-    for move in moves[:kept]:
+    length, table = exported_length(rules, deck, moves), PythonGame(rules, deck)
+    for move in moves[:length]:
         table.apply(move)
-    assert (kept, len(moves), table.turns_left, table.over) == (64, 65, 1, False)
+    assert (length, len(moves), table.turns_left, table.over) == (64, 65, 1, False)
     nexts = {c * 5 + h for c, h in enumerate(table.fireworks) if h < 5}
     assert nexts and not nexts & {table.deck[order] for order in table.hands[table.player]}
     dead = table.hands[1 - table.player]
@@ -252,7 +252,7 @@ def test_export_stops_in_last_round(tmp_path):
     assert (games.num_actions.tolist(), games.unfinished.tolist()) == ([64], [False])
     save_games(tmp_path / "one.safetensors", games)
     assert not load_games(tmp_path / "one.safetensors").unfinished.any()
-    text = render_game(rules, deck, moves[:kept])
+    text = render_game(rules, deck, moves[:length])
     assert "after 64 moves" in text and "unfinished" not in text
     left = {"num_actions": np.array([63], np.int32), "scores": games.scores - 1}
     games = dataclasses.replace(games, **left)

@@ -91,10 +91,10 @@ def test_intervals_count_rotations_as_one_deck():
         turned(games, [0, 1, 2, 0, 1, 2]), scores=np.array([10, 12, 14, 12, 11, 13], np.int32)
     )
     games = dataclasses.replace(games, unfinished=np.zeros(6, bool))
-    figures = measure_figures(GameAnalysis(games), measures_of("scores"))
+    measured = measure_figures(GameAnalysis(games), measures_of("scores"))
     expected = mean_interval(np.array([11.0, 13, 12]))  # within 0 and 25: not clipped
-    assert figures["score"] == pytest.approx(expected.mean)
-    assert figures["score_ci95"] == pytest.approx(expected.bounds)
+    assert measured["score"] == pytest.approx(expected.mean)
+    assert measured["score_ci95"] == pytest.approx(expected.bounds)
 
 
 def test_rotated_deal_gives_different_game(tmp_path):

@@ -62,12 +62,12 @@ def test_exported_seeds_are_verified(tmp_path):
     path = tmp_path / "export.json"
     save_games(path, dealt(3, names, [0, 1, 2, 0, 0]))
     records = json.loads(path.read_text())
-    said = ["p3v0scustom", "p3v0s400000", "p3v0s\ud800", "JSON", 7]  # two are valid
-    for record, seed in zip(records, said, strict=True):
+    exported = ["p3v0scustom", "p3v0s400000", "p3v0s\ud800", "JSON", 7]  # two are valid
+    for record, seed in zip(records, exported, strict=True):
         record["seed"] = seed
     path.write_text(json.dumps(records))
     games = load_games(path)
-    assert games.seeds.tolist() == [*said[:4], ""]
+    assert games.seeds.tolist() == [*exported[:4], ""]
     assert find_seeds(games, 4) == [
         SiteSeed("p3v0scustom", 0),
         SiteSeed("p3v0s400000", 1),

@@ -199,9 +199,9 @@ def test_same_command_submits_and_collects_array(
     from submitit.core.utils import DelayedSubmission
 
     for task, (run, point) in enumerate(zip(RUNS, POINTS, strict=True)):
-        asked = DelayedSubmission.load(jobs / f"100_{task}_submitted.pkl").function
-        assert (asked.run, asked.algorithm) == (run_once, "ippo")
-        assert asked.config == dataclasses.replace(
+        function = DelayedSubmission.load(jobs / f"100_{task}_submitted.pkl").function
+        assert (function.run, function.algorithm) == (run_once, "ippo")
+        assert function.config == dataclasses.replace(
             base, **point.values, run_dir=str(tmp_path / "sweep-a" / run)
         )
 
@@ -219,15 +219,15 @@ def test_same_command_submits_and_collects_array(
         run_sweep(sweep, base, POINTS)
     assert len(slurm.scripts) == 1
     assert rows(tmp_path / "sweep-a") == rows(swept)[:1]
-    shown = capsys.readouterr().out
-    assert POINTS[0].name in shown and POINTS[1].name not in shown
+    out = capsys.readouterr().out
+    assert POINTS[0].name in out and POINTS[1].name not in out
 
     slurm.queue()  # the other was cancelled: it alone is reported and submitted again
     with pytest.raises(SweepIncomplete):
         run_sweep(sweep, base, POINTS)
-    told = capsys.readouterr().err
-    assert f"{RUNS[1]}: job 100_1 was stopped before its run was finished" in told
-    assert f"(log: {jobs}/100_1_0_log.err); submitted again" in told
+    err = capsys.readouterr().err
+    assert f"{RUNS[1]}: job 100_1 was stopped before its run was finished" in err
+    assert f"(log: {jobs}/100_1_0_log.err); submitted again" in err
     again = script_of(slurm.scripts[1], 200)
     assert "--array" not in again.read_text()
     assert slurm.run(again, 200) == 0
@@ -287,8 +287,8 @@ def test_failed_slurm_job_is_reported(
     assert slurm.run(script_of(slurm.scripts[0], 100), 100, 1) != 0
     slurm.queue("100_0")
     cluster.submit_slurm(tmp_path, SweepConfig(), stages)
-    told = capsys.readouterr().err
-    assert f"{tmp_path}/b: job 100_1 failed: ValueError: no such clone (log: {tmp_path}" in told
+    err = capsys.readouterr().err
+    assert f"{tmp_path}/b: job 100_1 failed: ValueError: no such clone (log: {tmp_path}" in err
 
 
 def test_missing_or_rejecting_slurm_is_reported(

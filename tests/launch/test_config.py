@@ -297,10 +297,10 @@ def test_data_sets_game_unless_configured() -> None:
     assert with_game(BCConfig(), three, "the games").game == three
     assert with_game(BCConfig(game=three), three, "the games").game == three
     four = BCConfig(game=Rules(num_players=4))
-    said = "expected 3 players, the game of the games, got 4 players$"
-    with pytest.raises(ValueError, match=f"^--num-players: {said}"):
+    message = "expected 3 players, the game of the games, got 4 players$"
+    with pytest.raises(ValueError, match=f"^--num-players: {message}"):
         with_game(four, three, "the games")
-    with pytest.raises(ValueError, match=f"^--num-players or --preset 4p: {said}"):
+    with pytest.raises(ValueError, match=f"^--num-players or --preset 4p: {message}"):
         with_game(dataclasses.replace(four, preset="4p"), three, "the games")
 
 
@@ -325,12 +325,12 @@ def test_preset_rejects_other_player_count() -> None:
         meant = dataclasses.replace(config, game=game)  # by --num-players
         assert with_game(meant, game, "its data") == meant
     own = dataclasses.replace(BCConfig(), preset="mine/2p-own.toml")
-    said = (
+    message = (
         "^--preset mine/2p-own.toml: expected 2 players, as in the preset's name, got 4, as in the "
         "game of the clone; choose another preset, or add --num-players 4 to use this preset for 4 "
         "players$"
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         with_game(own, Rules(num_players=4), "the clone")
 
 
@@ -355,8 +355,8 @@ def test_preset_can_be_any_file(tmp_path: Path) -> None:
 def test_preset_error_shows_file_and_digits(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("gamma = 1.0000001\n")
-    said = f"^{path}.gamma: expected a number from 0 to 1, got 1.0000001$"
-    with pytest.raises(ValueError, match=said):
+    message = f"^{path}.gamma: expected a number from 0 to 1, got 1.0000001$"
+    with pytest.raises(ValueError, match=message):
         load_preset(IPPOConfig, "ippo", str(path), CONFIGS)
 
 
@@ -405,7 +405,7 @@ def test_flags_override_preset() -> None:
     assert parse("--preset", "ablation") == parse("--preset=ablation") == ablation
     # the last occurrence counts, for presets too, as after an alias with one
     assert parse("--preset", "ablation", "--preset=quick-lstm", "--seed=1", "--seed", "0") == quick
-    given = parse(
+    parsed = parse(
         *(
             "--kl-weight",
             "0.5",
@@ -439,7 +439,7 @@ def test_flags_override_preset() -> None:
         seeds=(0, 1, 2),
         tensorboard=False,
     )
-    assert given == expected
+    assert parsed == expected
 
 
 def test_unknown_flags_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:

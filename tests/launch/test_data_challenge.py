@@ -20,7 +20,7 @@ from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
 from hanabi_rl.evaluation.measure.prediction import predict_decisions
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.launch import data_challenge as challenges
-from hanabi_rl.launch import pretrained_clone as priors
+from hanabi_rl.launch import pretrained_clone as pretraining
 from hanabi_rl.launch.data_challenge import (
     Challenge,
     challenge_table,
@@ -64,12 +64,12 @@ def test_methods_use_games_and_budget(tmp_path: Path) -> None:
     assert all(config.seed == 3 for config in configs.values())
     quick = preset_config("br_bc", "quick")
     for name in ("anneal_start", "anneal_end"):
-        share = getattr(quick, name) / quick.total_steps
-        assert getattr(configs["br_bc"], name) == int(12_345 * share)
+        fraction = getattr(quick, name) / quick.total_steps
+        assert getattr(configs["br_bc"], name) == int(12_345 * fraction)
 
 
 @pytest.mark.parametrize(
-    ("asked", "trained"),
+    ("methods", "trained"),
     [
         ((), []),
         (("ippo",), ["ippo"]),
@@ -78,14 +78,14 @@ def test_methods_use_games_and_budget(tmp_path: Path) -> None:
     ],
 )
 def test_clone_is_trained_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], trained: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: tuple[str, ...], trained: list[str]
 ) -> None:
     monkeypatch.setattr(challenges, "_method", lambda name, *_: {"method": name})
     monkeypatch.setattr(challenges, "_proxy_self_play", lambda *_: {"mean": 1.0})
-    record = run_challenge(dataclasses.replace(SHORT, methods=asked), tmp_path)
+    record = run_challenge(dataclasses.replace(SHORT, methods=methods), tmp_path)
     assert [row["method"] for row in record["methods"]] == trained
-    kept = json.loads((tmp_path / "challenge.json").read_text())
-    assert kept["partner"] == "simple" and kept["methods"] == record["methods"]
+    saved = json.loads((tmp_path / "challenge.json").read_text())
+    assert saved["partner"] == "simple" and saved["methods"] == record["methods"]
 
 
 def test_mixed_partner_gives_several_proxies() -> None:
@@ -120,12 +120,12 @@ def test_search_partner_is_one_player(tmp_path: Path, monkeypatch: pytest.Monkey
     preset = dataclasses.replace(
         preset_config("bc", "pretrain"), demos=("bot:iggi", partner, f"bot:smart+{partner}")
     )
-    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
-    monkeypatch.setattr(priors, "run_once", lambda *_: None)
-    monkeypatch.setattr(priors, "load_policy", lambda *_: load_policy("bot:simple"))
-    found = priors.train_pretrained_clone(partner, Rules(), "facts", tmp_path)
+    monkeypatch.setattr(pretraining, "preset_config", lambda *_: preset)
+    monkeypatch.setattr(pretraining, "run_once", lambda *_: None)
+    monkeypatch.setattr(pretraining, "load_policy", lambda *_: load_policy("bot:simple"))
+    found = pretraining.train_pretrained_clone(partner, Rules(), "facts", tmp_path)
     assert (found.players, found.excluded_families) == (("bot:iggi",), ("self-play RL",))
-    found = priors.train_pretrained_clone("bot:iggi", Rules(), "facts", tmp_path)
+    found = pretraining.train_pretrained_clone("bot:iggi", Rules(), "facts", tmp_path)
     assert found.players == (partner, f"bot:smart+{partner}")
 
 
@@ -137,40 +137,40 @@ def test_row_covers_leaderboard_lineups() -> None:
     proxies = dict(zip(("one", "other"), others, strict=True))
     held_out = teacher_games(TINY, 4)
     row = challenges._evaluate(agent, challenge, held_out, proxies)
-    beside = row["with_proxies"]
-    assert beside["games"] == 40 and len(beside["lineups"]) == 4
+    with_proxies = row["with_proxies"]
+    assert with_proxies["games"] == 40 and len(with_proxies["lineups"]) == 4
     expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
-    assert beside["mean"] == expected.summary.mean.mean
-    assert beside["points_mean"] == expected.points.mean() > 0
-    assert beside["median"] == np.median(expected.score)
+    assert with_proxies["mean"] == expected.summary.mean.mean
+    assert with_proxies["points_mean"] == expected.points.mean() > 0
+    assert with_proxies["median"] == np.median(expected.score)
     own = challenges._proxy_self_play(challenge, proxies, held_out)
     assert [line["seats"] for line in own["lineups"]] == [["one"] * 2, ["other"] * 2]
     assert json.loads(json.dumps([row, own]))[0]["cross_entropy"] == row["cross_entropy"], (
         "the record is JSON"
     )
-    assert row["cross_entropy"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
+    assert row["cross_entropy"] / 2 == pytest.approx(with_proxies["cross_entropy_per_timestep"])
 
 
 @pytest.fixture
 def predicted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Games passed to prediction; nothing is trained or played."""
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     def method(name: str, challenge: Any, folder: Any, held_out: Any, *_: Any) -> dict[str, Any]:
-        asked.append(held_out)
-        return {"method": name, "row": len(asked)}
+        requests.append(held_out)
+        return {"method": name, "row": len(requests)}
 
     monkeypatch.setattr(challenges, "_method", method)
     monkeypatch.setattr(challenges, "_proxy_self_play", lambda *_: {"mean": 1.0})
-    return asked
+    return requests
 
 
 def test_seeds_have_separate_games(tmp_path: Path, predicted: list[Any]) -> None:
-    learnt = []
+    trained_on = []
     for seed in (0, 1, 2):
         run_challenge(dataclasses.replace(SHORT, seed=seed), tmp_path / str(seed))
-        learnt.append(load_games(tmp_path / str(seed) / "games.safetensors"))
-    drawn = [deck.tobytes() for games in (*learnt, *predicted) for deck in games.decks]
+        trained_on.append(load_games(tmp_path / str(seed) / "games.safetensors"))
+    drawn = [deck.tobytes() for games in (*trained_on, *predicted) for deck in games.decks]
     assert len(drawn) == 3 * (24 + 8) == len(set(drawn))
 
 
@@ -214,16 +214,16 @@ def test_pretrained_clone_excludes_partner_family(
         "agent:x",
     )
     preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=pool)
-    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    monkeypatch.setattr(pretraining, "preset_config", lambda *_: preset)
     trained: list[Any] = []
-    monkeypatch.setattr(priors, "run_once", lambda _, config: trained.append(config))
-    who = SimpleNamespace(identity=lambda: "a prior")
-    monkeypatch.setattr(priors, "load_policy", lambda *_: who)
-    asked: list[Any] = []
+    monkeypatch.setattr(pretraining, "run_once", lambda _, config: trained.append(config))
+    policy = SimpleNamespace(identity=lambda: "a prior")
+    monkeypatch.setattr(pretraining, "load_policy", lambda *_: policy)
+    configs: list[Any] = []
     monkeypatch.setattr(
         challenges,
         "_method",
-        lambda name, _, config, *rest: asked.append(config) or {"method": name},
+        lambda name, _, config, *rest: configs.append(config) or {"method": name},
     )
     record = run_challenge(
         dataclasses.replace(SHORT, pretrain=True, features="hint-history"), tmp_path / "c"
@@ -231,13 +231,13 @@ def test_pretrained_clone_excludes_partner_family(
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
     assert config.run_dir == str(tmp_path / "prior-2p-hint-history-without-simple")
-    assert (config.network.features, config.seed, asked[0].init_from) == (
+    assert (config.network.features, config.seed, configs[0].init_from) == (
         "hint-history",
         0,
         config.run_dir,
     )
-    figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
-    own = figures | {"cross_entropy_per_timestep": 1.0}
+    scores = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
+    own = scores | {"cross_entropy_per_timestep": 1.0}
     table = challenge_table(record | {"methods": [], "partner_self_play": own})
     assert (
         f"cloning starts from {config.run_dir}, a clone of 400 games each of bot:iggi, "
@@ -247,19 +247,19 @@ def test_pretrained_clone_excludes_partner_family(
     with pytest.raises(ValueError, match="another pretrain: expected True, got False"):
         run_challenge(dataclasses.replace(SHORT, features="hint-history"), tmp_path / "c")
     rules = Rules(num_players=3)
-    found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
+    found = pretraining.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
     assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
     assert found.excluded_families == ("rule family",)
     assert "excluded families: none" in str(
-        priors.train_pretrained_clone("random", rules, "facts", tmp_path)
+        pretraining.train_pretrained_clone("random", rules, "facts", tmp_path)
     )
 
 
 def test_pretraining_needs_other_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=("bot:convention",))
-    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    monkeypatch.setattr(pretraining, "preset_config", lambda *_: preset)
     with pytest.raises(ValueError, match="--pretrain: expected players of other families"):
-        priors.train_pretrained_clone("simple", Rules(), "conventions", tmp_path)
+        pretraining.train_pretrained_clone("simple", Rules(), "conventions", tmp_path)
 
 
 @pytest.mark.slow
@@ -331,8 +331,8 @@ def test_unplayable_challenge_fails_before_writing(
 @pytest.mark.slow
 def test_other_agents_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        challenges, "_method", lambda name, *given: {"method": name} | challenges._evaluate(
-            load_policy("bot:iggi"), given[0], *given[2:]
+        challenges, "_method", lambda name, *arguments: {"method": name} | challenges._evaluate(
+            load_policy("bot:iggi"), arguments[0], *arguments[2:]
         )
     )  # fmt: skip
     other = dataclasses.replace(SHORT, eval_games=8, agents=("bot:legal-random",))

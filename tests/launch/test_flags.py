@@ -34,9 +34,9 @@ def test_commands_reject_repeated_list_flags(
 ) -> None:
     assert len(TWICE) > 100
     for command, flag in TWICE:
-        said = refused(capsys, *command, flag, "1", flag, "2", "3")
+        line = refused(capsys, *command, flag, "1", flag, "2", "3")
         expected = f"{flag}: expected once, with all its values ({flag} 1 2 3), got it 2 times"
-        assert said == f"hanabi-rl: {expected} (--debug shows where)", command
+        assert line == f"hanabi-rl: {expected} (--debug shows where)", command
 
 
 @pytest.mark.parametrize(

@@ -110,11 +110,11 @@ def ppo_fields(table: Hyperparameters, name: str, critic: str) -> dict[str, Any]
     return {critic: plain(rows.pop("Critic MLP")), "lr_schedule": schedule} | of_rows(rows, PPO)
 
 
-def expected(algorithm: str, name: str, players: int, *said: dict[str, Any]) -> dict[str, Any]:
+def expected(algorithm: str, name: str, players: int, *overrides: dict[str, Any]) -> dict[str, Any]:
     """All fields: defaults, with the paper's values."""
     fields = leaves(to_dict(CLASSES[algorithm]()))
     fields |= leaves({"game": to_dict(Rules(num_players=players))}) | {"preset": name}
-    for more in said:
+    for more in overrides:
         assert set(more) <= set(fields), set(more) - set(fields)
         fields |= more
     return fields
@@ -137,9 +137,9 @@ def test_hdr_ippo_presets_match_paper_tables(name: str) -> None:
     text = {"bc_select": TEXT["bc_select"][0]}
     if name == "ablation":
         text["report_policy"] = TEXT["ablation.report_policy"][0]
-    said = clone_fields(name, "bc."), ppo_fields(table, name, "bc.network.critic"), text
+    fields = clone_fields(name, "bc."), ppo_fields(table, name, "bc.network.critic"), text
     found = resolved("hdr_ippo", name)
-    assert found == expected("hdr_ippo", name, players_of(table, name), *said)
+    assert found == expected("hdr_ippo", name, players_of(table, name), *fields)
     if name == "3p-1k":  # by hand
         assert (found["kl_weight"], found["lr_schedule"], found["total_steps"]) == (
             0.25,
@@ -164,9 +164,9 @@ def feed_forward(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("algorithm", ["ippo", "other_play"])
 @pytest.mark.parametrize("name", paper.TABLE_16.columns)
 def test_baselines_without_data_match_table_16(algorithm: str, name: str) -> None:
-    said = feed_forward(name), ppo_fields(paper.TABLE_16, name, "network.critic")
+    fields = feed_forward(name), ppo_fields(paper.TABLE_16, name, "network.critic")
     players = players_of(paper.TABLE_16, name)
-    assert resolved(algorithm, name) == expected(algorithm, name, players, *said)
+    assert resolved(algorithm, name) == expected(algorithm, name, players, *fields)
 
 
 @pytest.mark.parametrize("data", ["1k", "5k"])
@@ -176,14 +176,14 @@ def test_br_bc_presets_match_table_16(players: str, data: str) -> None:
     text = {"bc_select": TEXT["bc_select"][0]}
     if players == "3p":
         text["lineup"] = TEXT["lineup"][0]
-    said = (
+    fields = (
         clone_fields(name, "bc."),
         feed_forward(players),
         ppo_fields(table, players, "network.critic"),
         of_rows(table.column("br_bc", players), PPO),
         text,
     )
-    assert resolved("br_bc", name) == expected("br_bc", name, players_of(table, players), *said)
+    assert resolved("br_bc", name) == expected("br_bc", name, players_of(table, players), *fields)
 
 
 def test_bc_grid_matches_table_9() -> None:

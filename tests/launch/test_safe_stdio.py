@@ -135,19 +135,19 @@ def test_safe_stream_keeps_first_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (MemoryError("Unable to allocate 9 EiB"), "out of memory: Unable to allocate"),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "out of memory: RESOURCE_EX"),
     ],
 )
 def test_out_of_memory_is_one_line(
-    capsys: pytest.CaptureFixture[str], error: Exception, said: str
+    capsys: pytest.CaptureFixture[str], error: Exception, message: str
 ) -> None:
     with pytest.raises(SystemExit) as stop, user_errors("test", []):
         raise error
     err = capsys.readouterr().err
-    assert stop.value.code == 2 and said in err and len(err.splitlines()) == 1
+    assert stop.value.code == 2 and message in err and len(err.splitlines()) == 1
     with pytest.raises(RuntimeError, match="a bug"), user_errors("test", []):
         raise RuntimeError("a bug")
 
@@ -208,8 +208,8 @@ def test_ignored_signal_is_sent_again(name: str, code: int, how: str) -> None:
     times = 30 if "gc" in how else 1  # several signals wait to be sent again
     program = IGNORED.format(name=name, how=how, times=times)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    said = b"test: stopped without saving" if code == 130 else b""
-    assert done.returncode == code and done.stderr.startswith(said), done.stderr
+    text = b"test: stopped without saving" if code == 130 else b""
+    assert done.returncode == code and done.stderr.startswith(text), done.stderr
     assert done.stderr.count(b"\n") == (code == 130)
 
 
@@ -233,20 +233,20 @@ def test_sigterm_ends_compiling_study(tmp_path: Any, wait_s: float) -> None:
         env=nothing_compiled,
     ) as study:
         assert study.stdout is not None
-        said = b""
-        while b"compiling" not in said and study.poll() is None:
-            said += study.stdout.read(1)
+        text = b""
+        while b"compiling" not in text and study.poll() is None:
+            text += study.stdout.read(1)
         time.sleep(wait_s)
         study.terminate()
-        assert study.wait(60) == 143, said + study.stdout.read()
+        assert study.wait(60) == 143, text + study.stdout.read()
 
 
 def test_command_expands_home(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    given = ["--out=~/x", "~/a", "--debug", "--partners", "bot:iggi", "obl:~/b", "~"]
-    with user_errors("test", given) as args:
+    flags = ["--out=~/x", "~/a", "--debug", "--partners", "bot:iggi", "obl:~/b", "~"]
+    with user_errors("test", flags) as args:
         pass
     assert args == [
         "--out=/home/me/x",

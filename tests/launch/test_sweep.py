@@ -329,10 +329,10 @@ def test_parallel_jobs_have_separate_cores(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(3)]
     in_processes(jobs.record, folders, 2)
     records = [json.loads((folder / "record").read_text()) for folder in folders]
-    begun = [record[0] for record in records]
-    assert max(sum(b <= at < e for b, e, *_ in records) for at in begun) <= 2
-    shares = sweeping._core_sets(2)
-    assert all(record[2] in shares and record[3] == "0.450" for record in records)
+    starts = [record[0] for record in records]
+    assert max(sum(b <= at < e for b, e, *_ in records) for at in starts) <= 2
+    core_sets = sweeping._core_sets(2)
+    assert all(record[2] in core_sets and record[3] == "0.450" for record in records)
 
 
 @pytest.mark.slow  # processes
@@ -362,8 +362,8 @@ def test_stopped_sweep_saves_its_jobs(base: Any, points: Any, tmp_path: Path) ->
     sweep = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     assert sweep.stdin is not None
     with sweep.stdin as stdin:
-        given = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2), forever, points[:1]
-        pickle.dump(given, stdin)
+        config = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2)
+        pickle.dump((config, forever, points[:1]), stdin)
     run = tmp_path / points[0].name / "s0"
     while not ((metrics := run / "metrics.jsonl").exists() and metrics.read_text()):
         assert sweep.poll() is None
@@ -385,14 +385,14 @@ def test_table_row_averages_its_seeds() -> None:
 
 def test_incomplete_column_is_dropped() -> None:
     """Validation columns exist only with validation games."""
-    points, shown = [GridPoint("lr=1", {"lr": 1})], {"score": "self-play", "val": "val loss"}
+    points, columns = [GridPoint("lr=1", {"lr": 1})], {"score": "self-play", "val": "val loss"}
     summaries: list[dict[str, Any]] = [{"score": 1.0, "val": 0.5}, {"score": 3.0, "val": 0.7}]
-    assert "0.6 ± 0.1" in table(points, (0, 1), summaries, shown)
-    assert "val loss" in seed_table((0, 1), summaries, shown)
+    assert "0.6 ± 0.1" in table(points, (0, 1), summaries, columns)
+    assert "val loss" in seed_table((0, 1), summaries, columns)
     summaries[1] = {"score": 3.0}
-    assert table(points, (0, 1), summaries, shown).split()[0] == "self-play"
-    assert "val loss" not in table(points, (0, 1), summaries, shown)
-    assert "val loss" not in seed_table((0, 1), summaries, shown)
+    assert table(points, (0, 1), summaries, columns).split()[0] == "self-play"
+    assert "val loss" not in table(points, (0, 1), summaries, columns)
+    assert "val loss" not in seed_table((0, 1), summaries, columns)
 
 
 def test_seeds_are_compared_by_validation_cross_entropy() -> None:
@@ -412,19 +412,19 @@ def test_seeds_with_own_validation_are_not_compared(
         {"policy_val_loss_per_timestep": loss, "policy_selfplay_mean": 1.0, "run_dir": "r"}
         for loss in (0.8, 0.7)
     ]
-    monkeypatch.setattr(sweeping, "run_all", lambda *given: summaries)
-    monkeypatch.setattr(bc, "pooled_validation", lambda *given: "")
+    monkeypatch.setattr(sweeping, "run_all", lambda *arguments: summaries)
+    monkeypatch.setattr(bc, "pooled_validation", lambda *arguments: "")
     monkeypatch.setattr(ALGORITHMS["bc"], "infer_rules", lambda config: config.game)
-    for val, said in (((), False), (("games",), True)):
+    for val, printed in (((), False), (("games",), True)):
         run_seeds(ALGORITHMS["bc"], BCConfig(seeds=(0, 1), val=val))
-        assert ("cross-entropy: seed 1" in capsys.readouterr().out) == said
-    for given, same in (
+        assert ("cross-entropy: seed 1" in capsys.readouterr().out) == printed
+    for config, same in (
         (HDRIPPOConfig(), False),
         (HDRIPPOConfig(bc_policy="clone"), True),
         (HDRIPPOConfig(bc=BCTrainConfig(val=("games",))), True),
     ):
-        assert ALGORITHMS["hdr_ippo"].seeds_share_validation(given) == same
-        assert ALGORITHMS["br_bc"].seeds_share_validation(given) == same
+        assert ALGORITHMS["hdr_ippo"].seeds_share_validation(config) == same
+        assert ALGORITHMS["br_bc"].seeds_share_validation(config) == same
 
 
 def test_csv_has_columns_of_all_runs(tmp_path: Path) -> None:
@@ -439,9 +439,9 @@ def test_csv_has_columns_of_all_runs(tmp_path: Path) -> None:
 def test_paper_tables_pool_seeds() -> None:
     def summary(mean: float, perfect: float, minimum: int) -> dict[str, Any]:
         names = ("selfplay", "bc_selfplay", "crossplay_with_bc")
-        figures: dict[str, Any] = {f"{name}_mean": mean for name in names}
-        figures |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
-        return figures | {
+        summary: dict[str, Any] = {f"{name}_mean": mean for name in names}
+        summary |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
+        return summary | {
             "selfplay_perfect_rate": perfect,
             "selfplay_zero_rate": 0.1,
             "selfplay_min": minimum,

@@ -152,17 +152,17 @@ def test_best_responses_use_candidates_player_count(
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[tuple[str, str]]]]:
     """(purpose, pairs) of all evaluations, with random scores and events."""
-    asked: list[tuple[str, list[tuple[str, str]]]] = []
+    calls: list[tuple[str, list[tuple[str, str]]]] = []
     rng = np.random.default_rng(0)
 
     def measure_pairs(partners: Any, policies: Any, setting: Any, purpose: Any, *on: Any) -> Any:
-        asked.append((purpose, [(p.agent, p.best_response) for p in partners]))
+        calls.append((purpose, [(p.agent, p.best_response) for p in partners]))
         drawn = {"response_events": rng.random((2, 14)), "partner_events": rng.random((2, 14))}
         events = {name: tuple(map(tuple, rows.tolist())) for name, rows in drawn.items()}
         return [dataclasses.replace(p, score=(1.0, rng.random()), **events) for p in partners]
 
     monkeypatch.setattr(train_partner_set, "measure_pairs", measure_pairs)
-    return asked
+    return calls
 
 
 def test_only_final_scores_use_report_decks(

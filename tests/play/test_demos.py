@@ -88,19 +88,19 @@ def test_purposes_use_different_decks(cache):
 
 def test_agents_rotate_seats_on_separate_decks(monkeypatch):
     """Three players, A+B: A B A, rotated by one seat per game."""
-    asked = []
+    calls = []
 
     class Enough(Exception):  # noqa: N818 - no error
         pass
 
-    def play(*given, **options):
-        asked.append((*given, options["seating"]))
+    def play(*arguments, **options):
+        calls.append((*arguments, options["seating"]))
         raise Enough
 
     monkeypatch.setattr(demos, "play_games", play)
     with pytest.raises(Enough):
         demos.generate(TINY_3P, "random+simple", 4, 7)
-    ((agents, rules, decks, seed, seating),) = asked
+    ((agents, rules, decks, seed, seating),) = calls
     assert [agent.name for agent in agents] == ["random", "simple", "random"]
     assert (rules, seed) == (TINY_3P, 7)
     np.testing.assert_array_equal(decks, evaluation_decks(TINY_3P, 4, 7, "demos"))
@@ -124,9 +124,9 @@ def test_search_games_are_saved_in_parts(cache, generated, monkeypatch, capsys):
     monkeypatch.setattr(demos, "play_games", stopped)
     with pytest.raises(KeyboardInterrupt):
         demos.demo_games(*arguments)
-    (kept,) = cache.rglob("*.safetensors")
-    assert f"10 of 12 games: {kept}" in capsys.readouterr().err
-    assert kept != demos.demo_path(*arguments)
+    (partial,) = cache.rglob("*.safetensors")
+    assert f"10 of 12 games: {partial}" in capsys.readouterr().err
+    assert partial != demos.demo_path(*arguments)
 
     monkeypatch.setattr(demos, "play_games", play)
     games = demos.demo_games(*arguments)

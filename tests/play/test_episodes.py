@@ -138,8 +138,8 @@ def play_seat_by_seat(policies, rules, decks):
         for seat, policy in enumerate(policies):
             carries[seat], action = act(policy, carries[seat], obs[:, seat], legal[:, seat], reset)
             chosen.append(np.asarray(action))
-        mover = np.asarray(state.player)
-        action = np.stack(chosen, axis=1)[np.arange(len(decks)), mover]
+        player = np.asarray(state.player)
+        action = np.stack(chosen, axis=1)[np.arange(len(decks)), player]
         over = np.asarray(compiled.finished(rules, state))
         actions.append(np.where(over, rules.noop, action))
         state, _, _ = compiled.step(rules, state, actions[-1])
@@ -368,9 +368,9 @@ def test_new_parameters_and_seatings_do_not_recompile():
 )
 def test_invalid_arguments_are_rejected(arguments, message):
     policies = (recurrent_policy(LENIENT, 1),) * arguments.get("policies", 2)
-    given = {"rules": LENIENT, "decks": DECKS} | arguments | {"policies": policies}
+    options = {"rules": LENIENT, "decks": DECKS} | arguments | {"policies": policies}
     with pytest.raises(ValueError, match=message):
-        play_games(**given)
+        play_games(**options)
 
 
 def test_invalid_lineups_are_rejected():
@@ -416,7 +416,7 @@ def test_games_ignore_progress_interval(turns, monkeypatch):
     positions = []
 
     class Shown(Progress):
-        def update(self, position, **shown):
+        def update(self, position, **values):
             positions.append(position)
 
     monkeypatch.setattr(episodes, "Progress", Shown)

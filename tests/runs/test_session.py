@@ -51,16 +51,16 @@ def test_missing_wandb_fails_before_start(
 ) -> None:
     """The folder `wandb`, which W&B itself writes, is imported as an empty package."""
     monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb") if stray else None)
-    said = f"^--wandb needs the wandb package: {re.escape(install_command('wandb'))}$"
+    message = f"^--wandb needs the wandb package: {re.escape(install_command('wandb'))}$"
     run_dir = tmp_path / "new" / "run"
     with (
-        pytest.raises(ValueError, match=said),
+        pytest.raises(ValueError, match=message),
         open_run_dir("bc", BCConfig(run_dir=str(run_dir), wandb=True), 2),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
     sweep = SweepConfig(algorithm="bc", preset="quick", run_dir=str(run_dir), jobs=2)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         run_sweep(sweep, BCConfig(wandb=True), [GridPoint("bc", {})])
     assert list(tmp_path.iterdir()) == []
 
@@ -128,8 +128,8 @@ def test_seeds_run_with_summary_table(
         return summary
 
     config = BCConfig(seeds=(1, 2, 4), run_dir=str(tmp_path / "x"), lr=0.5)
-    shown = {"score": "self-play", "other": "rest"}
-    algorithm = installed(monkeypatch, run, summary_columns=shown, pooled_report=lambda *_: "")
+    columns = {"score": "self-play", "other": "rest"}
+    algorithm = installed(monkeypatch, run, summary_columns=columns, pooled_report=lambda *_: "")
     run_seeds(algorithm, config)
     expected = [
         dataclasses.replace(config, seeds=(), seed=seed, run_dir=str(tmp_path / f"x/s{seed}"))

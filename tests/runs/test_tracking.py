@@ -101,10 +101,10 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
 def test_wandb_receives_same_metrics(tmp_path: Path, wandb: FakeWandb) -> None:
     with Tracker(tmp_path, tensorboard=False, wandb=True, config={"lr": 0.1}) as tracker:
         tracker.log(3, {"loss": 0.5, "score": float("nan")})
-    started, *told = wandb.seen
+    started, *records = wandb.seen
     assert (started["project"], started["resume"]) == ("hanabi-rl", "allow")
     assert started["config"] == {"lr": 0.1}
-    assert told == [(3, {"loss": 0.5}), "done"]
+    assert records == [(3, {"loss": 0.5}), "done"]
 
 
 def test_wandb_id_is_unique_and_stable(
@@ -116,16 +116,16 @@ def test_wandb_id_is_unique_and_stable(
     for name in names:
         Path(name).mkdir(parents=True)
         Tracker(Path(name), tensorboard=False, wandb=True).close()
-    started = [told for told in wandb.seen if isinstance(told, dict)]
+    started = [call for call in wandb.seen if isinstance(call, dict)]
     assert len({run["id"] for run in started}) == len(names)
     assert [run["name"] for run in started[:-1]] == names[:-1]
     Path("a").rename("elsewhere")
     Tracker(tmp_path / "elsewhere/lr=0.2/s0", tensorboard=False, wandb=True, resume_step=0).close()
-    again = [told for told in wandb.seen if isinstance(told, dict)][-1]
+    again = [call for call in wandb.seen if isinstance(call, dict)][-1]
     assert (again["id"], again["name"]) == (started[1]["id"], "elsewhere/lr=0.2/s0")
     monkeypatch.chdir(tmp_path / "b")
     Tracker(tmp_path / "d/bc", tensorboard=False, wandb=True, resume_step=0).close()
-    again = [told for told in wandb.seen if isinstance(told, dict)][-1]
+    again = [call for call in wandb.seen if isinstance(call, dict)][-1]
     assert (again["id"], again["name"]) == (started[4]["id"], f"{tmp_path.name}/d/bc")
 
 

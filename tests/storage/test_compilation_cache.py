@@ -62,7 +62,7 @@ def start(environment: dict[str, str], number: int, before: str = "") -> subproc
     )
 
 
-def said(process: subprocess.Popen[str]) -> list[str]:
+def output(process: subprocess.Popen[str]) -> list[str]:
     """The program's result, its cache hits and the size limit of the cache."""
     out, _ = process.communicate()
     assert process.returncode == 0
@@ -72,28 +72,28 @@ def said(process: subprocess.Popen[str]) -> list[str]:
 def test_parallel_and_later_processes_share_cache(environment, tmp_path):
     """With JAX imported before or not."""
     both = [start(environment, 7, before) for before in ("", "import jax")]
-    (one, _, bound), (other, *_) = (said(process) for process in both)
+    (one, _, bound), (other, *_) = (output(process) for process in both)
     assert one == other and bound == str(2**30)
     assert list((tmp_path / "compiled" / cpu_fingerprint()).glob("*-cache"))
-    again, hits, _ = said(start(environment, 7))
+    again, hits, _ = output(start(environment, 7))
     assert again == one and int(hits) > 0
 
 
 @pytest.mark.parametrize("before", ["", "import jax"])
 def test_copied_cache_is_valid(environment, tmp_path, before):
     """As in an image or on a cluster. By default JAX 0.10 has the folder's path in its keys."""
-    first = said(start(environment, 7))
+    first = output(start(environment, 7))
     copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name} copied"))
-    again, hits, _ = said(start(environment | {"HANABI_RL_CACHE": str(copy)}, 7, before))
+    again, hits, _ = output(start(environment | {"HANABI_RL_CACHE": str(copy)}, 7, before))
     assert again == first[0] and first[1] == "0" and int(hits) > 0
 
 
 @pytest.mark.slow  # processes
 def test_copied_jax_cache_dir_is_valid(environment, tmp_path):
     folder = tmp_path / "own"
-    said(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(folder)}, 7))
+    output(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(folder)}, 7))
     copy = shutil.copytree(folder, tmp_path / "copied")
-    _, hits, _ = said(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(copy)}, 7))
+    _, hits, _ = output(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(copy)}, 7))
     assert int(hits) > 0
 
 
@@ -101,9 +101,9 @@ def test_copied_jax_cache_dir_is_valid(environment, tmp_path):
 def test_jax_cache_variables_apply(environment, tmp_path):
     other = tmp_path / "other"
     bound = {"JAX_COMPILATION_CACHE_MAX_SIZE": "5000000"}
-    said(start(environment | bound | {"JAX_COMPILATION_CACHE_DIR": str(other)}, 7))
+    output(start(environment | bound | {"JAX_COMPILATION_CACHE_DIR": str(other)}, 7))
     assert list(other.iterdir()) and not (tmp_path / "compiled").exists()
-    said(start(environment | {"JAX_ENABLE_COMPILATION_CACHE": "0"}, 7))
+    output(start(environment | {"JAX_ENABLE_COMPILATION_CACHE": "0"}, 7))
     assert not (tmp_path / "compiled").exists()
 
 

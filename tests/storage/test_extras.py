@@ -52,9 +52,9 @@ def test_user_texts_install_from_checkout() -> None:
     for path in files:
         if path.name != "extras.py":
             lines = path.read_text().splitlines()
-            asked = [line for line in lines if "install" in line and "hanabi-rl[" in line]
-            asked += [line for line in lines if "install hanabi-rl" in line]
-            assert asked == [], path
+            found = [line for line in lines if "install" in line and "hanabi-rl[" in line]
+            found += [line for line in lines if "install hanabi-rl" in line]
+            assert found == [], path
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,10 @@ def test_threads_replace_one_file_atomically(tmp_path: Path) -> None:
     path, both = tmp_path / "a", threading.Barrier(2)
 
     def write(text: str) -> None:
-        with files.atomic_replace(path) as beside:
-            beside.write_text(text)
+        with files.atomic_replace(path) as temporary:
+            temporary.write_text(text)
             both.wait(60)  # the other thread has written too
-            assert beside.read_text() == text
+            assert temporary.read_text() == text
             both.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
@@ -215,7 +215,7 @@ def test_partial_writes_are_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("text", "expected"),
     [
         ("~", "/home/me"),
         ("~/x", "/home/me/x"),
@@ -236,9 +236,9 @@ def test_partial_writes_are_removed(tmp_path: Path) -> None:
         ("5~", "5~"),
     ],
 )
-def test_expand_home(given: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expand_home(text: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    if given.startswith("--") and not expected.startswith("--"):
-        expected = given.partition("=")[0] + "=" + expected
-    assert files.expand_home(given) == expected
-    assert files.expand_home({"a": [given], "n": 1}) == {"a": [expected], "n": 1}
+    if text.startswith("--") and not expected.startswith("--"):
+        expected = text.partition("=")[0] + "=" + expected
+    assert files.expand_home(text) == expected
+    assert files.expand_home({"a": [text], "n": 1}) == {"a": [expected], "n": 1}

@@ -98,7 +98,7 @@ def compiled(env: Any) -> dict[str, Any]:
 def stepped(key: Any) -> Any:
     """Moves of the environment and of a policy, called one by one with 64-bit arrays."""
     env, bot = compiled(hanabi_rl.HanabiEnv(**SMALL)), OwnBot(rules=TINY)
-    state, carry, told = env["reset"](key, GAMES), bot.init_carry(GAMES), []
+    state, carry, records = env["reset"](key, GAMES), bot.init_carry(GAMES), []
     for turn in range(3):
         obs, legal = env["observe"](state), env["legal_actions"](state)
         seat, new = turn % TINY.num_players, np.full(GAMES, turn == 0)
@@ -106,8 +106,8 @@ def stepped(key: Any) -> Any:
         carry, logits = bot.step(carry, wide, legal[:, seat], new)
         _, action = act(bot, carry, wide, legal[:, seat], new)
         state, step = env["step"](state, np.asarray(action, np.int64))
-        told.append((obs, legal, logits, action, step))
-    return told, state
+        records.append((obs, legal, logits, action, step))
+    return records, state
 
 
 def test_eager_calls_ignore_user_jax_settings() -> None:
@@ -123,8 +123,8 @@ def test_jitted_calls_ignore_user_jax_settings() -> None:
 
     def scanned(key: jax.Array) -> Any:
         def move(state: Any, _: Any) -> Any:
-            state, told = env.step(state, jnp.argmax(env.legal_actions(state).any(1), -1))
-            return state, (env.observe(state), told)
+            state, timestep = env.step(state, jnp.argmax(env.legal_actions(state).any(1), -1))
+            return state, (env.observe(state), timestep)
 
         return jax.lax.scan(move, env.reset(key, GAMES), None, length=4)
 
@@ -138,15 +138,15 @@ def test_jitted_calls_ignore_user_jax_settings() -> None:
 def test_jaxmarl_adapter_ignores_user_jax_settings() -> None:
     env = hanabi_rl.make_jaxmarl(2, **SMALL)
 
-    def told(key: Any) -> Any:
+    def timesteps(key: Any) -> Any:
         obs, state = env.reset(key)
         moves = {agent: jnp.argmax(of) for agent, of in env.get_avail_actions(state).items()}
         return obs, moves, env.step(key, state, moves)
 
     key = jax.random.key(5)
-    expected = told(key)
+    expected = timesteps(key)
     with other_settings():
-        found = told(key)
+        found = timesteps(key)
     assert_same([found[0], found[2]], [expected[0], expected[2]])
 
 

@@ -46,29 +46,29 @@ def test_rate_excludes_compiling_update(monkeypatch: pytest.MonkeyPatch) -> None
 def test_bar_rate_excludes_compiling_update(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, stream = Clock(monkeypatch), Terminal()
     with Progress("BC", total=40, unit="epochs", stream=stream) as progress:
-        shown = []
+        drawn = []
         for seconds, epoch in ((600, 1), (20, 11), (20, 21)):
             clock.now += seconds
             progress.update(epoch)
-            shown.append(stream.getvalue().split("\r")[-1])
-    assert "1/40 epochs [10:00]" in shown[0]
-    assert "11/40 epochs [10:20, 0.5 epochs/s, 58 s left]" in shown[1]
-    assert "21/40 epochs [10:40, 0.5 epochs/s, 38 s left]" in shown[2]
+            drawn.append(stream.getvalue().split("\r")[-1])
+    assert "1/40 epochs [10:00]" in drawn[0]
+    assert "11/40 epochs [10:20, 0.5 epochs/s, 58 s left]" in drawn[1]
+    assert "21/40 epochs [10:40, 0.5 epochs/s, 38 s left]" in drawn[2]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_rate_excludes_later_compilation(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as the first validation, or another cell of a matrix: 8 of its 10 seconds."""
     clock, stream = Clock(monkeypatch), Terminal() if terminal else io.StringIO()
-    with Progress("cells", total=41, unit="cells", interval_s=0.0, stream=stream) as shown:
+    with Progress("cells", total=41, unit="cells", interval_s=0.0, stream=stream) as progress:
         clock.now += 30
-        shown.update(1)
+        progress.update(1)
         for event in (COMPILED, "/jax/something/else"):
             monitoring.record_event_duration_secs(event, 8.0)
         clock.now += 10
-        shown.update(2)
+        progress.update(2)
         clock.now += 2
-        shown.update(3)
+        progress.update(3)
     assert "0.5 cells/s, 1 min 16 s left" in re.split(r"[\r\n]+", stream.getvalue().strip())[-1]
 
 

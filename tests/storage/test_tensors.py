@@ -61,11 +61,11 @@ def test_unsupported_dtype_is_one_line_error(
 
 
 def test_exported_agent_with_unsupported_dtype_is_rejected(tmp_path: Path) -> None:
-    whole, spoilt = tmp_path / "whole.safetensors", tmp_path / "spoilt.safetensors"
+    whole, broken = tmp_path / "whole.safetensors", tmp_path / "spoilt.safetensors"
     write_file(whole, network_policy(TINY, 0), {"about": "a test"})
-    write_dtype(spoilt, "logits/bias", "F8_E4M3", read_metadata(whole))
+    write_dtype(broken, "logits/bias", "F8_E4M3", read_metadata(whole))
     with pytest.raises(ValueError, match=r"spoilt.safetensors: .* 'logits/bias' is of dtype F8_"):
-        load_policy(spoilt)
+        load_policy(broken)
 
 
 def test_numpy_dtypes_are_read(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_equal_tensors_give_equal_bytes(tmp_path: Path) -> None:
     }
     metadata = {f"key {n}": f'"{n}" \\ \u00fc\U0001f600\n' for n in range(12)}
     for _ in range(4):
-        for given in (tensors, dict(reversed(tensors.items()))):
-            write_tensors(path, given, dict(reversed(metadata.items())))
+        for ordered in (tensors, dict(reversed(tensors.items()))):
+            write_tensors(path, ordered, dict(reversed(metadata.items())))
             files.add(path.read_bytes())
     (file,) = files
     length = int.from_bytes(file[:8], "little")

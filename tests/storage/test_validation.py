@@ -106,7 +106,7 @@ def test_command_numbers_are_validated(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         (1.0000001, "1.0000001"),
         (1.0000000000000002, "1.0000000000000002"),
@@ -118,10 +118,10 @@ def test_command_numbers_are_validated(name: str) -> None:
         (float("nan"), "nan"),
     ],
 )
-def test_rejected_number_shows_all_digits(value: float, shown: str) -> None:
+def test_rejected_number_shows_all_digits(value: float, text: str) -> None:
     with pytest.raises(InvalidValueError) as refused:
         IPPOConfig(gamma=value)
-    assert str(refused.value).removesuffix(f", got {shown}") in (
+    assert str(refused.value).removesuffix(f", got {text}") in (
         "--gamma: expected a number from 0 to 1",
         "--gamma: expected a number",
     )
