@@ -1,4 +1,4 @@
-"""A whole run of pairs: what it leaves, and what a resumed one trains again."""
+"""Complete runs of pairs: files, and training after resuming."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ from hanabi_rl.storage.dataclass_io import to_dict
 
 
 @pytest.mark.slow
-def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_path: Path) -> None:
+def test_resumed_run_trains_missing_pair(tmp_path: Path) -> None:
     folder = tmp_path / "pairs"
     summary = run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(folder)))
     assert summary["pairs"] == 2 and summary["rewards"] == 406
@@ -62,7 +62,7 @@ def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_p
     assert [(line["pair"], line["step"]) for line in lines] == [(0, 2), (0, 4), (1, 6), (1, 8)]
 
 
-def test_pairs_of_another_length_are_refused_also_before_one_is_finished(tmp_path: Path) -> None:
+def test_pairs_of_other_length_are_rejected(tmp_path: Path) -> None:
     """Before anything is compiled."""
     config = dataclasses.replace(PAIRS, run_dir=str(tmp_path))
     write_config(tmp_path, to_dict(config), algorithm="behaviour_preferring", seed=config.seed)
@@ -72,10 +72,10 @@ def test_pairs_of_another_length_are_refused_also_before_one_is_finished(tmp_pat
 
 
 @pytest.mark.slow
-def test_an_update_that_was_not_finite_is_not_passed_over(
+def test_non_finite_update_between_checkpoints_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two checkpoints, whose metrics are the only ones that are logged."""
+    """Between two checkpoints, the only logged metrics."""
     compiled = LearnerPair.compile_update
 
     def spoilt(pair: LearnerPair) -> Any:
@@ -101,10 +101,10 @@ class Learner(NamedTuple):
     update: int
 
 
-def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
+def test_pair_has_own_key_and_even_checkpoints(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """21 updates with 4 checkpoints: after 5, 10, 16 and 21. Learners are what they were given."""
+    """21 updates with 4 checkpoints: after 5, 10, 16 and 21. Learners are stand-ins."""
     config = dataclasses.replace(PAIRS, num_checkpoints=4, total_steps=21 * 64 * 16, seed=11)
     asked: list[Any] = []
 
@@ -142,7 +142,7 @@ def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
     assert asked[44] not in keys
 
     class Signalled:
-        """Stops once `asked` is so long; a pair asks once, and once for each update."""
+        """Stops after a number of queries; a pair queries once, and once per update."""
 
         exit_code = 130
 
@@ -155,14 +155,14 @@ def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
             return len(asked) >= self.at
 
     last: Any = Signalled(updates=21)
-    assert len(trainer.train(0, ((0.5,) * len(EVENTS), 1.0), last)) == 4  # whole: it is kept
+    assert len(trainer.train(0, ((0.5,) * len(EVENTS), 1.0), last)) == 4  # complete: it is saved
     before: Any = Signalled(updates=20)
     with pytest.raises(RunStopped):
         trainer.train(0, ((0.5,) * len(EVENTS), 1.0), before)
 
 
-def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """How it ended, and how it was where it scored nearest to half of that."""
+def test_pair_saves_final_and_mid_skill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its end, and its state where it scored nearest to half of that."""
     kept: list[tuple[str, Any, int, float]] = []
 
     def save(folder: Path, policy: Any, *, algorithm: str, steps: int, score: float) -> None:
@@ -187,7 +187,7 @@ def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert record["curve"] == [[steps, 0.5], [2 * steps, 1.5], [3 * steps, 4.0]]
 
 
-def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -> None:
+def test_response_holds_one_random_seat() -> None:
     config = dataclasses.replace(PAIRS, game=TINY_3P, num_minibatches=3)
     pair = make_pair(config)
     assert (pair.response.learner_fraction, pair.biased.learner_fraction) == (
@@ -201,14 +201,14 @@ def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -
         assert (learns.sum(axis=1) == seats).all() and np.ptp(learns.mean(axis=0)) < 0.15
 
 
-def test_blocks_that_devices_cannot_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indivisible_blocks_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = make_pair(PAIRS)
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
     with pytest.raises(ValueError, match=r"num_shuffle_blocks=\d+ must be divisible by devices=3"):
         pair.compile_update()
 
 
-def test_a_reward_in_words_and_what_is_refused() -> None:
+def test_reward_text_and_invalid_rewards() -> None:
     weights = [0.0] * len(EVENTS)
     weights[EVENTS.index("hint_color")] = 0.5
     weights[EVENTS.index("play_blind")] = -1.0
@@ -224,7 +224,7 @@ def test_a_reward_in_words_and_what_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_pair_of_three_players_is_scored_as_partners_are_met(tmp_path: Path) -> None:
+def test_three_player_pair_is_scored_per_seat(tmp_path: Path) -> None:
     """The response alone among copies of the biased partner, at every seat."""
     config = dataclasses.replace(PAIRS, game=TINY_3P, num_pairs=1, run_dir=str(tmp_path / "pairs"))
     summary = run("behaviour_preferring", config)

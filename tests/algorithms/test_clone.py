@@ -1,4 +1,4 @@
-"""Which clone a learner gets, and how one is trained for it."""
+"""Selection and training of a learner's clone."""
 
 import dataclasses
 from pathlib import Path
@@ -31,7 +31,7 @@ from hanabi_rl.runs.session import open_run_dir
 OTHER = BCTrainConfig(data=("some.json",), batch_size=5, epochs=3, lr=0.25, permute_colors=False)
 
 
-def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -> None:
+def test_selected_clone_is_saved_with_run(tmp_path: Path) -> None:
     source, policies = tmp_path / "bc", {}
     for seed, name in enumerate((BEST_ACCURACY, BEST_POLICY)):
         policies[name] = network_policy(TINY, seed=seed)
@@ -43,20 +43,20 @@ def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -
     accuracy = dataclasses.replace(config, bc_select="accuracy")
     got = load_or_train_clone(accuracy, tmp_path / "other")
     assert got.identity() == policies[BEST_ACCURACY].identity()
-    again = load_or_train_clone(accuracy, tmp_path / "run")  # it is there already
+    again = load_or_train_clone(accuracy, tmp_path / "run")  # saved already
     assert again.identity() == policies[BEST_POLICY].identity()
     resumed = HDRIPPOConfig(run_dir=str(tmp_path / "run"), resume=True, game=TINY_3P)
     assert clone_rules(resumed) == TINY
     assert clone_rules(dataclasses.replace(resumed, resume=False)) == TINY_3P
 
 
-def test_the_game_is_that_of_the_games_to_clone(tmp_path: Path) -> None:
+def test_cloned_games_set_rules(tmp_path: Path) -> None:
     path = tmp_path / "games.safetensors"
     save_games(path, teacher_games(TINY, 2))
     assert clone_rules(HDRIPPOConfig(bc=BCTrainConfig(data=(str(path),)))) == TINY
 
 
-def test_a_clone_is_trained_with_the_runs_seed_and_game_and_its_own_settings(
+def test_clone_uses_run_seed_and_game(
     tmp_path: Path,
 ) -> None:
     config = HDRIPPOConfig(
@@ -81,9 +81,7 @@ class Enough(Exception):  # noqa: N818 - no error
     pass
 
 
-def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_seed_determines_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     games, asked = teacher_games(TINY, 4), []
 
     def jit(function: Any) -> Any:
@@ -112,10 +110,10 @@ def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clon
     assert colors[0] != colors[1]
 
 
-def test_no_games_are_announced_as_cloned_where_none_are(
+def test_existing_clone_announces_no_games(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The games that a given clone was validated on are those of its own bot."""
+    """The validation games of an existing clone are those of its own bot."""
     source = tmp_path / "bc"
     with open_run_dir(
         "bc", BCConfig(game=TINY, demos=("random",), demo_games=20, run_dir=str(source)), 2

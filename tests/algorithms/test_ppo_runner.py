@@ -1,5 +1,5 @@
-"""When a run measures, logs, keeps and saves; what a resumed one keeps of its schedule; at what
-precision partners play and on how many decks they are met."""
+"""PPO runs: evaluation, logging and saving intervals, schedules after resuming, precision and decks
+of partners."""
 
 import dataclasses
 from pathlib import Path
@@ -39,7 +39,7 @@ def scheduled(config: IPPOConfig, folder: Path) -> PPO:
     return restore_schedules("ippo", ALGORITHM.training(config, None).ppo, config, folder)
 
 
-def test_a_run_resumed_with_more_steps_keeps_its_schedule_and_says_so(
+def test_longer_resumed_run_keeps_schedule(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, lr=0.1, lr_schedule="linear")
@@ -54,7 +54,7 @@ def test_a_run_resumed_with_more_steps_keeps_its_schedule_and_says_so(
     )
 
 
-def test_a_constant_rate_needs_no_warning(
+def test_constant_rate_resumes_without_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, lr_schedule="constant")
@@ -64,7 +64,7 @@ def test_a_constant_rate_needs_no_warning(
     assert capsys.readouterr().err == ""
 
 
-def test_a_run_resumed_with_fewer_steps_reports_those_that_it_has(tmp_path: Path) -> None:
+def test_shorter_resumed_run_reports_its_steps(tmp_path: Path) -> None:
     class Plain(PPOAlgorithm):
         def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
             return {}
@@ -90,11 +90,11 @@ class Policy(NamedTuple):
         return Policy(params)
 
 
-def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
+def test_run_follows_its_intervals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seven updates of ten steps, measured every third and after the last; scores 9, 2, nan, 5:
-    that from before the first update is never the best."""
+    """Seven updates of ten steps, evaluated every third and after the last; scores 9, 2, nan, 5:
+    the first, before any update, is never the best."""
     for name in ("replicate", "shard", "unshard", "fetch"):
         monkeypatch.setattr(parallel, name, lambda tree: tree)
     scores = iter([9.0, 2.0, float("nan"), 5.0])
@@ -154,11 +154,9 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
     assert saved[0][2] == {} and saved[1][2] == {"s": 5.0, "other": 0.0}
 
 
-def test_environment_steps_beyond_32_bits_are_counted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The last update of the paper's 1e10 steps: metrics, progress, the policies' folders and what
-    they say of themselves."""
+def test_environment_steps_exceed_32_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The last update of the paper's 1e10 steps: metrics, progress, policy folders and their
+    steps."""
     for name in ("replicate", "shard", "fetch"):
         monkeypatch.setattr(parallel, name, lambda tree: tree)
     config = IPPOConfig(game=TINY, save_evaluated=True)
@@ -190,7 +188,7 @@ def test_environment_steps_beyond_32_bits_are_counted(
         assert isinstance(kept, NetworkPolicy) and kept.info.steps == steps
 
 
-def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumed_run_keeps_best_score(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("replicate", "shard", "fetch"):
         monkeypatch.setattr(parallel, name, lambda tree: tree)
     state = Learner(5, {"actor": "after 5"}), None
@@ -212,7 +210,7 @@ def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.Mo
     assert kept == [3.5]
 
 
-def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
+def test_partners_play_at_run_precision() -> None:
     network = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
     assert network.precision == "float32"
     group = PartnerPopulation(
@@ -223,7 +221,7 @@ def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
     assert wrapped.epsilon == 0.1 and with_precision(None, "bfloat16") is None
 
 
-def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partners_share_evaluation_decks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
     def beside(one: Any, others: Any, decks: int, seed: int, purpose: str) -> Any:
@@ -250,9 +248,7 @@ class Enough(Exception):  # noqa: N818 - no error
     pass
 
 
-def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_run_uses_seed_and_precision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = IPPOConfig(total_steps=3 * 1024 * 128, seed=9, precision="bfloat16")
     write_config(tmp_path, to_dict(config), algorithm="ippo", seed=9)
     beside = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
@@ -277,8 +273,8 @@ def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
     assert actor is beside.params and given.start_states is None
 
 
-def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:
-    """Of a game of n moves the positions before the first n - 3 of them."""
+def test_start_states_config(tmp_path: Path) -> None:
+    """For a game of n moves, the positions before its first n - 3 moves."""
     assert ppo_runner.load_start_states(IPPOConfig()) is None
     games, names = [teacher_games(TINY, 2, seed) for seed in (0, 1)], []
     for number, some in enumerate(games):
@@ -291,8 +287,8 @@ def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> Non
     assert starts.states.counters.shape == (expected,)
 
 
-def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> None:
-    """Other games, or another level below, under the same name."""
+def test_input_hashes_detect_changed_inputs(tmp_path: Path) -> None:
+    """Other games, or another previous level, under the same name."""
     place = tmp_path / "games.safetensors"
     config = OBLConfig(game=TINY, previous_level=str(tmp_path / "below"))
     begins = IPPOConfig(game=TINY, start_states=(str(place),))
@@ -321,7 +317,7 @@ def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> 
     assert ppo_runner.named_input_hashes(IPPOConfig()) == {}
 
 
-def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selection_uses_run_decks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
     def selfplay(*given: Any, purpose: str) -> Any:
