@@ -44,12 +44,12 @@ def trained(
         lr_schedule="linear",
     ).config
     ppo = PPO(config, NETWORK, sample_episode=draw_episode)
-    given = TrainContext(partners=partner)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(seed), given)
+    context = TrainContext(partners=partner)
+    learner, actors = jax.jit(ppo.init)(jax.random.key(seed), context)
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
-    given, update = parallel.replicate(given), ppo.compile_update()
+    context, update = parallel.replicate(context), ppo.compile_update()
     for _ in range(updates):
-        learner, actors, metrics = update(learner, actors, given)
+        learner, actors, metrics = update(learner, actors, context)
     assert all(np.isfinite(float(value)) for value in metrics.values())
     return NetworkPolicy(
         params=parallel.fetch(learner.params["actor"]), rules=ppo.env.rules, network=NETWORK

@@ -51,11 +51,11 @@ def test_resumed_run_trains_missing_pair(tmp_path: Path) -> None:
     first, second = (load_policy(p.agent).identity() for p in found.partners)
     assert first != second
 
-    kept = (folder / "pair-000" / "pair.json").stat().st_mtime_ns
+    saved = (folder / "pair-000" / "pair.json").stat().st_mtime_ns
     (folder / "pair-001" / "pair.json").unlink()
     (folder / "summary.json").unlink()
     run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(folder), resume=True))
-    assert (folder / "pair-000" / "pair.json").stat().st_mtime_ns == kept
+    assert (folder / "pair-000" / "pair.json").stat().st_mtime_ns == saved
     again = read_partners(folder / "candidates.json")
     assert load_policy(again.partners[1].agent).identity() == second  # the same run
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -78,21 +78,21 @@ def test_non_finite_update_between_checkpoints_raises(
     """Between two checkpoints, the only logged metrics."""
     compiled = LearnerPair.compile_update
 
-    def spoilt(pair: LearnerPair) -> Any:
+    def broken_update(pair: LearnerPair) -> Any:
         update = compiled(pair)
         count = 0
 
         def once_not_finite(learners: Any, actors: Any, preference: Any) -> Any:
             nonlocal count
             count += 1
-            learnt, actors, metrics = update(learners, actors, preference)
+            learned, actors, metrics = update(learners, actors, preference)
             if count == 1:
                 metrics = metrics._replace(response=metrics.response | {"loss": jnp.float32("nan")})
-            return learnt, actors, metrics
+            return learned, actors, metrics
 
         return once_not_finite
 
-    monkeypatch.setattr(LearnerPair, "compile_update", spoilt)
+    monkeypatch.setattr(LearnerPair, "compile_update", broken_update)
     with pytest.raises(NotFiniteError, match="finite loss of the response .* pair 0, update 1"):
         run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(tmp_path / "pairs")))
 
@@ -106,14 +106,14 @@ def test_pair_has_own_key_and_even_checkpoints(
 ) -> None:
     """21 updates with 4 checkpoints: after 5, 10, 16 and 21. Learners are stand-ins."""
     config = dataclasses.replace(PAIRS, num_checkpoints=4, total_steps=21 * 64 * 16, seed=11)
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def init(key: jax.Array) -> list[Any]:
-        asked.append(np.asarray(jax.random.key_data(key)).tobytes())
+        calls.append(np.asarray(jax.random.key_data(key)).tobytes())
         return [(Learner(update=0), {}), (Learner(update=0), {})]
 
     def update(learners: PerLearner, actors: PerLearner, preference: Any) -> Any:
-        asked.append((np.asarray(preference.event_weights).ravel()[:1], actors))
+        calls.append((np.asarray(preference.event_weights).ravel()[:1], actors))
         later = PerLearner(*(Learner(update=learner.update + 1) for learner in learners))
         return later, actors, PerLearner({"loss": 0.25}, {"loss": 0.5})
 
@@ -123,23 +123,23 @@ def test_pair_has_own_key_and_even_checkpoints(
     monkeypatch.setattr(bp._Trainer, "_measured", lambda self, n, _: Snapshot(n, 4.0 - n / 7, None))
     trainer = object.__new__(bp._Trainer)
     logged: list[tuple[int, dict[str, Any]]] = []
-    shown: list[int] = []
+    reported: list[int] = []
     trainer.config, trainer.run_dir, trainer.init, trainer.update = config, tmp_path, init, update
     trainer.tracker = SimpleNamespace(log=lambda step, found: logged.append((step, found)))  # type: ignore[assignment]
-    trainer.progress = SimpleNamespace(update=lambda steps, **_: shown.append(steps))  # type: ignore[assignment]
+    trainer.progress = SimpleNamespace(update=lambda steps, **_: reported.append(steps))  # type: ignore[assignment]
     stop: Any = SimpleNamespace(requested=False)
     for number in (0, 1):
         taken = trainer.train(number, ((0.5,) * len(EVENTS), 1.0), stop)
         assert [found.update for found in taken] == [5, 10, 16, 21]
-    keys = [found for found in asked if isinstance(found, bytes)]
-    assert len(keys) == len(set(keys)) == 2 and len(asked) == 2 + 2 * 21
+    keys = [found for found in calls if isinstance(found, bytes)]
+    assert len(keys) == len(set(keys)) == 2 and len(calls) == 2 + 2 * 21
     assert [step for step, _ in logged] == [5, 10, 16, 21, 26, 31, 37, 42]
-    assert shown == [2 * 64 * 16 * step for step, _ in logged]
+    assert reported == [2 * 64 * 16 * step for step, _ in logged]
     assert logged[-1][1]["response/loss"] == 0.5 and logged[-1][1]["pair"] == 1
     other = dataclasses.replace(config, seed=12)
     trainer.config = other
     trainer.train(0, ((0.5,) * len(EVENTS), 1.0), stop)
-    assert asked[44] not in keys
+    assert calls[44] not in keys
 
     class Signalled:
         """Stops after a number of queries; a pair queries once, and once per update."""
@@ -147,12 +147,12 @@ def test_pair_has_own_key_and_even_checkpoints(
         exit_code = 130
 
         def __init__(self, updates: int) -> None:
-            self.at = len(asked) + 1 + updates
+            self.at = len(calls) + 1 + updates
 
         @property
         def requested(self) -> bool:
             """See `GracefulStop`."""
-            return len(asked) >= self.at
+            return len(calls) >= self.at
 
     last: Any = Signalled(updates=21)
     assert len(trainer.train(0, ((0.5,) * len(EVENTS), 1.0), last)) == 4  # complete: it is saved
@@ -163,10 +163,10 @@ def test_pair_has_own_key_and_even_checkpoints(
 
 def test_pair_saves_final_and_mid_skill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its end, and its state where it scored nearest to half of that."""
-    kept: list[tuple[str, Any, int, float]] = []
+    saved: list[tuple[str, Any, int, float]] = []
 
     def save(folder: Path, policy: Any, *, algorithm: str, steps: int, score: float) -> None:
-        kept.append((str(folder.relative_to(tmp_path)), policy, steps, score))
+        saved.append((str(folder.relative_to(tmp_path)), policy, steps, score))
         folder.mkdir(parents=True)
 
     monkeypatch.setattr(bp, "save_policy", save)
@@ -176,7 +176,7 @@ def test_pair_saves_final_and_mid_skill(monkeypatch: pytest.MonkeyPatch, tmp_pat
     ]
     bp._keep_pair(tmp_path, PAIRS, ((0.0,) * len(EVENTS), 0.5), snapshots)
     steps = 64 * 16
-    assert kept == [
+    assert saved == [
         ("biased", "b3", 3 * steps, 4.0),
         ("response", "r3", 3 * steps, 4.0),
         ("mid/biased", "b2", 2 * steps, 1.5),

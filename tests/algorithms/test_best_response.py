@@ -98,7 +98,7 @@ def test_learner_holds_one_seat_with_partners(
 
 
 @pytest.mark.parametrize(
-    ("share", "lineup", "mean"),
+    ("partner_prob", "lineup", "mean"),
     [
         (1.0, "independent", 1 / 3),
         (0.6, "independent", 1 - 0.6 * 2 / 3),
@@ -107,7 +107,9 @@ def test_learner_holds_one_seat_with_partners(
         (1.0, "some-or-none", 1 / 2),
     ],
 )
-def test_minibatches_exclude_partner_decisions(share: float, lineup: Lineup, mean: float) -> None:
+def test_minibatches_exclude_partner_decisions(
+    partner_prob: float, lineup: Lineup, mean: float
+) -> None:
     """In a block of environments, at most one block in four has more learner decisions than the
     minibatches read, and then hardly more."""
     for priority in (0.0, 0.5):
@@ -116,7 +118,7 @@ def test_minibatches_exclude_partner_decisions(share: float, lineup: Lineup, mea
             network=SMALL,
             num_envs=128,
             num_minibatches=3,
-            partner_prob=share,
+            partner_prob=partner_prob,
             lineup=lineup,
             priority_exponent=priority,
             partners=("bot:rules?seed=0", "bot:rules?seed=1"),
@@ -191,14 +193,14 @@ def test_partners_can_have_smaller_features() -> None:
         partners=("agent:ippo-2p", "agent:br-bc-2p"),
     )
     plan = ALGORITHM.training(config, None)
-    given = TrainContext(partners=plan.partners)
-    learner, actors = jax.eval_shape(plan.ppo.init, jax.random.key(0), given)
+    context = TrainContext(partners=plan.partners)
+    learner, actors = jax.eval_shape(plan.ppo.init, jax.random.key(0), context)
     (memory,) = jax.tree.leaves(actors.partner_carry)
     assert memory.shape == (16, 2, 2, 5, 0)
     collect = partial(plan.ppo.collector.collect, num_steps=4, timesteps=0)
     key = jax.random.key(1)
-    kept, _, _ = jax.eval_shape(collect, learner.params, actors, given, key)
-    assert jax.tree.map(jnp.shape, kept) == jax.tree.map(jnp.shape, actors)
+    saved, _, _ = jax.eval_shape(collect, learner.params, actors, context, key)
+    assert jax.tree.map(jnp.shape, saved) == jax.tree.map(jnp.shape, actors)
 
 
 def test_partner_error_rates_share_one_program() -> None:
@@ -248,9 +250,9 @@ def test_best_response_starts_from_init_agent(tmp_path: Path) -> None:
         run_dir=str(tmp_path / "run"),
     )
     run("best_response", config)
-    kept = load_policy(tmp_path / "run")
-    assert isinstance(kept, NetworkPolicy)
-    jax.tree.map(np.testing.assert_array_equal, kept.params, first.params)
+    saved = load_policy(tmp_path / "run")
+    assert isinstance(saved, NetworkPolicy)
+    jax.tree.map(np.testing.assert_array_equal, saved.params, first.params)
 
 
 def test_init_agent_must_match_network() -> None:
@@ -259,9 +261,9 @@ def test_init_agent_must_match_network() -> None:
     begins_as = ALGORITHM.training(
         BestResponseConfig(**named, network=network), None
     ).initial_params
-    theirs = load_policy("agent:adhoc-2p")
-    assert isinstance(theirs, NetworkPolicy)
-    jax.tree.map(np.testing.assert_array_equal, begins_as, theirs.params)
+    agent = load_policy("agent:adhoc-2p")
+    assert isinstance(agent, NetworkPolicy)
+    jax.tree.map(np.testing.assert_array_equal, begins_as, agent.params)
     config = BestResponseConfig(**named)
     with pytest.raises(ValueError, match="adhoc-2p: expected the network that is trained"):
         ALGORITHM.training(config, None)

@@ -26,7 +26,9 @@ from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
 FREQUENCIES = 20_000
 
 
-def shares(players: int, lineup: Any, timesteps: float) -> dict[tuple[bool, ...], float]:
+def lineup_frequencies(
+    players: int, lineup: Any, timesteps: float
+) -> dict[tuple[bool, ...], float]:
     """Lineup -> frequency, with self-play up to 100 timesteps and none from 300."""
     learns = np.asarray(draws(players, lineup)(np.float32(timesteps)))
     lineups, counts = np.unique(learns, axis=0, return_counts=True)
@@ -48,10 +50,10 @@ def draws(players: int, lineup: Any) -> Any:
 def test_two_player_clone_seat_probability(timesteps: int) -> None:
     a = float(np.clip((timesteps - 100) / 200, 0, 1))
     expected = {(True, True): 1 - a, (False, True): a / 2, (True, False): a / 2}
-    got = shares(2, "independent", timesteps)
+    got = lineup_frequencies(2, "independent", timesteps)
     assert set(got) <= set(expected)
-    for lineup, share in expected.items():
-        assert got.get(lineup, 0.0) == pytest.approx(share, abs=0.015), lineup
+    for lineup, fraction in expected.items():
+        assert got.get(lineup, 0.0) == pytest.approx(fraction, abs=0.015), lineup
 
 
 @pytest.mark.parametrize(
@@ -63,13 +65,14 @@ def test_two_player_clone_seat_probability(timesteps: int) -> None:
     ],
 )
 def test_three_player_lineups_at_a_third(lineup: str, none: float, one: float, two: float) -> None:
-    got = shares(3, lineup, 160)  # a = 0.3
+    got = lineup_frequencies(3, lineup, 160)  # a = 0.3
     by_clones = [
-        sum(share for seats, share in got.items() if seats.count(False) == n) for n in range(4)
+        sum(fraction for seats, fraction in got.items() if seats.count(False) == n)
+        for n in range(4)
     ]
     np.testing.assert_allclose(by_clones, [none, one, two, 0], atol=0.015)
     for seat in range(3):  # no seat is special
-        assert sum(share for seats, share in got.items() if seats[seat]) == pytest.approx(
+        assert sum(fraction for seats, fraction in got.items() if seats[seat]) == pytest.approx(
             (3 - one - 2 * two) / 3, abs=0.02
         )
 
@@ -81,7 +84,7 @@ def test_three_player_lineups_at_a_third(lineup: str, none: float, one: float, t
 def test_three_player_lineups_after_annealing(
     lineup: str, none: float, one: float, two: float
 ) -> None:
-    got = shares(3, lineup, 1000)
+    got = lineup_frequencies(3, lineup, 1000)
     by_clones = [sum(x for seats, x in got.items() if seats.count(False) == n) for n in range(4)]
     np.testing.assert_allclose(by_clones, [none, one, two, 0], atol=0.015)
     for seat in range(3):
@@ -91,9 +94,11 @@ def test_three_player_lineups_after_annealing(
 
 @pytest.mark.parametrize("lineup", ["some-or-none", "all-or-none"])
 def test_two_players_ignore_lineup_option(lineup: str) -> None:
-    got = shares(2, lineup, 160)  # a = 0.3
+    got = lineup_frequencies(2, lineup, 160)  # a = 0.3
     expected = {(True, True): 0.7, (False, True): 0.15, (True, False): 0.15}
-    assert got == {seats: pytest.approx(share, abs=0.015) for seats, share in expected.items()}
+    assert got == {
+        seats: pytest.approx(fraction, abs=0.015) for seats, fraction in expected.items()
+    }
 
 
 def test_annealing_factor() -> None:

@@ -82,11 +82,11 @@ class Enough(Exception):  # noqa: N818 - no error
 
 
 def test_seed_determines_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    games, asked = teacher_games(TINY, 4), []
+    games, calls = teacher_games(TINY, 4), []
 
     def jit(function: Any) -> Any:
         def init(key: jax.Array, params: None) -> Any:
-            asked.append(np.asarray(jax.random.key_data(key)).tolist())
+            calls.append(np.asarray(jax.random.key_data(key)).tolist())
             return SimpleNamespace(params={})
 
         return init
@@ -96,7 +96,7 @@ def test_seed_determines_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
     class Loader(bc_training.BatchLoader):
         def __init__(self, *numbers: int) -> None:
-            asked.append(numbers)
+            calls.append(numbers)
             super().__init__(*numbers)
 
     monkeypatch.setattr(bc_training, "jax", SimpleNamespace(jit=jit, random=jax.random))
@@ -105,7 +105,7 @@ def test_seed_determines_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     with pytest.raises(Enough):
         bc_training.train_bc(BCConfig(batch_size=3, seed=9), tmp_path, games, games)
     seed = np.asarray(jax.random.key_data(jax.random.key(9))).tolist()
-    assert asked == [(4, 3, 9), seed]
+    assert calls == [(4, 3, 9), seed]
     colors = [np.asarray(jax.random.key_data(bc_training.color_key(s))).tolist() for s in (9, 10)]
     assert colors[0] != colors[1]
 

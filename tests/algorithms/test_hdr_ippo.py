@@ -82,15 +82,15 @@ def test_higher_kl_weight_stays_closer(curves: dict[float, np.ndarray]) -> None:
 def test_loss_is_weighted_sum_of_terms(small: Any, second_rollout: Any, weight: float) -> None:
     config = small.ppo.config
     _, metrics = small.learn(*second_rollout, weight)
-    share = metrics["decision_fraction"]  # logged per decision, but in the loss per timestep
-    np.testing.assert_allclose(share, 0.5, rtol=1e-5)
+    fraction = metrics["decision_fraction"]  # logged per decision, but in the loss per timestep
+    np.testing.assert_allclose(fraction, 0.5, rtol=1e-5)
     value, entropy = (
         config.value_coef * metrics["value_loss"],
-        config.entropy_coef * metrics["entropy"] * share,
+        config.entropy_coef * metrics["entropy"] * fraction,
     )
     ippo = metrics["actor_loss"] + value - entropy
     np.testing.assert_allclose(
-        metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"] * share, rtol=1e-5
+        metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"] * fraction, rtol=1e-5
     )
     assert float(metrics["kl_to_bc"]) > 0 and float(value) > 0 and float(entropy) > 0
 
@@ -191,14 +191,14 @@ def test_validation_games_default_to_clones(
         found = validation_games(HDRIPPOConfig(bc_policy=str(clone)), nowhere)
         assert found is not None
         np.testing.assert_array_equal(found.actions, theirs.actions)
-    given = HDRIPPOConfig(
+    fields = HDRIPPOConfig(
         bc_policy="bot:x", bc=BCTrainConfig(val=tuple(files["data"])), game=theirs.rules
     )
-    found = validation_games(given, nowhere)
+    found = validation_games(fields, nowhere)
     assert found is not None and len(found) == 40
     with pytest.raises(ValueError, match="--bc.val: expected games of 5 colours.*, got 2 colours"):
-        validation_games(dataclasses.replace(given, game=Rules()), nowhere)
-    twice = dataclasses.replace(given, bc=dataclasses.replace(given.bc, val=given.bc.val * 2))
+        validation_games(dataclasses.replace(fields, game=Rules()), nowhere)
+    twice = dataclasses.replace(fields, bc=dataclasses.replace(fields.bc, val=fields.bc.val * 2))
     with pytest.raises(ValueError, match="duplicate of game"):
         validation_games(twice, nowhere)
 
@@ -215,8 +215,8 @@ def test_validation_games_default_to_clones(
         files_of = game_input_hashes(
             clone, clone.game, training_games(clone, clone.game, clone.seed)
         )
-        given_then = files_of if name == "same" else dict.fromkeys(files_of, name)
-        (grown / "input_hashes.json").write_text(json.dumps(given_then))
+        older_hashes = files_of if name == "same" else dict.fromkeys(files_of, name)
+        (grown / "input_hashes.json").write_text(json.dumps(older_hashes))
         found = validation_games(HDRIPPOConfig(bc_policy=str(grown)), nowhere)
         assert (found is not None) == (name == "same")
     assert "No validation figures" in capsys.readouterr().err

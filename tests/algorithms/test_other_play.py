@@ -182,10 +182,10 @@ def test_seats_observe_and_act_in_own_colors(played: Played) -> None:
         taken = np.take_along_axis(chances, rollout.action[:, :, seat, None], -1)[..., 0]
         np.testing.assert_allclose(rollout.log_prob[:, :, seat], taken, rtol=1e-4, atol=1e-3)
 
-    mover = np.asarray(rollout.state.player)
-    of_mover = np.take_along_axis(rollout.action, mover[..., None], -1)[..., 0]
-    back = np.argsort(np.take_along_axis(colors, mover[..., None, None], 2)[:, :, 0], axis=-1)
-    true = np.asarray(permute_actions(rules, of_mover, back))
+    player = np.asarray(rollout.state.player)
+    of_player = np.take_along_axis(rollout.action, player[..., None], -1)[..., 0]
+    back = np.argsort(np.take_along_axis(colors, player[..., None, None], 2)[:, :, 0], axis=-1)
+    true = np.asarray(permute_actions(rules, of_player, back))
     going_on = ~rollout.reset[1:]
     np.testing.assert_array_equal(true[:-1][going_on], rollout.state.last_action[1:][going_on])
-    assert (true != of_mover).any()
+    assert (true != of_player).any()

@@ -48,10 +48,8 @@ def test_longer_resumed_run_keeps_schedule(
     assert scheduled(config, tmp_path).schedule_updates == 4
     assert capsys.readouterr().err == ""
     assert scheduled(longer, tmp_path).schedule_updates == 4
-    said = capsys.readouterr().err
-    assert (
-        "ends with update 4" in said and "the 2 updates after it keep its last rate, 0.025" in said
-    )
+    err = capsys.readouterr().err
+    assert "ends with update 4" in err and "the 2 updates after it keep its last rate, 0.025" in err
 
 
 def test_constant_rate_resumes_without_warning(
@@ -101,7 +99,7 @@ def test_run_follows_its_intervals(
     logged: list[tuple[int, set[str]]] = []
     saved: list[tuple[int, Any, Any]] = []
     kept: list[tuple[str, str, int, float | None]] = []
-    shown: list[tuple[int, float, float]] = []
+    reported: list[tuple[int, float, float]] = []
     session: Any = SimpleNamespace(
         restored=None,
         log=lambda step, found: logged.append((step, set(found))),
@@ -122,23 +120,23 @@ def test_run_follows_its_intervals(
         evaluate=lambda policy, config: {"s": next(scores), "other": 0.0},
     )  # fmt: skip
 
-    def update(learner: Learner, actors: Any, beside: Any) -> Any:
-        assert beside is given
+    def update(learner: Learner, actors: Any, partner: Any) -> Any:
+        assert partner is context
         later = Learner(learner.update + 1, {"actor": f"after {learner.update + 1}"})
         return later, actors, {"train_score": 0.5 * later.update, "extra": 10.0 * later.update}
 
     start: Any = Learner(0, {"actor": "after 0"})
-    given: Any = "what is given"
+    context: Any = "what is given"
     template: Any = Policy("template")
     trainer = _Trainer("x", session, config, plan, start, None, template)  # type: ignore[arg-type]
     progress: Any = SimpleNamespace(
-        update=lambda steps, score, extra: shown.append((steps, score, extra))
+        update=lambda steps, score, extra: reported.append((steps, score, extra))
     )
-    trainer.run(update, given, progress)
+    trainer.run(update, context, progress)
     assert [step for step, _ in logged] == [0, 2, 3, 4, 6, 7]
     assert [step for step, found in logged if "s" in found] == [0, 3, 6, 7]
-    assert shown == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
-    assert [(name, who, steps) for name, who, steps, _ in kept] == [
+    assert reported == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
+    assert [(name, name_of, steps) for name, name_of, steps, _ in kept] == [
         ("policies/0", "after 0", 0),
         ("policies/30", "after 3", 30),
         ("policy", "after 3", 30),
@@ -162,12 +160,12 @@ def test_environment_steps_exceed_32_bits(monkeypatch: pytest.MonkeyPatch, tmp_p
     config = IPPOConfig(game=TINY, save_evaluated=True)
     done, steps = config.num_updates, 9_999_876_096
     assert (done, done * config.num_envs * config.num_steps) == (76_293, steps)
-    policy, none, shown = network_policy(TINY, 0), None, []
+    policy, none, reported = network_policy(TINY, 0), None, []
     start: Any = Learner(np.int32(done), {"actor": policy.params})
     plan: Any = SimpleNamespace(
         selection_metric="s", progress_metric=None, temperature=None, evaluate=lambda *_: {"s": 1.0}
     )
-    progress: Any = SimpleNamespace(update=lambda steps, score: shown.append(steps))
+    progress: Any = SimpleNamespace(update=lambda steps, score: reported.append(steps))
     checkpoints: Any = "there"
     with Tracker(tmp_path) as tracker:
         session: Any = TrainingSession(
@@ -182,7 +180,7 @@ def test_environment_steps_exceed_32_bits(monkeypatch: pytest.MonkeyPatch, tmp_p
         trainer.last_log = (0.0, done - 1)
         trainer.evaluate(done)
         trainer.log(done, {"train_score": jnp.float32(1)}, {}, progress)
-    assert read_metrics(tmp_path / "metrics.jsonl")[0]["env_steps"] == shown[0] == steps
+    assert read_metrics(tmp_path / "metrics.jsonl")[0]["env_steps"] == reported[0] == steps
     for name in ("policy", f"policies/{steps}"):
         kept = load_policy(tmp_path / name)
         assert isinstance(kept, NetworkPolicy) and kept.info.steps == steps
@@ -222,26 +220,26 @@ def test_partners_play_at_run_precision() -> None:
 
 
 def test_partners_share_evaluation_decks(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
 
-    def beside(one: Any, others: Any, decks: int, seed: int, purpose: str) -> Any:
-        asked.append((one, tuple(others), decks, seed, purpose))
+    def partner(one: Any, others: Any, decks: int, seed: int, purpose: str) -> Any:
+        calls.append((one, tuple(others), decks, seed, purpose))
         scores = np.arange(len(others))[:, None, None] + np.array([[0, 1], [1, 2]])  # seats, decks
         return scores, scores
 
-    monkeypatch.setattr(training_partners, "evaluate_with_partners", beside)
+    monkeypatch.setattr(training_partners, "evaluate_with_partners", partner)
     monkeypatch.setattr(
         training_partners, "selfplay_metrics", lambda policy, config: {"selfplay_mean": 7.0}
     )
     config: Any = SimpleNamespace(eval_games=10, seed=4)
     policy: Any = "policy"
     found = training_partners.partner_metrics(("a", "b", "c"))(policy, config)  # type: ignore[arg-type]
-    assert asked == [("policy", ("a", "b", "c"), 3, 4, "selection")]
+    assert calls == [("policy", ("a", "b", "c"), 3, 4, "selection")]
     assert found == {"selfplay_mean": 7.0, training_partners.PARTNER_SCORE_KEY: 2.0}
     assert training_partners.score_with_partners(policy, list("abcdefghijkl"), config) == [
         *range(1, 13)
     ]  # type: ignore[arg-type]
-    assert asked[-1][2] == 1
+    assert calls[-1][2] == 1
 
 
 class Enough(Exception):  # noqa: N818 - no error
@@ -251,26 +249,26 @@ class Enough(Exception):  # noqa: N818 - no error
 def test_run_uses_seed_and_precision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = IPPOConfig(total_steps=3 * 1024 * 128, seed=9, precision="bfloat16")
     write_config(tmp_path, to_dict(config), algorithm="ippo", seed=9)
-    beside = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
-    asked: list[Any] = []
+    partner = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
+    calls: list[Any] = []
 
-    def init(*given: Any) -> None:
-        asked.append(given)
+    def init(*context: Any) -> None:
+        calls.append(context)
         raise Enough
 
     monkeypatch.setattr(PPO, "init", init)
     plain_jit = SimpleNamespace(jit=lambda function: function, random=jax.random)
     monkeypatch.setattr(ppo_runner, "jax", plain_jit)
     plan = dataclasses.replace(
-        ALGORITHM.training(config, None), reference=beside, partners=EpsilonNoise(beside)
+        ALGORITHM.training(config, None), reference=partner, partners=EpsilonNoise(partner)
     )
     with pytest.raises(Enough):
         ALGORITHM.train(config, tmp_path, plan)
-    ((ppo, key, given, actor),) = asked
+    ((ppo, key, context, actor),) = calls
     assert ppo == dataclasses.replace(plan.ppo, schedule_updates=3)
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()
-    assert given.reference.precision == given.partners.policy.precision == "bfloat16"
-    assert actor is beside.params and given.start_states is None
+    assert context.reference.precision == context.partners.policy.precision == "bfloat16"
+    assert actor is partner.params and context.start_states is None
 
 
 def test_start_states_config(tmp_path: Path) -> None:
@@ -318,10 +316,10 @@ def test_input_hashes_detect_changed_inputs(tmp_path: Path) -> None:
 
 
 def test_selection_uses_run_decks(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
 
-    def selfplay(*given: Any, purpose: str) -> Any:
-        asked.append((*given, purpose))
+    def selfplay(*context: Any, purpose: str) -> Any:
+        calls.append((*context, purpose))
         mean, points = SimpleNamespace(mean=1.0), SimpleNamespace(mean=2.0)
         return SimpleNamespace(summary=SimpleNamespace(mean=mean, points=points))
 
@@ -330,4 +328,4 @@ def test_selection_uses_run_decks(monkeypatch: pytest.MonkeyPatch) -> None:
     policy: Any = "policy"
     found = ppo_runner.selfplay_metrics(policy, config)
     assert found == {"selfplay_mean": 1.0, "selfplay_points": 2.0}
-    assert asked == [("policy", 10, 4, "selection")]
+    assert calls == [("policy", 10, 4, "selection")]

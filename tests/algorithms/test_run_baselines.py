@@ -74,9 +74,9 @@ def test_run_with_start_states(tmp_path: Path) -> None:
     """They are nearer to their end; evaluations start from full games."""
     save_games(tmp_path / "games.safetensors", random_games(TINY, 40))
     lengths, config = [], IPPOConfig(**FIELDS, start_states=(str(tmp_path / "games.safetensors"),))
-    for share in (0.0, 1.0):
-        folder = tmp_path / str(share)
-        run("ippo", dataclasses.replace(config, start_state_prob=share, run_dir=str(folder)))
+    for prob in (0.0, 1.0):
+        folder = tmp_path / str(prob)
+        run("ippo", dataclasses.replace(config, start_state_prob=prob, run_dir=str(folder)))
         lines = read_lines(folder)[1:]
         ended = sum(line["train_games"] for line in lines)
         lengths.append(UPDATES * ENVS * STEPS / ended)
@@ -127,13 +127,13 @@ def br_bc_config(bc_run: Any, **changes: Any) -> BRBCConfig:
     """Self-play in the first update, both lineups in the second, and the clone in every later
     game."""
     update = ENVS * STEPS
-    given = {
+    fields = {
         "bc_policy": str(bc_run[0]),
         "bc": BCTrainConfig(),
         "anneal_start": 0,
         "anneal_end": 2 * update,
     }
-    return BRBCConfig(**(FIELDS | given | changes))
+    return BRBCConfig(**(FIELDS | fields | changes))
 
 
 @pytest.mark.slow

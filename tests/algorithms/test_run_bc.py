@@ -165,8 +165,8 @@ def test_resume_rejects_other_games(
         ("--data", config.data, (named, validation)),
         ("--val", config.val, (train, validation.select(less))),
     ):
-        monkeypatch.setattr(bc, "training_games", lambda *given, games=games: games)
-        with pytest.raises(ValueError, match=f"{flag} {' '.join(names)}: expected what this run"):
+        monkeypatch.setattr(bc, "training_games", lambda *source, games=games: games)
+        with pytest.raises(ValueError, match=f"{flag} {' '.join(names)}: expected the run's original"):
             run_bc(config)
         with pytest.raises(ValueError, match=f"{folder}: {flag} {' '.join(names)}: expected what"):
             run_once("bc", of_game)
@@ -176,9 +176,9 @@ def test_resume_rejects_other_games(
     names = [f"--demos {name}" for name in ("iggi", "rules?seed=0", "rules?seed=1")]
     found = bc.ALGORITHM.input_hashes(generated)
     assert list(found) == names and len(set(found.values())) == 3
-    begun = dataclasses.replace(generated, init_from="agent:clone-2p")
-    prior = {"--init-from agent:clone-2p": load_policy("agent:clone-2p").identity()}
-    assert bc.ALGORITHM.input_hashes(begun) == found | prior
+    started = dataclasses.replace(generated, init_from="agent:clone-2p")
+    pretrained = {"--init-from agent:clone-2p": load_policy("agent:clone-2p").identity()}
+    assert bc.ALGORITHM.input_hashes(started) == found | pretrained
 
 
 def test_default_validation_is_a_tenth(training: BCTrainConfig) -> None:
@@ -197,10 +197,10 @@ def test_too_few_games_to_validate_are_rejected(training: BCTrainConfig, tmp_pat
     save_games(path, games.select(range(MIN_TRAIN_GAMES)))
     assert [len(part) for part in training_games(config, games.rules, seed=0)] == [4, 1]
     save_games(path, games.select(range(MIN_TRAIN_GAMES - 1)))
-    for flag, given in (("--data", config), ("--demo-games", BCTrainConfig(demo_games=4))):
+    for flag, source in (("--data", config), ("--demo-games", BCTrainConfig(demo_games=4))):
         message = f"{flag}: expected at least 5 games, or --val with others, got 4"
         with pytest.raises(ValueError, match=message):
-            training_games(given, games.rules, seed=0)
+            training_games(source, games.rules, seed=0)
     with_val = dataclasses.replace(config, val=training.val)
     assert len(training_games(with_val, games.rules, seed=0)[0]) == 4
 
@@ -292,8 +292,8 @@ def test_clone_starts_from_init_agent(
     same = {"lr": 0.0, "final_lr": 0.0, "weight_decay": 0.0, "epochs": 1, "network": network}
     start = str(tmp_path / "agent")
     run_bc(bc_config(run_dir=str(tmp_path / "run"), init_from=start, **same))
-    kept: Any = load_policy(tmp_path / "run")
-    jax.tree.map(np.testing.assert_array_equal, kept.params, first.params)
+    saved: Any = load_policy(tmp_path / "run")
+    jax.tree.map(np.testing.assert_array_equal, saved.params, first.params)
 
 
 def test_structured_clone_starts_from_init_agent(tmp_path: Path) -> None:
@@ -339,21 +339,21 @@ def test_init_agent_of_other_network_is_rejected(
 
 def test_human_presets_start_from_bundled_pretrained() -> None:
     """Or from scratch, with a comment that states the reason."""
-    rules, prior = Rules(num_players=3), "agent:pretrained-3p"
+    rules, pretrained = Rules(num_players=3), "agent:pretrained-3p"
     for preset in ("3p-human", "3p-human-hint-history"):
         config: Any = preset_config("bc", preset)
-        assert config.init_from == prior
-        load_initial_params(prior, config.network, rules)
+        assert config.init_from == pretrained
+        load_initial_params(pretrained, config.network, rules)
     facts = dataclasses.replace(config.network, features="facts")
     said = "--init-from agent:pretrained-3p: .*expected {}.*--init-from None: random"
     with pytest.raises(
         ValueError, match=said.format(".*features='hint-history'.*got .*features='facts'")
     ):
-        load_initial_params(prior, facts, rules)
+        load_initial_params(pretrained, facts, rules)
     with pytest.raises(
         ValueError, match=said.format("an agent for 2 players, got one for 3 players")
     ):
-        load_initial_params(prior, config.network, Rules())
+        load_initial_params(pretrained, config.network, Rules())
 
 
 def test_demo_games_of_all_agents_are_cloned(

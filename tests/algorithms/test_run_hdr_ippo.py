@@ -151,9 +151,9 @@ def test_saved_policies(run: Any) -> None:
 
 def test_run_uses_selected_clone(run: Any) -> None:
     folder = run[0]
-    kept: Any = load_policy(folder / "bc-policy")
+    saved: Any = load_policy(folder / "bc-policy")
     most_accurate: Any = load_policy(folder / "bc" / "policy-accuracy")
-    jax.tree.map(np.testing.assert_array_equal, kept.params, most_accurate.params)
+    jax.tree.map(np.testing.assert_array_equal, saved.params, most_accurate.params)
 
 
 def test_training_starts_from_clone(run: Any, config: Any) -> None:
@@ -179,14 +179,14 @@ def test_calibrated_policy_is_saved_with_temperature(
     monkeypatch.setattr(hdr_ippo, "calibrate_temperature", nearest)
     short = {"total_steps": ENVS * STEPS, "bc_policy": str(run[0] / "bc-policy")}
     ALGORITHM.run(config(run_dir=str(tmp_path / "c"), calibrate_temperature=True, **short))
-    learnt: Any = load_policy(tmp_path / "c" / "checkpoints" / "1")
-    last = jax.tree.map(lambda x: x / 1.5, learnt.params["logits"])
+    learned: Any = load_policy(tmp_path / "c" / "checkpoints" / "1")
+    last = jax.tree.map(lambda x: x / 1.5, learned.params["logits"])
     for name in ("policy", "policy-latest"):
-        kept: Any = load_policy(tmp_path / "c" / name)
+        saved: Any = load_policy(tmp_path / "c" / name)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
-            kept.params,
-            {**learnt.params, "logits": last},
+            saved.params,
+            {**learned.params, "logits": last},
         )
 
 
@@ -254,8 +254,8 @@ def test_clone_sets_custom_card_counts(config: Any, tmp_path: Path) -> None:
         f"{hints} hint tokens and copies {copies} of the ranks"
         for hints, copies in ((8, (2, 1, 2)), (3, (3, 2, 1)))
     )
-    said = re.escape(f"--bc.val: expected games of {ours}, got {tiny}")
-    with pytest.raises(ValueError, match=f"^{said}$"):
+    message = re.escape(f"--bc.val: expected games of {ours}, got {tiny}")
+    with pytest.raises(ValueError, match=f"^{message}$"):
         ALGORITHM.run(config(**given, total_steps=ENVS * STEPS))  # of the tiny game
     assert not folder.exists()
     ALGORITHM.run(config(**given, total_steps=ENVS * STEPS, bc=BCTrainConfig()))

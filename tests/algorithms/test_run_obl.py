@@ -51,7 +51,7 @@ def config_of(rules: Rules, folder: Path, updates: int = 2, **given: Any) -> OBL
     return OBLConfig(**(fields | {"game": rules, "run_dir": str(folder)} | given))
 
 
-def kept(folder: Path, network: StructuredConfig) -> str:
+def save_fresh(folder: Path, network: StructuredConfig) -> str:
     """A fresh policy in a folder."""
     params = init_params(TINY, network, jax.random.key(0))
     policy = NetworkPolicy(params=params, rules=TINY, network=network)
@@ -60,13 +60,13 @@ def kept(folder: Path, network: StructuredConfig) -> str:
 
 
 def test_incompatible_previous_level_is_rejected(tmp_path: Path) -> None:
-    wide = kept(tmp_path / "wide", dataclasses.replace(NETWORK, trunk=(64,)))
-    told = kept(tmp_path / "told", PROFILED)
-    good = kept(tmp_path / "good", NETWORK)
+    wide = save_fresh(tmp_path / "wide", dataclasses.replace(NETWORK, trunk=(64,)))
+    profiled = save_fresh(tmp_path / "told", PROFILED)
+    good = save_fresh(tmp_path / "good", NETWORK)
     for name, network in (
         (wide, NETWORK),
-        (told, NETWORK),
-        (told, PROFILED),
+        (profiled, NETWORK),
+        (profiled, PROFILED),
         ("bot:iggi", NETWORK),
     ):
         config = config_of(TINY, tmp_path / "run", previous_level=name, network=network)

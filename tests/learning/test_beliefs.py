@@ -138,9 +138,9 @@ def distances(learner: BeliefLearner, params: Any, moment: Moment) -> np.ndarray
         state = jax.tree.map(lambda x, g=game: x[g], moment.state)
         ours = np.asarray(chances(state, tilt[..., game], jnp.asarray(cards)))[: len(hands)]
         posterior = exact(moment, game)
-        theirs = np.array([posterior[hand] for hand in hands]) / posterior.total()
+        exact_probs = np.array([posterior[hand] for hand in hands]) / posterior.total()
         assert ours.sum() == pytest.approx(1.0, abs=1e-4)
-        found.append(np.abs(ours - theirs).sum() / 2)
+        found.append(np.abs(ours - exact_probs).sum() / 2)
     return np.array(found)
 
 
@@ -177,6 +177,6 @@ def test_own_true_hand_is_not_read(
     np.testing.assert_array_equal(
         seen, tilt_of("hint-history", params, second.examples._replace(state=junk))
     )
-    theirs = state.replace(ranks=np.where(mine, state.ranks, state.ranks ^ 0b111111))
-    other = tilt_of("hint-history", params, second.examples._replace(state=theirs))
+    exact_probs = state.replace(ranks=np.where(mine, state.ranks, state.ranks ^ 0b111111))
+    other = tilt_of("hint-history", params, second.examples._replace(state=exact_probs))
     assert np.std(seen) > 0.1 and (np.asarray(seen) != np.asarray(other)).any()

@@ -39,7 +39,11 @@ def preference(score_weight: float = 1.0, **weights: float) -> BiasedReward:
 
 def test_weight_space_has_203_points() -> None:
     assert tuple(field.name for field in dataclasses.fields(EventWeights)) == EVENTS
-    assert [len(biased_reward_space(EventWeights(), most)) for most in (0, 1, 2)] == [1, 21, 203]
+    assert [len(biased_reward_space(EventWeights(), max_events)) for max_events in (0, 1, 2)] == [
+        1,
+        21,
+        203,
+    ]
     space = biased_reward_space(EventWeights(), 2)
     assert len(set(space)) == 203 and space[0] == NOTHING
     assert max(np.count_nonzero(w) for w in space) == 2 and np.abs(space).max() == 1.0
@@ -78,10 +82,10 @@ def test_learner_reward_counts_own_moves_only(small: Any) -> None:
     wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
     paid = np.asarray(reward_of(ppo.config, rollout, action, start, wanted))
     expected = 0.5 * np.asarray(reward)
-    found, mover = np.asarray(events_of(rollout.state, action)), np.asarray(rollout.state.player)
+    found, player = np.asarray(events_of(rollout.state, action)), np.asarray(rollout.state.player)
     for t in range(timesteps):
         for e in range(envs):
-            if learns[t, e, mover[t, e]]:
+            if learns[t, e, player[t, e]]:
                 expected[t, e] += 0.5 * found[t, e, EVENTS.index("hint_color")]
                 expected[t, e] -= found[t, e, EVENTS.index("misplay")]
     np.testing.assert_allclose(paid, expected, atol=1e-6)
@@ -94,15 +98,15 @@ def test_team_events_reward_all_moves(small: Any) -> None:
     config = make_ppo(keep_points=True, life_cost=0.5, teaming_weight=0.3, g2_weight=-0.25).config
     ppo = make_ppo()
     rollout = small_rollout(ppo, small)
-    nobody = np.zeros((*rollout.transition.reward.shape, 2), bool)
-    rollout = rollout.replace(episode=EpisodeSetup(is_learner=nobody))
+    no_seat = np.zeros((*rollout.transition.reward.shape, 2), bool)
+    rollout = rollout.replace(episode=EpisodeSetup(is_learner=no_seat))
     move, start = jax.jit(ppo.current_player_actions)(rollout), np.float32(0)
     team = np.asarray(reward_of(config, rollout, move, start))
     assert np.abs(team - rollout.transition.reward).max() > 0.2
     wanted = preference(0.5, hint_color=0.5)
     paid = reward_of(config, rollout, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team, atol=1e-6)  # no seat is the learner's
-    mine = rollout.replace(episode=EpisodeSetup(is_learner=~nobody))
+    mine = rollout.replace(episode=EpisodeSetup(is_learner=~no_seat))
     hints = np.asarray(events_of(rollout.state, move))[..., EVENTS.index("hint_color")]
     paid = reward_of(config, mine, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team + 0.5 * hints, atol=1e-6)
@@ -142,15 +146,15 @@ def test_two_learners_start_differently(pair: Trained) -> None:
 
 @pytest.mark.slow  # compiles a second update
 def test_unbiased_update_is_plain_ppo(pair: Trained) -> None:
-    learnt, _, metrics = pair.update(*started(pair), preference())
+    learned, _, metrics = pair.update(*started(pair), preference())
     learners, actors = started(pair)
-    beside = parallel.replicate(pair.pair.policy(pair.learners.response))
+    partner = parallel.replicate(pair.pair.policy(pair.learners.response))
     plain, _, expected = pair.pair.biased.compile_update()(
-        learners.biased, actors.biased, TrainContext(partners=beside)
+        learners.biased, actors.biased, TrainContext(partners=partner)
     )
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
-        learnt.biased.params,
+        learned.biased.params,
         plain.params,
     )
     found = metrics.biased

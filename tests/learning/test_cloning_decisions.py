@@ -65,7 +65,7 @@ def test_cloning_profile_matches_play() -> None:
     order = np.array([[0, 1, 2], [2, 0, 1]], np.int32)
     games = dataclasses.replace(random_games(TINY_3P, 2, seed=7), players=order)
     examples = decision_dataset(games, network, series=2)
-    shown = np.asarray(examples.view.table)
+    profiles = np.asarray(examples.view.table)
     width = sizes(TINY_3P, "facts", True).table.shape[1] - sizes(TINY_3P, "facts").table.shape[1]
     policy = NetworkPolicy(init_params(TINY_3P, network, jax.random.key(0)), TINY_3P, network)
 
@@ -86,8 +86,8 @@ def test_cloning_profile_matches_play() -> None:
             carry, features = step(carry, state, seats, np.bool_(game + turn == 0))
             known[turn, game] = np.asarray(features)[order[game, turn % 3]]
             turns += 1
-    assert len(shown) == turns and games.num_actions.min() > 6
-    for row, place in zip(shown, sorted(known), strict=True):  # turn by turn
+    assert len(profiles) == turns and games.num_actions.min() > 6
+    for row, place in zip(profiles, sorted(known), strict=True):  # turn by turn
         np.testing.assert_array_equal(row[-width:], known[place], err_msg=str(place))
     assert known[0, 1].any() and not known[0, 0].any()
 

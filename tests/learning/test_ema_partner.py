@@ -48,10 +48,10 @@ def test_partner_is_copy_with_error_rate(
         jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
         for _ in range(3)
     )
-    met: list[Any] = []
+    calls: list[Any] = []
 
-    def plain_update(self: PPO, learner: Any, actors: Any, given: Any):
-        met.append((learner, given.partners))
+    def plain_update(self: PPO, learner: Any, actors: Any, context: Any):
+        calls.append((learner, context.partners))
         return learner.replace(params=later), actors, {"train_games": 1}
 
     monkeypatch.setattr(PPO, "update", plain_update)
@@ -70,18 +70,18 @@ def test_partner_is_copy_with_error_rate(
         copy["actor"],
         later["actor"],
     )
-    ((given, beside),) = met
-    assert given is learner
+    ((context, partner),) = calls
+    assert context is learner
     obs = rng.random((8, TINY.obs_size), np.float32)
     legal, reset = rng.random((8, TINY.num_moves)) < 0.6, jnp.ones(8, bool)
     plain = NetworkPolicy(params=copy["actor"], rules=TINY, network=ppo.network)
 
     @jax.jit
-    def both(beside: Any, plain: Any) -> Any:
-        ask = [(one, one.init_carry(8)) for one in (beside, plain)]
-        return [one.step(carry, obs, jnp.asarray(legal), reset)[1] for one, carry in ask]
+    def both(partner: Any, plain: Any) -> Any:
+        pairs = [(one, one.init_carry(8)) for one in (partner, plain)]
+        return [one.step(carry, obs, jnp.asarray(legal), reset)[1] for one, carry in pairs]
 
-    answer, logits = (np.asarray(x, np.float64) for x in both(beside, plain))
+    answer, logits = (np.asarray(x, np.float64) for x in both(partner, plain))
     chances, answer = (
         np.where(legal, np.exp(x - x.max(1, keepdims=True)), 0) for x in (logits, answer)
     )

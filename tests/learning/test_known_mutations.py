@@ -97,8 +97,8 @@ def test_timesteps_have_separate_noise() -> None:
         return collector.collect(None, collector.init(key, 32), EMPTY_CONTEXT, key, 16)[1]
 
     rollout = jax.device_get(play(jax.random.key(0)))
-    action, mover = rollout.action, np.asarray(rollout.state.player)
-    moves = np.take_along_axis(action, mover[..., None], -1)[..., 0]
+    action, player = rollout.action, np.asarray(rollout.state.player)
+    moves = np.take_along_axis(action, player[..., None], -1)[..., 0]
     flat = jax.tree.map(lambda x: x.reshape(16 * 32, *x.shape[2:]), rollout.state)
     legal = np.asarray(legal_actions(rules, flat)).any(1).reshape(16, 32, -1)
     could = np.take_along_axis(legal[1:], moves[:-1, :, None], -1)[..., 0]
@@ -112,7 +112,7 @@ def test_updates_have_separate_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     def note(key: jax.Array) -> None:
         keys.append(np.asarray(jax.random.key_data(key)).tobytes())
 
-    def fake_collect(self: Any, params: Any, actors: Any, given: Any, key: Any, *_: Any) -> Any:
+    def fake_collect(self: Any, params: Any, actors: Any, context: Any, key: Any, *_: Any) -> Any:
         note(key)
         return None, None, None
 
@@ -167,33 +167,35 @@ def test_recorded_games_are_permuted_separately() -> None:
 @pytest.fixture
 def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...], str]]:
     """Requested evaluations, which are not played: (type, policies, purpose of their decks)."""
-    asked: list[tuple[str, tuple[Any, ...], str]] = []
+    calls: list[tuple[str, tuple[Any, ...], str]] = []
     score = SimpleNamespace(mean=0.0)
     summary = SimpleNamespace(mean=score, points=score)
 
     def selfplay(policy: Any, games: int, seed: int = 0, purpose: str = "report") -> Any:
-        asked.append(("selfplay", (policy,), purpose))
+        calls.append(("selfplay", (policy,), purpose))
         return SimpleNamespace(summary=summary, links=list)
 
     def pair(one: Any, others: Any, games: int, seed: int = 0, purpose: str = "report") -> Any:
-        asked.append(("pair", (one, others), purpose))
+        calls.append(("pair", (one, others), purpose))
         return SimpleNamespace(summary=summary)
 
-    def beside(one: Any, others: Any, games: int, seed: int = 0, *, purpose: str = "report") -> Any:
-        asked.extend(("pair", (one, other), purpose) for other in others)
+    def with_partners(
+        one: Any, others: Any, games: int, seed: int = 0, *, purpose: str = "report"
+    ) -> Any:
+        calls.extend(("pair", (one, other), purpose) for other in others)
         return np.zeros((2, len(others), 2, games), int)
 
     def kl(reference: Any, policy: Any, games: int, seed: int = 0) -> Any:
-        asked.append(("kl", (reference, policy), "report"))
+        calls.append(("kl", (reference, policy), "report"))
 
     for module in (bc_run, br_bc_run, training_partners, ppo_runner, clone_comparison):
         for name, fake in (
             ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl),
-            ("evaluate_with_partners", beside),
+            ("evaluate_with_partners", with_partners),
         ):  # fmt: skip
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, fake)
-    return asked
+    return calls
 
 
 def test_ppo_selects_on_selection_decks(purposes: Any) -> None:
@@ -215,7 +217,7 @@ def test_bc_selection_decks_and_tie_break(purposes: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(bc_run, "predict", predicted)
     trainer: Any = object.__new__(bc_run._Trainer)
-    kept: list[tuple[str, int]] = []
+    saved: list[tuple[str, int]] = []
     trainer.learner = SimpleNamespace(policy=lambda state: state, learning_rate=lambda step: 0.0)
     trainer.state, trainer.validation = SimpleNamespace(step=0), None
     trainer.config = SimpleNamespace(selfplay_every=1, epochs=4, selfplay_games=8, seed=0)
@@ -223,9 +225,9 @@ def test_bc_selection_decks_and_tie_break(purposes: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(parallel, "fetch", lambda tree: "policy")
     for epoch in range(1, 5):
         trainer.loader = SimpleNamespace(epoch=epoch)
-        trainer.keep = lambda policy, name, score, epoch=epoch: kept.append((name, epoch))
+        trainer.keep = lambda policy, name, score, epoch=epoch: saved.append((name, epoch))
         trainer.measure()
-    assert [e for name, e in kept if name == bc_run.BEST_POLICY] == [1, 2, 4]
+    assert [e for name, e in saved if name == bc_run.BEST_POLICY] == [1, 2, 4]
     assert purposes == [("selfplay", ("policy",), "selection")] * 4
 
 

@@ -87,8 +87,8 @@ def play(make_view: Any = None) -> Played:
 
     @jax.jit
     def go(learner: Any, actors: Any, stacked: Any) -> Any:
-        given = TrainContext(partners[0], stacked)
-        return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 30)
+        context = TrainContext(partners[0], stacked)
+        return ppo.collector.collect(learner.params, actors, context, jax.random.key(1), 30)
 
     stacked = stack_policies(partners)
     learner, actors = start(stacked)
@@ -111,7 +111,7 @@ def seen(rollout: Rollout) -> tuple[np.ndarray, np.ndarray]:
     return obs.reshape(steps, envs, 3, -1), legal.reshape(steps, envs, 3, -1)
 
 
-def of_mover(x: np.ndarray, rollout: Rollout) -> np.ndarray:
+def of_current_player(x: np.ndarray, rollout: Rollout) -> np.ndarray:
     """[T, N, P or 1, ...] -> [T, N, ...]"""
     if x.shape[2] == 1:
         return x[:, :, 0]
@@ -126,16 +126,18 @@ def test_environments_have_separate_partners(played: Played) -> None:
     obs, legal = seen(rollout)
     turns = rollout.state.turn + 1  # the policy's count
     learners = np.asarray(current_player(rollout.state)) == 0
-    action = of_mover(rollout.action, rollout)
+    action = of_current_player(rollout.action, rollout)
     nll = np.zeros((3, 12))  # of each policy, in each environment
     for i, policy in enumerate(played.partners):
-        logits = of_mover(np.asarray(obs) @ np.asarray(policy.weights), rollout)
-        logits = np.where(of_mover(legal, rollout), logits + np.sin(turns)[..., None], -1e10)
+        logits = of_current_player(np.asarray(obs) @ np.asarray(policy.weights), rollout)
+        logits = np.where(
+            of_current_player(legal, rollout), logits + np.sin(turns)[..., None], -1e10
+        )
         log_prob = np.asarray(jax.nn.log_softmax(logits))
         taken = np.take_along_axis(log_prob, action[..., None], -1)[..., 0]
         nll[i] = -np.where(learners, 0, taken).sum(0)
         if i == 0:
-            got = of_mover(rollout.reference_logits, rollout)
+            got = of_current_player(rollout.reference_logits, rollout)
             np.testing.assert_allclose(got, logits, rtol=1e-4, atol=1e-3)
     np.testing.assert_array_equal(nll.argmin(0), np.arange(12) % 3)
     assert np.sort(nll, axis=0)[1].min() > 3 * nll.min(0).max()
@@ -157,37 +159,41 @@ def test_incompatible_policies_are_rejected() -> None:
     with pytest.raises(ValueError, match="expected at least one policy, got none"):
         stack_policies([])
     ppo = PPO(CONFIG, NETWORK)
-    given = TrainContext(partners=stack_policies([linear(0)] * 5))
+    context = TrainContext(partners=stack_policies([linear(0)] * 5))
     with pytest.raises(ValueError, match="12 environments .* divisible by the 5 partners"):
-        jax.eval_shape(ppo.init, jax.random.key(0), given)
+        jax.eval_shape(ppo.init, jax.random.key(0), context)
 
 
 @pytest.fixture(scope="module")
-def mover() -> Played:
+def current_player_view() -> Played:
     return play(CurrentPlayerView)
 
 
-def test_current_player_row_is_its_observation(mover: Played) -> None:
-    rollout = mover.rollout
+def test_current_player_row_is_its_observation(current_player_view: Played) -> None:
+    rollout = current_player_view.rollout
     obs, legal = seen(rollout)
-    np.testing.assert_array_equal(rollout.inputs[:, :, 0], of_mover(obs, rollout))
+    np.testing.assert_array_equal(rollout.inputs[:, :, 0], of_current_player(obs, rollout))
     assert rollout.action.shape == rollout.value.shape == (30, 12, 1)
-    action = of_mover(rollout.action, rollout)
-    assert np.take_along_axis(of_mover(legal, rollout), action[..., None], -1).all()
-    inputs = of_mover(obs, rollout), of_mover(legal, rollout), rollout.reset
-    _, logits, value = jax.jit(mover.ppo.apply)(mover.learner.params, (), *inputs)
+    action = of_current_player(rollout.action, rollout)
+    assert np.take_along_axis(of_current_player(legal, rollout), action[..., None], -1).all()
+    inputs = of_current_player(obs, rollout), of_current_player(legal, rollout), rollout.reset
+    _, logits, value = jax.jit(current_player_view.ppo.apply)(
+        current_player_view.learner.params, (), *inputs
+    )
     np.testing.assert_allclose(rollout.value[:, :, 0], value, rtol=1e-4, atol=1e-4)
     taken = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), action[..., None], -1)
     np.testing.assert_allclose(rollout.log_prob, taken, rtol=1e-4, atol=1e-3)
 
 
-def test_returns_connect_learner_turns(mover: Played) -> None:
+def test_returns_connect_learner_turns(current_player_view: Played) -> None:
     """By hand over its own turns, including rewards of its partners' turns in between: the critic
     learns nothing from partners' turns, and its estimates of them may have any value."""
-    rollout, last = mover.rollout, np.asarray(mover.last_value)
+    rollout, last = current_player_view.rollout, np.asarray(current_player_view.last_value)
     own = np.asarray(current_player(rollout.state)) == 0
-    spoilt = rollout.replace(value=np.where(own[..., None], rollout.value, np.float32(1e3)))
-    experience = jax.jit(mover.ppo.returns)(spoilt, mover.last_value, (), spoilt.transition.reward)
+    changed = rollout.replace(value=np.where(own[..., None], rollout.value, np.float32(1e3)))
+    experience = jax.jit(current_player_view.ppo.returns)(
+        changed, current_player_view.last_value, (), changed.transition.reward
+    )
     reward, done = np.asarray(rollout.transition.reward), np.asarray(rollout.transition.done)
     value = np.asarray(rollout.value)[..., 0]
     gaps = set()
@@ -222,12 +228,12 @@ def test_timesteps_are_in_one_minibatch() -> None:
         assert moments == [(e, t) for e in range(12) for t in range(11)]
 
 
-def test_timestep_minibatch_matches_collection(mover: Played) -> None:
+def test_timestep_minibatch_matches_collection(current_player_view: Played) -> None:
     """The first minibatch of a fresh rollout has ratio one, weights that count only the learner's
     moves, and the selected rows."""
-    ppo, rollout = mover.ppo, mover.rollout
+    ppo, rollout = current_player_view.ppo, current_player_view.rollout
     experience: Experience = jax.jit(ppo.returns)(
-        rollout, mover.last_value, (), rollout.transition.reward
+        rollout, current_player_view.last_value, (), rollout.transition.reward
     )
     rng = np.random.default_rng(0)
     env, time = rng.integers(12, size=40), rng.integers(30, size=40)
@@ -235,7 +241,8 @@ def test_timestep_minibatch_matches_collection(mover: Played) -> None:
     whole = jax.tree.map(lambda x: np.asarray(x)[None], experience)
     _, metrics = jax.jit(
         jax.vmap(
-            lambda e: ppo.gradient(mover.learner.params, e, env, time), axis_name=parallel.AXIS
+            lambda e: ppo.gradient(current_player_view.learner.params, e, env, time),
+            axis_name=parallel.AXIS,
         )
     )(whole)
     assert float(metrics["max_log_ratio"][0]) < 1e-4

@@ -63,8 +63,8 @@ def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
     grounded = jax.jit(learner.init)(jax.random.key(6)).params
     last = max(grounded, key=lambda name: int(name.partition("_")[2]) if "Dense" in name else -1)
     kernel = 2 * jax.random.normal(jax.random.key(7), grounded[last]["kernel"].shape)
-    strange = {**grounded, last: {**grounded[last], "kernel": kernel}}
-    return {"grounded": grounded, "strange": strange}
+    is_new = {**grounded, last: {**grounded[last], "kernel": kernel}}
+    return {"grounded": grounded, "strange": is_new}
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ class World(NamedTuple):
 
     hand: tuple[int, ...]
     drawn: tuple[int, ...]
-    chance: float
+    prob: float
 
 
 def worlds(state: State, game: int, tilt: np.ndarray, draws: int = 2) -> list[World]:
@@ -190,14 +190,14 @@ def expected_return(
     given = worlds(state, game, tilt_of(played, by_belief, belief, t, memory)[..., game])
     many = dealt(state, game, given)
     move = np.full(ROWS, played.rollout.action[t, game, 0])
-    kept = in_each_world(memory, game)
+    returns = in_each_world(memory, game)
     following, reward, done = step(TINY, many, move)
     total = shaped(many, following, reward)
-    begun = np.zeros(ROWS, bool)
-    kept, chances, _ = look(played.ppo, played.learner.params, kept, following, begun)
+    started = np.zeros(ROWS, bool)
+    returns, chances, _ = look(played.ppo, played.learner.params, returns, following, started)
     for answer in range(TINY.num_moves):
         after, reward, over = step(TINY, following, np.full(ROWS, answer))
-        _, _, value = look(played.ppo, played.learner.params, kept, after, begun)
+        _, _, value = look(played.ppo, played.learner.params, returns, after, started)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)
         total += GAMMA * np.where(done, 0.0, np.asarray(chances)[:, answer] * worth)
     return sum(world.chance * total[row] for row, world in enumerate(given))
@@ -245,8 +245,8 @@ def test_return_continues_in_sampled_game(played: Played) -> None:
         for game in late[:3]:
             given = worlds(state, game, np.zeros((TINY.hand_size, TINY.num_cards)), draws)
             move = jnp.full(ROWS, played.rollout.action[t, game, 0])
-            now, kept = dealt(state, game, given, draws), in_each_world(memory, game)
-            one, two = sure_returns(ppo, params, now, kept, move)
+            now, returns = dealt(state, game, given, draws), in_each_world(memory, game)
+            one, two = sure_returns(ppo, params, now, returns, move)
             worth = (1 - trace) * one + trace * two
             expected = sum(world.chance * worth[row] for row, world in enumerate(given))
             drawn = targets[:, t, game]

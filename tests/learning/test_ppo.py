@@ -159,11 +159,11 @@ def test_custom_term_weight_matches_tutorial() -> None:
     log_prob = np.take_along_axis(log_probs, action[..., None], -1)[..., 0]
     ratio = np.array([[1.1, 1.0, 0.7], [1.5, 0.9, 1.0]])
     advantage, value, target = (rng.normal(size=(2, 3)).astype(np.float32) for _ in range(3))
-    given: Any = {"value": value, "advantage": advantage, "target": target}
+    context: Any = {"value": value, "advantage": advantage, "target": target}
     batch = losses.PPOBatch(
         action=jnp.asarray(action, jnp.int32),
         log_prob=jnp.asarray(log_prob - np.log(ratio), jnp.float32),
-        **given,
+        **context,
         actor_weight=jnp.asarray(decision / 6, jnp.float32),
         value_weight=jnp.full((2, 3), 1 / 6),
         decision_weight=jnp.asarray(decision / 4, jnp.float32),

@@ -50,7 +50,7 @@ def run() -> Run:
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        given = jax.tree.leaves((learner.params, learner.opt_state, actors))
+        inputs = jax.tree.leaves((learner.params, learner.opt_state, actors))
         for _ in range(NUM_UPDATES):
             learner, actors, measured = update(learner, actors, EMPTY_CONTEXT)
             metrics.append(measured)
@@ -60,7 +60,7 @@ def run() -> Run:
         jax.monitoring.unregister_event_duration_listener(listen)
     numbers = [{k: float(v) for k, v in m.items()} for m in metrics]
     return Run(
-        numbers, (learner, actors, metrics[-1]), compiled, all(leaf.is_deleted() for leaf in given)
+        numbers, (learner, actors, metrics[-1]), compiled, all(leaf.is_deleted() for leaf in inputs)
     )
 
 

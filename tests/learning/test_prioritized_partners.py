@@ -107,10 +107,10 @@ def test_env_group_plays_with_sampled_partner(monkeypatch: pytest.MonkeyPatch) -
     partners = PartnerPopulation(stacks=({"weights": jnp.asarray(weights)},), stack_sizes=(4,))
     ppo, learner = population(4, beta=1.0)
     members = np.array([2, 0, 3, 2])
-    met: list[Any] = []
+    unseen_ids: list[Any] = []
 
-    def plain_update(self: Any, learner: Any, actors: Any, given: Any):
-        met.append(given.partners)
+    def plain_update(self: Any, learner: Any, actors: Any, context: Any):
+        unseen_ids.append(context.partners)
         by_group = {
             "env_group_scores": jnp.array([4.0, 3.0, 0.0, 8.0]),
             "env_group_games": jnp.ones(4),
@@ -119,13 +119,15 @@ def test_env_group_plays_with_sampled_partner(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(PPO, "update", plain_update)
     monkeypatch.setattr(
-        PrioritizedPartnerPPO, "resample_partners", lambda self, *both: (met.append(both), both)[1]
+        PrioritizedPartnerPPO,
+        "resample_partners",
+        lambda self, *both: (unseen_ids.append(both), both)[1],
     )
     learner = learner.replace(group_partner=jnp.asarray(members))
     after, _, metrics = ppo.update(learner, None, TrainContext(partners=partners))  # type: ignore[arg-type]
-    beside, (redrawn, _) = met
-    np.testing.assert_allclose(beside.stacks[0]["weights"], weights[members], rtol=1e-6)
-    assert beside.stack_sizes == partners.stack_sizes and int(after.update) == 6
+    partner, (redrawn, _) = unseen_ids
+    np.testing.assert_allclose(partner.stacks[0]["weights"], weights[members], rtol=1e-6)
+    assert partner.stack_sizes == partners.stack_sizes and int(after.update) == 6
     expected = [0.95 * 9 + 0.05 * 3, 1.0, 0.95 * 8 + 0.05 * 6, 0.95 * 7]
     np.testing.assert_allclose(after.returns, expected, rtol=1e-6)
     np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by the new returns

@@ -34,14 +34,14 @@ def play(rematch: float) -> Rollout:
     """96 timesteps of a fresh learner with a bot."""
     lineup = add_rematches(sample_lineup(3, lambda _: jnp.float32(1.0)), rematch)
     ppo = PPO(dataclasses.replace(CONFIG, total_steps=8 * 96), NETWORK, sample_episode=lineup)
-    given = TrainContext(partners=load_policy("bot:random", TINY_3P))
+    context = TrainContext(partners=load_policy("bot:random", TINY_3P))
 
     params = learner_params(ppo, jax.random.key(0))
 
     @jax.jit
     def go(key: jax.Array) -> Any:
-        actors = ppo.collector.init(key, CONFIG.num_envs, given)
-        return ppo.collector.collect(params, actors, given, jax.random.key(1), 96)[1]
+        actors = ppo.collector.init(key, CONFIG.num_envs, context)
+        return ppo.collector.collect(params, actors, context, jax.random.key(1), 96)[1]
 
     return jax.tree.map(np.asarray, go(jax.random.key(0)))
 
@@ -59,19 +59,19 @@ def test_profile_persists_across_rematches(rollout: Rollout) -> None:
     wholes = {whole for whole in COUNTS.values() if whole is not None}
     width = sum(whole is not None for whole in COUNTS.values()) + len(wholes) + 1
     block = columns[..., -3 * width :].reshape(*columns.shape[:2], 3, width)
-    shown = 64 * block[..., -1] / (1 - block[..., -1])  # t / (t + 64)
+    counts = 64 * block[..., -1] / (1 - block[..., -1])  # t / (t + 64)
     player, seat = np.asarray(rollout.state.player), rollout.episode.is_learner.argmax(axis=-1)
     moved = 0
     for env in range(columns.shape[1]):
         turns = np.zeros(3)  # the learner's, then those of the following seats
         for t in range(columns.shape[0]):
-            mover = (player[t, env] - seat[t, env]) % 3
+            distance = (player[t, env] - seat[t, env]) % 3
             if rollout.reset[t, env] and t:
                 turns[(player[t - 1, env] - seat[t - 1, env]) % 3] -= 1
                 moved += seat[t, env] != seat[t - 1, env]
-            expected = np.roll(turns, -mover)
-            np.testing.assert_allclose(shown[t, env], expected, atol=0.2, err_msg=f"{t} {env}")
-            turns[mover] += 1
+            expected = np.roll(turns, -distance)
+            np.testing.assert_allclose(counts[t, env], expected, atol=0.2, err_msg=f"{t} {env}")
+            turns[distance] += 1
     assert moved > 3
     assert (rollout.episode.is_learner.sum(axis=-1) == 1).all()
 
@@ -86,15 +86,15 @@ def test_partner_memory_matches_view() -> None:
     itself = NetworkPolicy(params["actor"], TINY_3P, NETWORK)
     bot = load_policy("bot:random", TINY_3P)
     games = play_games((bot,) * 3, TINY_3P, evaluation_decks(TINY_3P, 20, 0), 0)
-    given = TrainContext(
+    context = TrainContext(
         partners=SafetyFilter(itself, min_prob_last_life=0.0, min_prob=0.0),
         start_states=start_states_from_games(TINY_3P, games.decks, games.actions, 0.7),
     )
 
     @jax.jit
     def go(key: jax.Array) -> Any:
-        actors = ppo.collector.init(key, CONFIG.num_envs, given)
-        after, rollout, _ = ppo.collector.collect(params, actors, given, jax.random.key(1), 96)
+        actors = ppo.collector.init(key, CONFIG.num_envs, context)
+        after, rollout, _ = ppo.collector.collect(params, actors, context, jax.random.key(1), 96)
         return after, rollout
 
     actors, rollout = jax.tree.map(np.asarray, go(jax.random.key(0)))
@@ -114,8 +114,10 @@ def test_partner_memory_matches_view() -> None:
 @pytest.mark.parametrize("lineup", ["independent", "some-or-none", "all-or-none"])
 def test_new_lineup_has_configured_partner_rate(lineup: Lineup) -> None:
     """For any rematch probability: both are sampled from one key."""
-    share = 0.9 if lineup != "independent" else 1 - 0.1**0.5  # at least one of two other seats
-    draw = add_rematches(sample_lineup(3, lambda _: jnp.float32(share), lineup), 0.8)
+    partner_prob = (
+        0.9 if lineup != "independent" else 1 - 0.1**0.5
+    )  # at least one of two other seats
+    draw = add_rematches(sample_lineup(3, lambda _: jnp.float32(partner_prob), lineup), 0.8)
     keys = jax.random.split(jax.random.key(0), 20_000)
     episodes = jax.jit(jax.vmap(lambda key: draw(key, 0.0)))(keys)
     again, partner = np.asarray(episodes.is_rematch), ~np.asarray(episodes.is_learner).all(axis=-1)

@@ -139,9 +139,9 @@ def test_training_reward_by_hand() -> None:
     before, after = np.array([2, 2, 1, 1, 2]), np.array([2, 1, 1, 0, 2])
     shape = jax.jit(shaped_score_reward, static_argnums=0)
 
-    def trained_on(keep: bool, cost: float, share: float) -> list[float]:
+    def trained_on(keep: bool, cost: float, fraction: float) -> list[float]:
         config = PPOConfig(keep_points=keep, life_cost=cost)  # the training fraction
-        got = shape(config, reward, before, after, np.float32(share))
+        got = shape(config, reward, before, after, np.float32(fraction))
         return list(np.asarray(got))
 
     assert trained_on(False, 0.0, 0.0) == [1, 0, 1, -2, 1]
@@ -161,18 +161,18 @@ def test_longer_resumed_run_keeps_reward_schedule(small: Any) -> None:
     longer = make_ppo(**fields, total_steps=2 * config.total_steps)
     half = longer.reward(rollout, end) - rollout.transition.reward
     assert jnp.abs(half).max() > 0.4
-    kept = dataclasses.replace(longer, schedule_updates=config.num_updates)
-    np.testing.assert_allclose(kept.reward(rollout, end), rollout.transition.reward)
+    fraction_kept = dataclasses.replace(longer, schedule_updates=config.num_updates)
+    np.testing.assert_allclose(fraction_kept.reward(rollout, end), rollout.transition.reward)
 
 
 def test_training_reward_ends_on_true_score() -> None:
-    def shares(until: float, start: float) -> list[float]:
+    def fractions(until: float, start: float) -> list[float]:
         return [
             float(true_score_weight(jnp.float32(x), until, start)) for x in (0, 0.25, 0.5, 0.75, 1)
         ]
 
-    assert shares(0.0, 1.0) == [0, 0.25, 0.5, 0.75, 1]
-    assert shares(0.25, 0.75) == [0, 0, 0.5, 1, 1]
-    assert shares(0.5, 0.5) == [0, 0, 1, 1, 1]
-    assert shares(0.0, 0.0) == [1, 1, 1, 1, 1]
-    assert shares(1.0, 1.0) == [0, 0, 0, 0, 1]
+    assert fractions(0.0, 1.0) == [0, 0.25, 0.5, 0.75, 1]
+    assert fractions(0.25, 0.75) == [0, 0, 0.5, 1, 1]
+    assert fractions(0.5, 0.5) == [0, 0, 1, 1, 1]
+    assert fractions(0.0, 0.0) == [1, 1, 1, 1, 1]
+    assert fractions(1.0, 1.0) == [0, 0, 0, 0, 1]

@@ -182,12 +182,12 @@ def test_rollout_is_smaller_than_observations() -> None:
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
         carry = lambda rows: initial_carry(network, rows)  # noqa: E731
-        collector, given = (
+        collector, context = (
             Collector(env, ObservationView(rules), forward, carry),
             TrainContext(reference),
         )
-        actors = collector.init(key, 1024, given)
-        return collector.collect(params, actors, given, key, 128)[1]
+        actors = collector.init(key, 1024, context)
+        return collector.collect(params, actors, context, key, 128)[1]
 
     rollout = jax.eval_shape(shapes, jax.random.key(0))  # traced only
     stored = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(rollout))

@@ -64,8 +64,8 @@ def played(clone: NetworkPolicy) -> tuple[PPO, Any, Any, Rollout]:
     )
 
     def play(learner: Any, actors: Any, clone: NetworkPolicy) -> Any:
-        given = TrainContext(reference=clone)
-        return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 24)
+        context = TrainContext(reference=clone)
+        return ppo.collector.collect(learner.params, actors, context, jax.random.key(1), 24)
 
     _, rollout, _ = jax.jit(play)(learner, actors, clone)
     return ppo, learner, actors, jax.tree.map(np.asarray, rollout)
@@ -88,9 +88,9 @@ def test_reference_logits_match_policy_step(played: Any, clone: NetworkPolicy) -
     for t in range(24):
         state = jax.tree.map(lambda x, t=t: x[t], rollout.state)
         carry, logits = step(carry, state, rollout.reset[t])
-        mover = np.asarray(logits)[np.arange(envs), np.asarray(state.player)]
+        player = np.asarray(logits)[np.arange(envs), np.asarray(state.player)]
         ours = np.asarray(rollout.reference_logits[t, :, 0])
-        np.testing.assert_allclose(ours, mover, atol=2e-2)
+        np.testing.assert_allclose(ours, player, atol=2e-2)
     assert np.asarray(rollout.reset).sum() > envs  # some games ended and others started
 
 
@@ -102,8 +102,8 @@ def test_softened_partner_reads_clone_features(played: Any, clone: NetworkPolicy
     envs = rollout.reset.shape[1]
     legal = np.asarray(legal_actions(RULES, state))
     legal = legal[np.arange(envs), np.asarray(state.player)]
-    ask = jax.jit(lambda policy, *seen: policy.step_features(*seen))
-    _, plain = ask(clone, (), inputs, legal, rollout.reset[3])
+    query = jax.jit(lambda policy, *seen: policy.step_features(*seen))
+    _, plain = query(clone, (), inputs, legal, rollout.reset[3])
     plain, may = np.asarray(plain, np.float64), legal
     chances = np.where(may, np.exp(plain - plain.max(1, keepdims=True)), 0.0)
     chances /= chances.sum(1, keepdims=True)
@@ -113,7 +113,7 @@ def test_softened_partner_reads_clone_features(played: Any, clone: NetworkPolicy
         (EpsilonNoise(clone, epsilon=0.3), noisy),
     ):
         assert init_carry(ppo.view, partner, envs) == init_carry(ppo.view, clone, envs) == ()
-        _, logits = ask(partner, (), inputs, legal, rollout.reset[3])
+        _, logits = query(partner, (), inputs, legal, rollout.reset[3])
         np.testing.assert_allclose(np.asarray(logits)[may], expected[may], rtol=1e-4, atol=1e-5)
         assert (np.asarray(logits)[~may] == -1e10).all()
 
@@ -123,8 +123,8 @@ def test_stored_features_reproduce_logits(played: Any) -> None:
     ppo, learner, _, rollout = played
     see = jax.jit(jax.vmap(lambda state: legal_actions(RULES, state)))
     legal = np.asarray(see(rollout.state))
-    mover = np.asarray(rollout.state.player)[..., None, None]
-    legal = np.take_along_axis(legal, mover, axis=2)
+    player = np.asarray(rollout.state.player)[..., None, None]
+    legal = np.take_along_axis(legal, player, axis=2)
     unseen = np.zeros((24, 64, 1, RULES.hand_size * (4 + RULES.num_ranks)))
     reset = rollout.reset[..., None]
     _, logits, _ = jax.jit(ppo.apply)(learner.params, (), rollout.inputs, legal, reset, unseen)
@@ -141,10 +141,10 @@ def test_policy_excludes_critic_parameters(played: Any, clone: NetworkPolicy) ->
     own_truth = RULES.hand_size * (4 + RULES.num_ranks)
     wide, plain = (
         jax.eval_shape(
-            PPO(dataclasses.replace(CONFIG, privileged_critic=given), NETWORK).init_params,
+            PPO(dataclasses.replace(CONFIG, privileged_critic=context), NETWORK).init_params,
             jax.random.key(0),
         )
-        for given in (True, False)
+        for context in (True, False)
     )
     assert jax.tree.map(jnp.shape, wide["actor"]) == jax.tree.map(jnp.shape, plain["actor"])
     more = [p["critic"]["trunk_0"]["kernel"].shape[0] for p in (wide, plain)]

@@ -31,7 +31,7 @@ draw_hand, num_hands, redealt, ways_on = (
 )
 play, hand_of = (jax.jit(of, static_argnums=0) for of in (play_mixed, belief.hand_knowledge))
 random_words = jax.jit(prng.random_words, static_argnums=2)
-log_chance = jax.jit(belief.hand_log_prob)
+log_prob = jax.jit(belief.hand_log_prob)
 
 
 def positions(rules: Rules, games: int, turns: list[int]) -> State:
@@ -39,14 +39,14 @@ def positions(rules: Rules, games: int, turns: list[int]) -> State:
     key = jax.random.key(0)
     state = deal(rules, shuffled_decks(rules, key, games))
     explore = 0.8 if rules == SMALL else 0.2
-    kept = []
+    states = []
     for turn in range(max(turns) + 1):
         if turn in turns:
             going = ~np.asarray(finished(rules, state))
-            kept.append(jax.tree.map(lambda x, going=going: np.asarray(x)[going], state))
+            states.append(jax.tree.map(lambda x, going=going: np.asarray(x)[going], state))
         action = play(rules, state, jax.random.fold_in(key, turn), np.full(games, explore))
         state, _, _ = step(rules, state, action)
-    return jax.tree.map(lambda *x: np.concatenate(x), *kept)
+    return jax.tree.map(lambda *x: np.concatenate(x), *states)
 
 
 def words_of(seed: int, draws: int, number: int = SMALL.hand_size) -> np.ndarray:
@@ -91,10 +91,10 @@ def test_sampled_hands_match_copy_counts() -> None:
         expected = every_hand(SMALL, state, game, 0)
         seen = Counter(tuple(int(card) for card in hand[held]) for hand in by_game[game])
         assert set(seen) <= set(expected)
-        share = np.array([expected[hand] for hand in expected]) / expected.total()
+        fraction = np.array([expected[hand] for hand in expected]) / expected.total()
         counts = np.array([seen[hand] for hand in expected])
-        common = share * draws >= 5
-        pooled = [np.append(x[common], x[~common].sum()) for x in (counts, share * draws)]
+        common = fraction * draws >= 5
+        pooled = [np.append(x[common], x[~common].sum()) for x in (counts, fraction * draws)]
         if pooled[1][-1] < 5:  # too few for a separate cell
             pooled = [np.append(x[:-2], x[-2:].sum()) for x in pooled]
         if len(pooled[0]) > 1:
@@ -116,17 +116,17 @@ def test_log_weights_weight_next_card() -> None:
         hands = list(expected)
         one = jax.tree.map(lambda x, g=game: np.repeat(x[g : g + 1], draws, axis=0), state)
         unknown = hand_of(SMALL, one, np.zeros(draws, np.int32))
-        given = np.zeros((SMALL.hand_size, draws), np.int32)
-        given[:, : len(hands)] = np.array(hands).T
-        given[:, len(hands) :] = given[:, :1]
+        hand_rows = np.zeros((SMALL.hand_size, draws), np.int32)
+        hand_rows[:, : len(hands)] = np.array(hands).T
+        hand_rows[:, len(hands) :] = hand_rows[:, :1]
         many = np.broadcast_to(tilt[..., None], (*tilt.shape, draws)).astype(np.float32)
-        ways = ways_on(SMALL, unknown, given)
+        ways = ways_on(SMALL, unknown, hand_rows)
         for weights, chances in (
             (many, expected),
             (None, tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
             (0 * many + np.float32(7.0), tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
         ):
-            logs = np.asarray(log_chance(ways, given, weights)).sum(axis=0)
+            logs = np.asarray(log_prob(ways, hand_rows, weights)).sum(axis=0)
             np.testing.assert_allclose(
                 np.exp(logs)[: len(hands)], list(chances.values()), rtol=2e-5, atol=1e-12
             )
@@ -135,11 +135,11 @@ def test_log_weights_weight_next_card() -> None:
         assert (rest.sum(axis=0) == rest.sum(axis=0)[0]).all() and (rest >= 0).all()
         seen = Counter(map(tuple, drawn.T.tolist()))
         assert set(seen) <= set(expected)
-        share = np.array([expected[hand] for hand in hands]) * draws
+        fraction = np.array([expected[hand] for hand in hands]) * draws
         counts = np.array([seen[hand] for hand in hands])
-        common = share >= 5
+        common = fraction >= 5
         if common.sum() > 1:
-            pooled = [np.append(x[common], x[~common].sum()) for x in (counts, share)]
+            pooled = [np.append(x[common], x[~common].sum()) for x in (counts, fraction)]
             pooled[1][-1] += 1e-9
             assert stats.chisquare(*pooled, sum_check=False).pvalue > 1e-4, (game, seen, expected)
 
@@ -152,7 +152,7 @@ def test_empty_slot_has_no_probability() -> None:
     words = words_of(6, len(seats))
     tilt = np.ones((SMALL.hand_size, SMALL.num_cards, len(seats)), np.float32)
     cards, _ = draw_hand(SMALL, unknown, words, tilt)
-    logs = log_chance(ways_on(SMALL, unknown, cards), cards, tilt)
+    logs = log_prob(ways_on(SMALL, unknown, cards), cards, tilt)
     assert (np.asarray(cards)[~held] == 0).all() and (np.asarray(logs)[~held] == 0).all()
     assert np.isfinite(logs).all()
 
@@ -175,9 +175,9 @@ def test_later_slots_stay_fillable() -> None:
     hands, _ = draw_hand(SMALL, many, words)
     seen = Counter(map(tuple, np.asarray(hands).T.tolist()))
     assert set(seen) == set(expected)
-    share = np.array([expected[hand] for hand in expected]) / expected.total()
+    fraction = np.array([expected[hand] for hand in expected]) / expected.total()
     counts = [seen[hand] for hand in expected]
-    assert stats.chisquare(counts, share * draws).pvalue > 1e-4, (seen, expected)
+    assert stats.chisquare(counts, fraction * draws).pvalue > 1e-4, (seen, expected)
 
 
 def test_deck_is_sampled_without_replacement() -> None:
@@ -196,8 +196,8 @@ def test_redealt_games_are_valid(rules: Rules) -> None:
     state = positions(rules, 6, [2, 9, 15, 21])
     games = len(state.turn)
     seat = np.asarray(state.player)
-    most = rules.deck_size - rules.num_players * rules.hand_size
-    words = words_of(3, games, rules.hand_size + most)
+    deck_left = rules.deck_size - rules.num_players * rules.hand_size
+    words = words_of(3, games, rules.hand_size + deck_left)
     after = jax.device_get(redealt(rules, state, seat, words))
     for name in ("possible_colors", "possible_ranks", "fireworks", "discards", "counters", "last"):
         np.testing.assert_array_equal(getattr(after, name), getattr(state, name))

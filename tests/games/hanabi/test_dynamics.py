@@ -117,8 +117,8 @@ def test_rules_convert_integers():
         np.int64(3), num_colors=np.uint8(4), num_cards_of_rank=np.array([3, 2, 2, 2, 1], np.int8)
     )
     assert rules == Rules(3, num_colors=4)
-    kept = json.loads(json.dumps(dataclasses.asdict(rules)))
-    assert Rules(**kept) == rules
+    fields = json.loads(json.dumps(dataclasses.asdict(rules)))
+    assert Rules(**fields) == rules
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_difference_from_names_differing_fields(one, other, words):
 
 def test_state_dtypes_hold_all_rules(allowed):
     """An illegal move takes a turn and costs a life."""
-    most = {
+    limits = {
         "deck_left": max(rules.deck_size for rules in allowed),
         "info_tokens": max(rules.max_info_tokens for rules in allowed),
         "life_tokens": max(rules.max_life_tokens for rules in allowed),
@@ -181,29 +181,29 @@ def test_state_dtypes_hold_all_rules(allowed):
         "last_scored": 1,
         "last_gained_token": 1,
     }
-    assert len(allowed) > 900 and most["deck_left"] == 255 and most["last_touched"] == 255
+    assert len(allowed) > 900 and limits["deck_left"] == 255 and limits["last_touched"] == 255
 
     @jax.jit
     def read(words):
         state = deal(RULES, np.array([DECK], np.uint8))
         state = state.replace(counters=pack_counters(*words[:5]), last=pack_last(*words[5:]))
-        return {name: getattr(state, name)[0] for name in most}
+        return {name: getattr(state, name)[0] for name in limits}
 
-    found = read([np.array([number]) for number in most.values()])
-    assert {name: int(word) for name, word in found.items()} == most
+    found = read([np.array([number]) for number in limits.values()])
+    assert {name: int(word) for name, word in found.items()} == limits
     for rules in allowed:  # a hand word has a group for each of the more numerous colours or ranks
         assert rules.hand_size * (max(rules.num_colors, rules.num_ranks) + 1) <= 32
         assert rules.num_cards <= 32 and (rules.num_cards - 1).bit_length() <= CARD_BITS
 
 
 def test_materialized_move_holds_all_rules(allowed):
-    most = dict.fromkeys(_Move._fields, 1)
-    most["slot"] = max(rules.hand_size for rules in allowed) - 1
-    most["card"] = max(rules.num_cards for rules in allowed) - 1
-    most["target"] = max(rules.num_players for rules in allowed) - 1
-    most["value"] = max(max(rules.num_colors, rules.num_ranks) for rules in allowed) - 1
-    move = _materialize_move(_Move(**{name: jnp.array([n]) for name, n in most.items()}))
-    assert {name: int(value[0]) for name, value in move._asdict().items()} == most
+    limits = dict.fromkeys(_Move._fields, 1)
+    limits["slot"] = max(rules.hand_size for rules in allowed) - 1
+    limits["card"] = max(rules.num_cards for rules in allowed) - 1
+    limits["target"] = max(rules.num_players for rules in allowed) - 1
+    limits["value"] = max(max(rules.num_colors, rules.num_ranks) for rules in allowed) - 1
+    move = _materialize_move(_Move(**{name: jnp.array([n]) for name, n in limits.items()}))
+    assert {name: int(value[0]) for name, value in move._asdict().items()} == limits
 
 
 def test_wrong_deck_shape_is_rejected():

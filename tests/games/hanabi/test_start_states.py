@@ -44,8 +44,8 @@ def start_turns(starts: StartStates | None, num_envs: int = 512, steps: int = 60
     def play(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         def step(state, key):  # type: ignore[no-untyped-def]
             legal = ENV.legal_actions(state)
-            mover = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
-            action = jax.random.categorical(key, jnp.where(mover, 0.0, -jnp.inf))
+            moves_legal = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
+            action = jax.random.categorical(key, jnp.where(moves_legal, 0.0, -jnp.inf))
             state, transition = ENV.step(state, action.astype(jnp.int32), starts)
             return state, (state.game.turn, transition.done)
 
@@ -120,8 +120,8 @@ def test_start_states_are_sampled_uniformly(
     distance = ((found - expected)[some] ** 2 / expected[some]).sum()
     assert distance < stats.chi2.ppf(0.99, some.sum() - 1)
     half = start_turns(starts.replace(prob=jnp.float32(0.5)))
-    begun_later = 1 - of_file[0] / of_file.sum()
-    assert np.mean(half > 0) == pytest.approx(0.5 * begun_later, abs=0.02)
+    later_fraction = 1 - of_file[0] / of_file.sum()
+    assert np.mean(half > 0) == pytest.approx(0.5 * later_fraction, abs=0.02)
 
 
 def test_zero_start_probability_deals_normally(
@@ -134,8 +134,8 @@ def test_zero_start_probability_deals_normally(
     def hands(starts: StartStates | None) -> jax.Array:
         def step(state, t):  # type: ignore[no-untyped-def]
             legal = ENV.legal_actions(state)
-            mover = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
-            state, _ = ENV.step(state, jnp.argmax(mover, axis=1).astype(jnp.int32), starts)
+            moves_legal = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
+            state, _ = ENV.step(state, jnp.argmax(moves_legal, axis=1).astype(jnp.int32), starts)
             return state, state.game.colors
 
         return jax.lax.scan(step, ENV.reset(jax.random.key(1), 8), jnp.arange(60))[1]
