@@ -27,7 +27,7 @@ from hanabi_rl.storage.files import (
     read_toml,
 )
 from hanabi_rl.storage.trees import unflatten
-from hanabi_rl.storage.validation import BoundedCount, Range, Seed, validate_fields
+from hanabi_rl.storage.validation import BoundedCount, PositiveInt, Range, Seed, validate_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,27 +35,23 @@ class SlurmConfig:
     """Slurm resources per run, for --launcher slurm."""
 
     slurm_partition: str | None = None
-    slurm_time: int = 1440
+    slurm_time: PositiveInt = 1440
     """Time limit in minutes. A run saves before the limit and is requeued."""
-    slurm_gpus: int = 1
-    slurm_cpus: int = 8
+    slurm_gpus: Annotated[int, Range(0, 1024)] = 1
+    slurm_cpus: PositiveInt = 8
     slurm_mem: str | None = None
     """Memory, in sbatch's format: 32G."""
     slurm_setup: tuple[str, ...] = ()
     """Shell lines before the run: 'module load cuda'."""
     slurm_extra: tuple[str, ...] = ()
     """Other sbatch options, each OPTION=VALUE: account=lab qos=high."""
-    slurm_at_once: int = 256
+    slurm_at_once: PositiveInt = 256
     """Parallel runs of the array."""
-    slurm_requeues: int = 10
+    slurm_requeues: Annotated[int, Range(0, 10_000)] = 10
     """Maximum requeues of a run after its time limit; the same command resumes it later."""
 
     def __post_init__(self) -> None:
         validate_fields(self)
-        for name, minimum in dict(time=1, gpus=0, cpus=1, at_once=1, requeues=0).items():
-            if (value := getattr(self, f"slurm_{name}")) < minimum:
-                flag = f"--slurm-{name.replace('_', '-')}"
-                raise ValueError(f"{flag}: expected at least {minimum}, got {value}")
         for option in self.slurm_extra:
             if not all(option.partition("=")):
                 raise ValueError(f"--slurm-extra: expected OPTION=VALUE, got {option!r}")

@@ -247,9 +247,8 @@ def _play_chunk(
     order = np.concatenate(positions)
 
     def play_turn(play: _Play) -> _Play:
-        seats = seating[
-            play.game
-        ]  # a slot without a game reads the last game's seats; its moves are not used
+        # a slot without a game reads the last game's seats; its moves are not used
+        seats = seating[play.game]
         playing, player = play.game < size, game.current_player(play.state)
         # not an index into `observe`: XLA's gather takes ten times as long on a CPU
         rows = jax.tree.map(

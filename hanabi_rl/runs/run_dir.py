@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from hanabi_rl.runs.threads import cpu_threads
@@ -293,15 +293,14 @@ def source_commit() -> str | None:
     """Commit of this package's checkout, with `-dirty` if tracked files differ; None without
     one."""
     checkout = Path(__file__).resolve().parents[2]
-    # installed: a repository further up is another project's
-    if not (checkout / ".git").exists():
+    if not (checkout / ".git").exists():  # installed; a repository further up is another project's
         return None
-    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    command = ["git", "-C", str(checkout), *describe]
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=30
-        ).stdout.strip()
+        done = subprocess.run(
+            [*command, "--exclude=*"], capture_output=True, text=True, check=True, timeout=30
+        )
+        return done.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -343,12 +342,7 @@ class GracefulStop:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

@@ -11,6 +11,7 @@ rename. Hence the separate metrics item and the selection of checkpoints here.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import threading
 import time
@@ -18,13 +19,12 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import orbax.checkpoint as ocp
 
 from hanabi_rl.storage import trees
-from hanabi_rl.storage.files import fsync_path, fsync_tree, read_json, to_json
+from hanabi_rl.storage.files import canonical_json, fsync_path, fsync_tree, read_json, to_json
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError, Manifest, PyTree
 
 FORMAT_VERSION = 3  # 2 had other leaf names
@@ -237,12 +237,7 @@ class Checkpointer:
     def __enter__(self) -> Checkpointer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -305,7 +300,7 @@ def _read_item(folder: Path, name: str) -> Any:
 
 def _digest(version: int, leaves: Manifest, *documents: Any) -> str:
     """Digest of the manifest and the documents. The format version is part of it."""
-    return trees.manifest_digest(leaves, version, *documents)
+    return hashlib.sha256(canonical_json([leaves, version, *documents])).hexdigest()
 
 
 def read_checkpoint(folder: Path, template: PyTree) -> RestoredCheckpoint:

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from hanabi_rl.storage.files import canonical_json
 from hanabi_rl.storage.tensors import read_tensors, write_tensors
 
 PyTree = Any
@@ -181,11 +180,6 @@ def restore_structure(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
         for path, leaf in leaf_paths(template).items()
     ]
     return jax.tree.unflatten(treedef, ordered)
-
-
-def manifest_digest(manifest: Manifest, *documents: Any) -> str:
-    """SHA-256 of the manifest and its JSON documents."""
-    return hashlib.sha256(canonical_json([manifest, *documents])).hexdigest()
 
 
 def _digest(array: np.ndarray) -> str:

@@ -166,7 +166,9 @@ def test_resume_rejects_other_games(
         ("--val", config.val, (train, validation.select(less))),
     ):
         monkeypatch.setattr(bc, "training_games", lambda *source, games=games: games)
-        with pytest.raises(ValueError, match=f"{flag} {' '.join(names)}: expected the run's original"):
+        with pytest.raises(
+            ValueError, match=f"{flag} {' '.join(names)}: expected the run's original"
+        ):
             run_bc(config)
         with pytest.raises(ValueError, match=f"{folder}: {flag} {' '.join(names)}: expected what"):
             run_once("bc", of_game)

@@ -105,11 +105,11 @@ class Pages:
             person, code = self.folder.join(secret)
         except RefusedError as error:
             response = self.page(request, "study_text.html", text=f"{error}.")
-            self._cookie.delete(response, request)
+            self._cookie.delete(response)
             return response
         if self.folder.clock() - person.consented_at > _CONSENT_S:  # the form of one before
             response = RedirectResponse("./", 303)
-            self._cookie.delete(response, request)
+            self._cookie.delete(response)
             return response
         return self._set_code(request, code, "next")
 
@@ -126,7 +126,7 @@ class Pages:
         person, form = self._require_participant(request), await read_form(request)
         response = RedirectResponse("./", 303)
         if _is_owner(person, form):
-            self._cookie.delete(response, request, self._cookie.code(request))
+            self._cookie.delete(response)
             await self._release_browser(person)
         return response
 
@@ -150,12 +150,7 @@ class Pages:
 
     async def next(self, request: Request) -> Response:
         """Whatever comes next."""
-        response = self._next(request, self._require_participant(request))
-        if (code := self._cookie.code(request)) != self._cookie.value(request):  # its old name
-            self._cookie.put(response, request, code, _CODE_S)
-        return response
-
-    def _next(self, request: Request, person: Participant) -> Response:
+        person = self._require_participant(request)
         step = next_step(self.study, person)
         if step.kind == "play":
             try:
@@ -327,7 +322,7 @@ class Pages:
         text = "Your games and answers are deleted. Thank you all the same."
         response = self.page(request, "study_text.html", text=text)
         if self._participant(request) is None:  # who else takes part in this browser stays
-            self._cookie.delete(response, request, _code_in(form))
+            self._cookie.delete(response)
         return response
 
     def _find(self, request: Request, code: str) -> Participant | str:

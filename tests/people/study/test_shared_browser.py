@@ -14,8 +14,6 @@ from support.serving import make_study_play
 from support.study import HOST, agree, consent, cookie_of, play_here, post
 
 from hanabi_rl.people.study.pages import make_study
-from hanabi_rl.people.study.requests import NAME
-from hanabi_rl.storage.files import read_json, write_json
 
 CODE = re.compile(r"\d{6}(?:-\w{4}){3}")
 
@@ -115,28 +113,6 @@ def test_a_study_knows_its_people_after_a_restart_at_another_port_and_in_another
     again.browser._cookies = host.browser._cookies
     assert again.addresses["a"] != host.addresses["a"]
     assert again.code("a") == code
-
-
-def test_the_cookie_of_an_earlier_version_is_accepted_and_replaced(tmp_path, visit):
-    play = make_study_play(tmp_path / "old")
-    kept = read_json(tmp_path / "old" / "study.json")
-    del kept["tag"]
-    write_json(tmp_path / "old" / "study.json", kept)
-    code = play.folder.join()[1]
-    play, other = make_study_play(tmp_path / "old"), make_study_play(tmp_path / "other")
-    client, elsewhere = visit(play), visit(other)
-    for browser in (client, elsewhere):
-        browser.cookies.set(NAME, code, domain=HOST)
-    assert "Before we begin" in client.get("/next").text
-    assert client.cookies[cookie_of(play)] == code
-    assert cookie_of(make_study_play(tmp_path / "old")) == cookie_of(play)
-    # it is another study's: not known there, and kept by whatever happens there
-    assert "I agree" in elsewhere.get("/").text
-    agree(elsewhere)
-    post(elsewhere, "/different")
-    assert elsewhere.cookies[NAME] == code and cookie_of(other) not in elsewhere.cookies
-    post(client, "/withdraw", code=code)
-    assert not client.cookies
 
 
 def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
