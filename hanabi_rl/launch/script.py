@@ -36,10 +36,8 @@ def main(algorithm: str) -> None:
 
 
 def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
-    """Train with the flags `args`; return the exit code. `prog` is as in `parse_args`.
-
-    Raises ValueError for a user's error.
-    """
+    """Train with the flags `args`; return the exit code. `prog` is as in `parse_args`. Raises
+    ValueError for a user's error."""
     entry, configs = ALGORITHMS[algorithm], configs_folder()
     check_lists_once(normalize_flags(args), list_flags(entry.config))
     with connect_hosts(args):

@@ -198,10 +198,7 @@ def _print_table(
 
 
 def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
-    """Run a config, or each of its `seeds` (in `run_dir`/s<seed> if `run_dir` is set) with a table.
-
-    Raises `RunStopped` as a run.
-    """
+    """Run a config, or its `seeds` (in `run_dir`/s<seed>) with a table. Raises RunStopped."""
     if not config.seeds:
         algorithm.run(config)
         return

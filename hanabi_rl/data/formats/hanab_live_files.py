@@ -108,7 +108,7 @@ def write(path: Path, games: Games) -> None:
             record["humanSeats"] = games.human_seats[game].tolist()
         records.append(record)
     if path.suffix == ".jsonl":
-        documents = records
+        documents: list[Any] = records
     else:
         documents = [records[0] if len(records) == 1 else records]
     compact = [json.dumps(document, separators=(",", ":")) for document in documents]
