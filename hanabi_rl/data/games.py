@@ -109,10 +109,8 @@ class Games:
             raise ValueError(f"{where}expected games of {expected}, got {got}")
 
     def check_disjoint(self, others: Games, flag: str, other_flag: str) -> None:
-        """Raise ValueError if any of these games is also in `others`.
-
-        Games used for model selection must not be used for training or evaluation.
-        """
+        """Raise ValueError if any of these games is also in `others`. Games used for model
+        selection must not be used for training or evaluation."""
         if known := len({*self.content_keys()} & {*others.content_keys()}):
             raise ValueError(f"{flag}: expected games not in {other_flag}, got {known} of them")
 

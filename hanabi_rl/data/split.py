@@ -11,10 +11,8 @@ from hanabi_rl.storage.validation import plain_number
 
 
 def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Games]:
-    """Split games randomly into fractions; games of one deck stay together, in order.
-
-    Raises ValueError if the fractions are not positive or do not add to 1, or a part is empty.
-    """
+    """Split games randomly into fractions; games of one deck stay together, in order. Raises
+    ValueError if the fractions are not positive or do not add to 1, or a part is empty."""
     fractions = tuple(map(float, fractions))
     if not (min(fractions, default=0) > 0 and abs(sum(fractions) - 1) <= 1e-6):  # also rejects NaN
         raise ValueError(f"expected positive fractions that add to 1, got {fractions}")

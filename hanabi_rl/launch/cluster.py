@@ -77,10 +77,7 @@ class Job:
 @contextlib.contextmanager
 def _signals_save_first() -> Iterator[Callable[[], None]]:
     """Make SIGTERM and submitit's signal stop a run like Ctrl-C: after saving, or at once outside
-    training.
-
-    Yields a function that then passes submitit its signal, if that was the reason.
-    """
+    training. Yields a function that then passes submitit its signal, if that was the reason."""
     import submitit
 
     number = signal.Signals[f"SIG{submitit.JobEnvironment.USR_SIG}"]

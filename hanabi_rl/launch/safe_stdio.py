@@ -68,11 +68,8 @@ def safe_streams() -> Iterator[SafeStream]:
 
 
 def _open(stream: Any) -> Any:
-    """The stream, or the null device for a closed stream.
-
-    Otherwise prints to a closed stderr would go to stdout, and the next opened file would get its
-    descriptor.
-    """
+    """The stream, or the null device for a closed stream. Otherwise prints to a closed stderr would
+    go to stdout, and the next opened file would get its descriptor."""
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
     if hasattr(stream, "reconfigure"):

@@ -220,10 +220,8 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
 
 
 def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list[dict[str, Any]]:
-    """Summaries of several runs, `jobs` at a time; see `run_once`.
-
-    Raises as `run_once`; with several jobs, ValueError for failed runs.
-    """
+    """Summaries of several runs, `jobs` at a time; see `run_once`. Raises as `run_once`; with
+    several jobs, ValueError for failed runs."""
     if jobs > 1:
         _run_at_once(run_once, algorithm, configs, jobs)
         return [read_json(Path(config.run_dir or "", "summary.json")) for config in configs]
@@ -236,10 +234,8 @@ def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list
 
 
 def run_once(algorithm: str, config: RunConfig) -> dict[str, Any]:
-    """Summary of one run: read if the run is finished, otherwise trained or resumed.
-
-    Raises ValueError if the folder holds a run with another config.
-    """
+    """Summary of one run: read if the run is finished, otherwise trained or resumed. Raises
+    ValueError if the folder holds a run with another config."""
     if config.run_dir is None:  # in a new folder
         return run(algorithm, config)
     folder = Path(config.run_dir)
@@ -356,10 +352,8 @@ def table(
     summaries: list[dict[str, Any]],
     columns: Mapping[str, str],
 ) -> str:
-    """One line per grid point: mean over its seeds and, with several, the standard error.
-
-    Columns that some runs lack are left out.
-    """
+    """One line per grid point: mean over its seeds and, with several, the standard error. Columns
+    that some runs lack are left out."""
     columns = _columns_in_all(summaries, columns)
     rows = [["", *columns.values()]]
     for number, point in enumerate(points):
@@ -396,9 +390,7 @@ _SHARED = {
 
 def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) -> str:
     """Note below a table: inputs that the seeds share; the standard error excludes their variation.
-
-    Empty for one seed, which has no error, and for runs without shared inputs.
-    """
+    Empty for one seed, which has no error, and for runs without shared inputs."""
     fields = [name for name in _SHARED if any(getattr(each, name, None) for each in configs)]
     if len(seeds) == 1 or not fields:
         return ""

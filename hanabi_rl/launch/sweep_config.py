@@ -105,10 +105,8 @@ class GridPoint(NamedTuple):
 def parse_sweep(
     configs: Path, default_sweep: str, args: Sequence[str], prog: str | None = None
 ) -> tuple[SweepConfig, RunConfig, list[GridPoint]]:
-    """A sweep, the config that its runs share, and the grid; `prog` as in `parse_args`.
-
-    Raises ValueError for fields that the algorithm lacks, or a folder that is not writable.
-    """
+    """A sweep, the config that its runs share, and the grid; `prog` as in `parse_args`. Raises
+    ValueError for fields that the algorithm lacks, or a folder that is not writable."""
     args = normalize_flags(args)
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"

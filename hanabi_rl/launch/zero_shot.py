@@ -194,10 +194,8 @@ class ComparisonRuns:
 
 
 def skill_checkpoints(run_dir: Path) -> list[str]:
-    """A run's policies before the first update, at half skill and at the end.
-
-    Half skill: score nearest to half of the last score.
-    """
+    """A run's policies before the first update, at half skill and at the end. Half skill: score
+    nearest to half of the last score."""
     steps = sorted(int(folder.name) for folder in (run_dir / EVALUATED).iterdir())
     folders = [run_dir / EVALUATED / str(step) for step in steps]
     scores = []
@@ -211,9 +209,7 @@ def skill_checkpoints(run_dir: Path) -> list[str]:
 
 def run_zero_shot(config: ZeroShot) -> list[str]:
     """Train missing runs; return the arguments of `hanabi-rl br-prox` that compare the agents.
-
-    Raises ValueError and RunStopped as the runs.
-    """
+    Raises ValueError and RunStopped as the runs."""
     runs = ComparisonRuns(config)
     check_writable("--out", runs.folder)
     updates = runs.base("ippo", config.selfplay_steps).num_updates
@@ -242,10 +238,8 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
 
 
 def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
-    """BR-Div of partners selected by BR-Div (best responses' events) and by P-Div (own events).
-
-    One line per number of partners that both can select.
-    """
+    """BR-Div of partners selected by BR-Div (best responses' events) and by P-Div (own events). One
+    line per number of partners that both can select."""
     found = read_partners(measured).partners
     usable = viable(found, load_policy(found[0].agent).rules.max_score)
     features = {by: behaviour_features(usable, by) for by in ("br-div", "p-div")}

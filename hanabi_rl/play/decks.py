@@ -20,10 +20,8 @@ _STREAMS = {purpose: stream for stream, purpose in enumerate(get_args(Purpose), 
 def evaluation_decks(
     rules: Rules, num_games: int, seed: int, purpose: Purpose = "report"
 ) -> np.ndarray:
-    """Shuffled decks uint8[num_games, deck_size]; each depends only on purpose, seed and index.
-
-    A longer set starts with the shorter one. Raises ValueError for an unknown purpose or no games.
-    """
+    """Shuffled decks uint8[num_games, deck_size]; each depends only on purpose, seed and index. A
+    longer set starts with the shorter one. Raises ValueError for an unknown purpose or no games."""
     if purpose not in _STREAMS:
         raise ValueError(f"expected purpose to be one of {sorted(_STREAMS)}, got {purpose!r}")
     if num_games < 1:

@@ -86,10 +86,8 @@ class MultiPolicy(flax.struct.PyTreeNode):
 
 
 def make_multi_policy(policies: Sequence[Policy], rows_per_policy: int) -> MultiPolicy:
-    """One policy of several, with `rows_per_policy` rows of every seat for each.
-
-    Raises ValueError for no policies or policies of different games.
-    """
+    """One policy of several, with `rows_per_policy` rows of every seat for each. Raises ValueError
+    for no policies or policies of different games."""
     members = tuple(map(tuple, group_by_structure(policies)))
     return MultiPolicy(stack_policies(policies).stacks, members, rows_per_policy)
 

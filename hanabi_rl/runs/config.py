@@ -79,10 +79,8 @@ def with_game(config: R, game: Rules, source: str) -> R:
 
 
 def saved_config(cls: type[T], run_dir: Path, *, algorithm: str) -> T:
-    """Config of the run in `run_dir`; fields that it lacks have their defaults.
-
-    Raises ValueError as `read_config` and `from_dict`.
-    """
+    """Config of the run in `run_dir`; fields that it lacks have their defaults. Raises ValueError
+    as `read_config` and `from_dict`."""
     saved = with_new_names(read_config(run_dir, algorithm=algorithm))
     return from_dict(cls, saved, where=str(run_dir / "config.json"))
 

@@ -56,10 +56,8 @@ def create_run(
     run_dir: Path | None = None,
     root: Path = Path("runs"),
 ) -> Path:
-    """Create and return the folder of a new run: `run_dir`, or a new name under `root`.
-
-    Raises ValueError if `run_dir` holds a run or parts of one, or is not writable.
-    """
+    """Create and return the folder of a new run: `run_dir`, or a new name under `root`. Raises
+    ValueError if `run_dir` holds a run or parts of one, or is not writable."""
     check_writable("--run-dir", run_dir or root)
     if run_dir is not None:
         found = [name for name in _WRITTEN_BY_RUNS if (run_dir / name).exists()]
@@ -157,10 +155,8 @@ def _has_started(place: Path) -> bool:
 
 @contextmanager
 def remove_if_not_started(run_dir: Path, made: Sequence[Path] = ()) -> Iterator[None]:
-    """After a failed start, delete its files in `run_dir` and the folders `made`.
-
-    A run with a metrics line or a checkpoint has started and stays. This process holds the lock.
-    """
+    """After a failed start, delete its files in `run_dir` and the folders `made`. A run with a
+    metrics line or a checkpoint has started and stays. This process holds the lock."""
     before = set(run_dir.iterdir()) - {run_dir / LOCK}
     try:
         yield
@@ -190,10 +186,8 @@ def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, se
 
 
 def read_config(run_dir: Path, *, algorithm: str | None = None) -> dict[str, Any]:
-    """Read the `config` that `write_config` saved in `run_dir`.
-
-    Raises ValueError if `run_dir` holds no run, or a run of another format or `algorithm`.
-    """
+    """Read the `config` that `write_config` saved in `run_dir`. Raises ValueError if `run_dir`
+    holds no run, or a run of another format or `algorithm`."""
     path = run_dir / "config.json"
     if not path.exists():
         raise ValueError(f"expected a run folder with a config.json, got {run_dir}")

@@ -21,10 +21,8 @@ def cpu_threads() -> int:
 
 
 def warn_of_other_threads(run_dir: Path) -> None:
-    """Warn on stderr if a run resumed on a CPU started with another number of threads.
-
-    Runs of earlier versions did not record the number.
-    """
+    """Warn on stderr if a run resumed on a CPU started with another number of threads. Runs of
+    earlier versions did not record the number."""
     began, now = read_json(run_dir / "config.json").get("cpu_threads"), cpu_threads()
     if began not in (None, now):
         print(

@@ -68,10 +68,8 @@ class Tracker:
         return self._wall_before + time.monotonic() - self._started
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Log scalar `metrics` at `step`, at least the previous step.
-
-        Raises ValueError for a metric that is not a scalar.
-        """
+        """Log scalar `metrics` at `step`, at least the previous step. Raises ValueError for a
+        metric that is not a scalar."""
         for name, value in metrics.items():
             if np.shape(value) != ():
                 raise ValueError(f"metric {name!r}: expected a scalar, got shape {np.shape(value)}")
@@ -103,11 +101,8 @@ class Tracker:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read a `metrics.jsonl`, without a last line cut by a kill.
-
-    Raises ValueError, naming file and line, for any other line that is not a JSON object with a
-    step.
-    """
+    """Read a `metrics.jsonl`, without a last line cut by a kill. Raises ValueError, naming file and
+    line, for any other line that is not a JSON object with a step."""
     lines = read_text(path).splitlines(keepends=True)
     records = []
     for number, line in enumerate(lines, start=1):

@@ -58,10 +58,8 @@ def enable_compilation_cache() -> None:
 
 
 def cpu_fingerprint() -> str:
-    """Hash of the CPU's model and instruction set.
-
-    JAX's program keys do not distinguish CPUs, and several machines may share a home folder.
-    """
+    """Hash of the CPU's model and instruction set. JAX's program keys do not distinguish CPUs, and
+    several machines may share a home folder."""
     kinds = {"model name", "flags", "Features", "CPU implementer", "CPU part"}
     lines = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
     found = sorted({line for line in lines if line.split(":")[0].strip() in kinds})

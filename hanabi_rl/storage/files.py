@@ -141,10 +141,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 @contextmanager
 def atomic_replace(path: Path) -> Iterator[Path]:
-    """Yield a temporary path for a file that then replaces `path` atomically.
-
-    After an error (full disk) the temporary file is removed.
-    """
+    """Yield a temporary path for a file that then replaces `path` atomically. After an error (full
+    disk) the temporary file is removed."""
     temporary = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")  # unique per thread
     try:
         yield temporary

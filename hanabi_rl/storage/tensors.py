@@ -73,10 +73,8 @@ def write_tensors(
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Tensors of a file by name, and its metadata.
-
-    Raises ValueError, without the file's name, for an unreadable file or a dtype that NumPy lacks.
-    """
+    """Tensors of a file by name, and its metadata. Raises ValueError, without the file's name, for
+    an unreadable file or a dtype that NumPy lacks."""
     return _read(path, tensors=True)
 
 

@@ -210,10 +210,8 @@ def _payload(link: str) -> str:
 
 
 def decode_link(link: str) -> ImportedGame:
-    """The game in a replay link or its bare payload; inverse of `replay_link`.
-
-    Raises ValueError if the text is malformed or the game is only on the site.
-    """
+    """The game in a replay link or its bare payload; inverse of `replay_link`. Raises ValueError if
+    the text is malformed or the game is only on the site."""
     parts = _payload(link).replace("-", "").split(",")
     if len(parts) != 3 or not all(
         len(part) >= size for part, size in zip(parts, (3, 2, 1), strict=True)

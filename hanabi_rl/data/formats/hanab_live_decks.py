@@ -152,10 +152,8 @@ def _shuffled(items: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def _draws(seeds: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
-    """Go's `Intn(bound)` for each of `bounds` in turn, int64[N, K], from sources with `seeds`.
-
-    Go rejects a 31-bit word in the incomplete last interval of `bound` words and takes the next.
-    """
+    """Go's `Intn(bound)` for each of `bounds` in turn, int64[N, K], from sources with `seeds`. Go
+    rejects a 31-bit word in the incomplete last interval of `bound` words and takes the next."""
     limits = np.array([2**31 - 2**31 % bound for bound in bounds])
     words = _words(seeds, len(bounds))
     draws = words % np.array(bounds)
