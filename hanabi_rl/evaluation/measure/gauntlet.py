@@ -202,7 +202,7 @@ def best_response_scores(rules: Rules) -> dict[str, float]:
 
 def default_partner(num_players: int) -> str:
     """Return the bundled agent or bot with the best mean over families in the standard game: the
-    partner of a person who names none."""
+    default partner of a user."""
     scores = read_json(SCORES_FILE)["players"].get(
         str(num_players), {"bot:convention": {"mean": 0.0}}
     )

@@ -1,7 +1,7 @@
-"""A leaderboard as a file that others extend: which proxies, which decks, and a row a candidate.
+"""Leaderboard as a file that others extend: proxies, decks, and one row per candidate.
 
-`docs/leaderboard/*.json` are such files. Everybody's candidate plays the same games, because the
-file says which; a row names an agent that anybody can load.
+Examples are `docs/leaderboard/*.json`. Every candidate plays the same games, which the file
+specifies; a row names an agent that anyone can load.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardAgent:
-    """An agent that anybody can load."""
+    """Agent that anyone can load."""
 
     agent: str = ""
-    """Its name: `bot:`, `agent:`, `ah2ac2:`, `obl:`, or `hf:` at a commit."""
+    """Agent name: `bot:`, `agent:`, `ah2ac2:`, `obl:`, or `hf:` at a commit."""
     hash: str = ""
-    """Its identity, a SHA-256."""
+    """Identity, a SHA-256."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardRow(LeaderboardAgent):
-    """A candidate: its games with the proxies, a deck each, in every mixed line-up."""
+    """Games of a candidate with the proxies, one deck each, in every mixed lineup."""
 
     submitted_by: str = ""
     """Name of the submitter."""
     version: str = ""
-    """Of hanabi_rl, that played the games."""
+    """Version of hanabi_rl that played the games."""
     mean: float = 0.0
     ci95: tuple[float, ...] = ()
     """[low, high]."""
@@ -55,26 +55,24 @@ class LeaderboardRow(LeaderboardAgent):
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardFile:
-    """What all rows share, and the rows, best first."""
+    """Settings common to all rows, and the rows, best first."""
 
     format_version: int = 0
     about: str = ""
     players: int = 0
     games: int = 0
-    """Of each candidate."""
+    """Games per candidate."""
     seed: int = 0
-    """Of their decks."""
+    """Seed of the decks."""
     proxies: tuple[LeaderboardAgent, ...] = ()
     rows: tuple[LeaderboardRow, ...] = ()
 
 
 def read_board(path: Path) -> LeaderboardFile:
-    """Return the leaderboard in `path`, of format 1 or 2, every field and row checked.
-
-    No game is played and no agent loaded.
+    """Read and validate the leaderboard in `path`, format 1 or 2; plays no game and loads no agent.
 
     Raises:
-        ValueError: naming the file, the row, what was expected and got.
+        ValueError: the message names the file, the row, the expected and the actual value.
     """
     data = read_json(path)
     if not isinstance(data, dict):
@@ -99,7 +97,7 @@ def read_board(path: Path) -> LeaderboardFile:
 
 
 def write_board(path: Path, board: LeaderboardFile) -> None:
-    """Writes `board` to `path`, atomically; raises ValueError as `read_board` would."""
+    """Write `board` to `path` atomically; raises ValueError as `read_board` does."""
     _check(board, str(path))
     record = to_dict(board)
     record["proxies"] = [to_dict(proxy) for proxy in board.proxies]
@@ -108,7 +106,7 @@ def write_board(path: Path, board: LeaderboardFile) -> None:
 
 
 def with_row(board: LeaderboardFile, row: LeaderboardRow) -> LeaderboardFile:
-    """`board` with a row in its place; of the same agent (by what it is), the new one stays."""
+    """`board` with `row` added, replacing a row of the same identity."""
     others = [other for other in board.rows if other.hash != row.hash]
     rows = tuple(sorted([*others, row], key=lambda row: (-row.mean, row.agent)))
     return dataclasses.replace(board, rows=rows)
@@ -117,7 +115,7 @@ def with_row(board: LeaderboardFile, row: LeaderboardRow) -> LeaderboardFile:
 def row_of(
     entry: LeaderboardEntry, agent: str, identity: str, submitted_by: str, version: str
 ) -> LeaderboardRow:
-    """A candidate's games as a row of a board."""
+    """Leaderboard row of a candidate's games."""
     summary = entry.summary
     return LeaderboardRow(
         agent=agent,
@@ -188,8 +186,8 @@ def _check(board: LeaderboardFile, where: str) -> None:
 
 
 def check_public(name: str, where: str) -> None:
-    """Raises ValueError, beginning with `where`, for an agent that others could not load, or not
-    the same one tomorrow: a path, or `hf:` without a commit."""
+    """Raise ValueError, prefixed by `where`, for an agent that others cannot load in the same
+    version: a path, or `hf:` without a commit."""
     parsed = parse_name(name)
     local = parsed.scheme not in (BOT, *LOADERS) or (
         parsed.scheme not in (BOT, BUNDLED, HUB) and Path(parsed.path).exists()

@@ -1,26 +1,24 @@
-"""Unit tests of robustness to partners (AR, A+MR): pairs of situations in which what is right
-differs although the table does not, since the partners have shown themselves to be others.
+"""Unit tests of robustness to partners (AR, A+MR): pairs of situations in the same state whose
+right action differs, because the partners have behaved differently.
 
-Both situations of a pair end at the same table as the agent sees it (fireworks, discards, hands,
-what was told, tokens, lives, the size of the deck, the turn); they differ in how the partners, who
-are all alike, came there. In AR the last move differs too, which every observation shows. In A+MR
-the last move is the same: observations are equal bit for bit, and who does not remember does the
-same in both and passes no pair. What is right follows from the rules for partners who go on as they
-have begun, and criteria look at the agent's next move alone. Three questions are asked in either
-way:
+Both situations of a pair end in the same state for the agent (fireworks, discards, hands, hints,
+tokens, lives, deck size, turn); they differ in how the partners, who all behave alike, got there.
+In AR the last move differs too, which every observation contains. In A+MR the last move is the
+same: observations are bit-identical, and an agent without memory acts the same in both and passes
+no pair. The right action follows from the rules if partners continue as they began; criteria read
+only the agent's next move. Three questions, each in both categories:
 
-- *save*: the next player's oldest and newest card are both the last of their kind; it has thrown
-  its oldest cards, or its newest, and kept the one that a hint touched. One hint can save one.
-- *trust*: every hint for the agent touched one card, which could be played, or was dead already.
-  Now a hint touches one of which counting says that it most likely cannot be played.
-- *tell*: partners played what they were told of, whatever it was, or threw it. The next player
-  holds a playable card that is the last of its kind.
+- *save*: the next player's oldest and newest card are both critical; it has discarded its oldest
+  cards, or its newest, and kept the hinted one. One hint can save one card.
+- *trust*: every hint to the agent touched one card, which was playable, or was useless. Now a hint
+  touches a card that is most likely unplayable by counting.
+- *tell*: partners played hinted cards, whatever they were, or discarded them. The next player holds
+  a playable, critical card.
 
-Both situations are dealt from the same chance, and every seat gets the same cards, but for the
-agent's card in question of *trust*, which it does not see. In every situation the agent knows no
-card to be playable, and the others hold nothing else that can be played or must be saved: there is
-no second thing to do. Seat 0 is the agent, seat 1 acts next; `x` to `w` are different colours,
-ranks count from 0.
+Both situations use the same random numbers, and every seat gets the same cards, except for the
+agent's card in question in *trust*, which it does not see. In every situation the agent knows no
+playable card, and the others hold no other playable or critical card: there is no alternative. Seat
+0 is the agent, seat 1 acts next; `x` to `w` are different colours, ranks count from 0.
 """
 
 from __future__ import annotations
@@ -47,21 +45,21 @@ from hanabi_rl.evaluation.measure.unit_test_types import (
 from hanabi_rl.games.hanabi.rules import Rules
 
 AGENT, NEXT = 0, 1
-NEWEST, FIVE = HAND - 1, 4  # a slot, and the rank that can never be played in these situations
+NEWEST, FIVE = HAND - 1, 4  # a slot, and a rank that is never playable in these situations
 
 Pair = tuple[Situation, Situation]
 
 
 def save(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
-    """A1, M1: partners throw their oldest cards, or their newest. `visible`: the last move is a
-    discard, else a hint for the agent that is no news."""
+    """A1, M1: partners discard their oldest cards, or their newest. visible: True if the last move
+    is a discard, otherwise an uninformative hint to the agent."""
     chance, (x, y, z, w, _), rank = int(rng.integers(2**32)), all_colors(rng), 2 + number // 2 % 2
     old, new = ((x, 4), (y, rank)) if number % 2 else ((y, rank), (x, 4))
     kept, thrown, five = (z, 1), [(y, rank), (w, 5 - rank)], {(AGENT, number % HAND): (z, FIVE)}
     partners = range(1, rules.num_players)
 
     def situation(cards: list[tuple[int, int] | None], begin: int, target: int) -> Situation:
-        """`cards`: what the next player gets, `begin`: the slot that a third throws."""
+        """cards: the next player's, in order; begin: first slot discarded by a third player."""
         given = five | {(NEXT, place): card for place, card in enumerate(cards) if card}
         for seat in partners[1:]:
             given |= {(seat, begin): (x, rank), (seat, begin + 1): (z, 5 - rank)}
@@ -89,9 +87,9 @@ def save(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
 
 
 def trust(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
-    """A2, M2: hints for the agent touched cards that could be played, or dead ones; the last of
-    them touches the target card. `visible`: that is the last move, or else one is that touches a
-    card which, as the agent sees, cannot be played."""
+    """A2, M2: hints to the agent touched playable cards, or useless ones; the last of them touches
+    the target card. visible: True if it is the last move; otherwise the last hint touches a card
+    that the agent can see is unplayable."""
     chance, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
     slots, partners = rng.permutation(HAND).tolist(), range(1, rules.num_players)
 
@@ -123,8 +121,8 @@ def trust(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool)
 
 
 def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
-    """A3, M3: partners play what they are told of, or throw it. `visible`: the last move does so,
-    else it is a hint for the agent that is no news."""
+    """A3, M3: partners play hinted cards, or discard them. visible: True if the last move does so,
+    otherwise it is an uninformative hint to the agent."""
     del number
     chance, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
     mine, theirs = rng.permutation(HAND).tolist(), rng.permutation(HAND).tolist()
@@ -144,7 +142,7 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
         theirs_is, mine_is = (deal.discard, deal.play) if throws else (deal.play, deal.discard)
 
         def hint_and_use(seat: int, color: int, rank: int) -> None:
-            """The agent tells a partner of a card, which that plays or throws."""
+            """The agent hints a card to a partner, which plays or discards it."""
             deal.hint(seat, rank=rank)
             for other in partners:
                 if other == seat:
@@ -176,8 +174,8 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
 
 
 def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
-    """Every partner hints the colour, which touches the agent's 1; it is played where it can be and
-    thrown where it is dead, and the other way round its twin, which the last partner holds."""
+    """Every partner hints the colour of the agent's 1, which is played if playable and discarded if
+    useless; its twin, held by the last partner, is discarded or played instead."""
     partners = range(1, deal.table.rules.num_players)
 
     def point() -> None:
@@ -202,9 +200,9 @@ def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
 
 
 def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool) -> None:
-    """The last partner throws both 2s of the first colour. Then, in between playing its 1, it hints
-    both colours: the first while the agent's 1 of it can still be played, and last the second; or
-    the second, and last the first."""
+    """The last partner discards both 2s of the first colour. Then, around playing its 1, it hints
+    both colours: the first while the agent's 1 of it is still playable, and the second last; or the
+    second, and the first last."""
     last = deal.table.rules.num_players - 1
 
     def others() -> None:
@@ -226,7 +224,8 @@ def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool)
 
 
 def _checked_situation(deal: SituationBuilder, target: int, other: int = -1) -> Situation:
-    """Where the next player would throw no last copy but these cards, whichever end it throws."""
+    """The situation, or `Rejected` if the next player could discard a critical card other than
+    these from either end."""
     table, hand = deal.table, deal.table.hands[NEXT]
     free = [order for slot, order in enumerate(hand) if not is_hinted(table, NEXT, slot)]
     ends = {free[0], free[-1]} if free else set()

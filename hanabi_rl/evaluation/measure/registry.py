@@ -1,5 +1,5 @@
-"""Registry of all measures. To add one, write a function `GameAnalysis -> Ratio` in its module and
-add one entry here: tables, JSON and the command line follow."""
+"""Registry of all measures. To add one: write a function `GameAnalysis -> Ratio` and add an entry
+here; tables, JSON and the command line follow."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _table_10(field: str) -> dict[int, dict[str, float]]:
 
 
 def _table_3(field: str) -> dict[int, dict[str, float]]:
-    """Table 3 of Siu et al.: each agent with 20 types of partners."""
+    """Column of Table 3 of Siu et al.: each agent with 20 types of partners."""
     return {2: {agent: getattr(row, field).mean for agent, row in siu2025.TABLE_3.items()}}
 
 
@@ -424,7 +424,7 @@ def measures_of(group: Group) -> tuple[Measure, ...]:
 
 
 def measure_figures(record: GameAnalysis, measures: Iterable[Measure]) -> dict[str, Any]:
-    """JSON-ready: `name` and `name_ci95` (over decks) of each measure, None if nothing was
+    """JSON-ready: `name` and `name_ci95` (over decks) of each measure; None if nothing was
     counted."""
     measures = tuple(measures)
     decks = record.games.deck_ids
