@@ -1,8 +1,8 @@
-"""Action-information metrics of Siu et al. 2025 (arXiv 2503.15516, appendix C.2): entropy of an
-agent's actions, and mutual information with its partner's actions.
+"""Entropy of an agent's actions, and mutual information with its partner's actions.
 
-Actions are the ids of `games/hanabi/actions.py` (20 for two players), logarithms are natural,
-probabilities are relative frequencies over all games. Choices that the paper leaves open:
+Action-information metrics of Siu et al. 2025 (arXiv 2503.15516, appendix C.2). Actions are the ids
+of `games/hanabi/actions.py` (20 for two players), logarithms are natural, probabilities are
+relative frequencies over all games. Choices that the paper leaves open:
 
 - The measured agent is the one that *responds*: it made the second action of each pair (previous
   player's action, own action). The first move of a game is in no pair.
@@ -57,8 +57,10 @@ def response_entropy(record: GameAnalysis) -> Ratio:
 
 
 def instantaneous_coordination(record: GameAnalysis) -> Ratio:
-    """Instantaneous coordination (Eq. 5), corrected, in nats: mutual information of the previous
-    player's action and the agent's."""
+    """Instantaneous coordination (Eq. 5), corrected, in nats.
+
+    Mutual information of the previous player's action and the agent's.
+    """
     return _mutual_information(
         responses(record.games), record.games.rules.num_moves, corrected=True
     )
@@ -72,8 +74,10 @@ def coordination_plugin(record: GameAnalysis) -> Ratio:
 
 
 def coordination_of_partner(record: GameAnalysis) -> Ratio:
-    """Corrected mutual information of the agent's action and the next player's, in nats: the other
-    reading of Eq. 5."""
+    """Corrected mutual information of the agent's action and the next player's, in nats.
+
+    The other reading of Eq. 5.
+    """
     return _mutual_information(
         responses(record.games, own_first=True), record.games.rules.num_moves, corrected=True
     )

@@ -1,11 +1,11 @@
-"""Annotate each move by the conventions of hanab.live's H-Group, in plain Python (AH2AC2, appendix
-A.5, annotates one game by hand).
+"""Annotation of each move by the conventions of hanab.live's H-Group, in plain Python.
 
-Covers the first levels: chop, focus (for several 1s of the starting hand: the oldest), play and
-save hints, good touch, fix and stall hints, prompts, finesses and bluffs of one card. Prompts,
-finesses and bluffs count only if certain: the missing card (for a bluff, another playable card) is
-where the convention expects it. The promise of a hint (the possible cards of its focus) is computed
-from the receiver's view, which includes the giver's hand; its truth from the giver's view.
+After AH2AC2, appendix A.5, which annotates one game by hand. Covers the first levels: chop, focus
+(for several 1s of the starting hand: the oldest), play and save hints, good touch, fix and stall
+hints, prompts, finesses and bluffs of one card. Prompts, finesses and bluffs count only if certain:
+the missing card (for a bluff, another playable card) is where the convention expects it. The
+promise of a hint (the possible cards of its focus) is computed from the receiver's view, which
+includes the giver's hand; its truth from the giver's view.
 """
 
 from __future__ import annotations
@@ -202,14 +202,15 @@ def _promise(after: ConventionState, focus: int, by_rank: bool, on_chop: bool) -
 def _indirect_play(
     state: ConventionState, seat: int, focus: int, touched: list[int]
 ) -> tuple[AnnotationKind, int] | None:
-    """Prompt, finesse or bluff by which the focus becomes playable after one missing card, which no
-    hint has promised and this hint does not touch; also the order of the card that its holder will
-    play as the missing one.
+    """Prompt, finesse or bluff that makes the focus playable, with the order of the card to be
+    played.
 
-    The first player after the giver with a candidate plays; the receiver, which does not see its
-    own cards, comes last. Candidates are the newest hinted card that can be the missing one
-    (prompt), otherwise the newest unhinted card (finesse). If none is the missing card, but the
-    newest card of the player after the giver is playable, that card is played instead (bluff).
+    The focus must be playable after one missing card, which no hint has promised and this hint does
+    not touch; the returned card is the one that its holder will play as the missing card. The first
+    player after the giver with a candidate plays; the receiver, which does not see its own cards,
+    comes last. Candidates are the newest hinted card that can be the missing one (prompt),
+    otherwise the newest unhinted card (finesse). If none is the missing card, but the newest card
+    of the player after the giver is playable, that card is played instead (bluff).
     """
     rank = state.deck[focus] % state.rules.num_ranks
     needed = state.card(focus) >> 1
@@ -253,8 +254,7 @@ def _is_stall(before: ConventionState, move: Move, new: bool, on_chop: bool) -> 
 
 
 def _is_bad_touch(before: ConventionState, order: int, new: list[int]) -> bool:
-    """True if the card is useless, or the giver sees, or knows that it holds, another copy that is
-    hinted (or hinted now)."""
+    """True if the card is useless, or another copy that the giver sees or holds is hinted."""
     card = before.card(order)
     seen = [o for o in {*before.hinted, *new} - {order} if before.holder[o] != before.player]
     own = [o for o in before.hands[before.player] if o in before.hinted]
@@ -292,8 +292,8 @@ def _discard(before: ConventionState, order: int) -> MoveAnnotation:
 
 
 def _unsaved_card(state: ConventionState) -> int | None:
-    """Card on the next player's chop that a hint can save, if that player has no play and no
-    known-useless card, and so may discard it."""
+    """Card on the next player's chop that a hint can save; None if that player can play or discard
+    a known-useless card."""
     seat = (state.player + 1) % state.rules.num_players
     chop = state.chop(seat)
     busy = state.has_play(seat) or any(map(state.is_known_useless, state.hands[seat]))

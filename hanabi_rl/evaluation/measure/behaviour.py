@@ -53,7 +53,7 @@ def information_per_play(record: GameAnalysis) -> Ratio:
 
 
 def deduced_information_per_play(record: GameAnalysis) -> Ratio:
-    """Information per play, including a colour or rank that is the only possible one after all
+    """Information per play, including a colour or rank left as the only possible one by all
     hints."""
     return Ratio.masked_mean(record.turns.deduced, record.turns.plays, is_proportion=True)
 
@@ -96,7 +96,7 @@ def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, ...]:
-    """Information about the card in each action's slot, named and deduced, float32[n, T] each, and
+    """Information on the card in each action's slot, named and deduced, float32[n, T] each;
     information tokens int32[n, T]."""
     states = replay(rules, decks, actions).state  # [T, n, ...]
     slot = decode(rules, actions).slot.T

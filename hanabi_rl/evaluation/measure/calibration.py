@@ -19,13 +19,12 @@ TEMPERATURES = np.linspace(0.8, 3.0, 45)
 def calibrate_temperature(
     reference: Policy, policy: Policy, num_games: int = 128, seed: int = 0
 ) -> float:
-    """Return the value of `TEMPERATURES` with the lowest KL(reference || policy) on sampled
-    self-play games of `policy` on selection decks (temperature scaling, Guo et al. 2017, with the
-    reference's distribution instead of labels).
+    """The value of `TEMPERATURES` with the lowest KL(reference || policy) on games of `policy`.
 
-    Reinforcement learning makes policies far more confident than human players. Dividing the logits
-    by this temperature keeps greedy play and improves human action prediction; no human games are
-    read.
+    Temperature scaling (Guo et al. 2017) with the reference's distribution instead of labels, on
+    sampled self-play games on selection decks. Reinforcement learning makes policies far more
+    confident than human players. Dividing the logits by this temperature keeps greedy play and
+    improves human action prediction; no human games are read.
     """
     decks = evaluation_decks(policy.rules, num_games, seed, "selection")
     team = (policy,) * policy.rules.num_players

@@ -90,14 +90,12 @@ class CellCache:
         except FileNotFoundError:
             return None
         except Exception as error:  # NumPy, zipfile, zlib, tokenize raise different errors
-            warnings.warn(
-                f"{path} is damaged and its games are played again: {error}", stacklevel=2
-            )
+            warnings.warn(f"{path} is damaged, replaying its games: {error}", stacklevel=2)
             return None
         games = len(cell.seats), key.games
         shapes = [games, games, games, (*games, key.rules.max_turns), games[:1]]
         if stored != canonical_json(key.as_dict()) or [f.shape for f in cell] != shapes:
-            warnings.warn(f"{path} holds another cell and its games are played again", stacklevel=2)
+            warnings.warn(f"{path} holds another cell, replaying its games", stacklevel=2)
             return None
         return cell
 

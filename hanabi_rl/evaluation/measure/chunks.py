@@ -1,4 +1,4 @@
-"""Fixed-size chunks of recorded games, so that one compiled function serves files of any size."""
+"""Fixed-size chunks of recorded games: one compiled function serves files of any size."""
 
 from __future__ import annotations
 

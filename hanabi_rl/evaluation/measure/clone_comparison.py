@@ -21,8 +21,7 @@ KL_GAMES = 1000
 
 @dataclasses.dataclass(frozen=True)
 class CloneComparison:
-    """HDR-IPPO policy and the clone it was regularised towards, on decks never used for
-    selection."""
+    """HDR-IPPO policy and its KL reference, a clone, on decks never used for selection."""
 
     bc: SelfPlayResult
     policy: SelfPlayResult
@@ -33,12 +32,14 @@ class CloneComparison:
 def compare_with_clone(
     bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0
 ) -> CloneComparison:
-    """Greedy self-play of both policies and their cross-play on the same `num_games` decks, and
-    KL(bc || policy) on sampled games of `policy`. Raises ValueError for fewer than 1,000 games."""
+    """Play self-play of both policies and their cross-play, and estimate KL(bc || policy).
+
+    Greedy games on the same `num_games` decks; the KL on sampled games of `policy`. Raises
+    ValueError for fewer than 1,000 games.
+    """
     if num_games < MIN_GAMES:
         raise ValueError(
-            f"expected at least {MIN_GAMES} games behind a reported score, got "
-            f"num_games={num_games}"
+            f"expected at least {MIN_GAMES} games for a reported score, got {num_games}"
         )
     return CloneComparison(
         bc=evaluate_selfplay(bc, num_games, seed),
@@ -50,8 +51,7 @@ def compare_with_clone(
 
 @dataclasses.dataclass(frozen=True)
 class PredictionComparison:
-    """Prediction of the same recorded games by a policy and its clone (AH2AC2's Tables 3, 5, 6 and
-    13)."""
+    """Predictions of the same games by a policy and its clone (AH2AC2's Tables 3, 5, 6 and 13)."""
 
     policy: Prediction
     clone: Prediction

@@ -1,12 +1,12 @@
-"""Context independence (CI): association of each kind of move with one kind of state (Eq. 6 of Siu
-et al. 2025, arXiv 2503.15516, after Bogin et al. 2018 and Lowe et al. 2019).
+"""Context independence (CI): association of each kind of move with one kind of state.
 
     CI = mean over concepts c of p(m | c) p(c | m), m the likeliest message of c
 
-Concepts are formulas over atoms of the state before a move, as the current player observes it;
-messages are the four kinds of moves. Lower values depend more on context, which the paper considers
-better. The paper specifies neither its atoms nor its sampling, so ours differ and values need not
-match its table; compare agents on the same pools:
+Eq. 6 of Siu et al. 2025 (arXiv 2503.15516), after Bogin et al. 2018 and Lowe et al. 2019. Concepts
+are formulas over atoms of the state before a move, as the current player observes it; messages are
+the four kinds of moves. Lower values depend more on context, which the paper considers better. The
+paper specifies neither its atoms nor its sampling, so ours differ and values need not match its
+table; compare agents on the same pools:
 
 - `atom_names` lists the atoms, 208 for two players; *next* is the next player's hand. Atoms of a
   missing card are false. *Just drawn*: the newest card of a hand whose owner made the last move, a

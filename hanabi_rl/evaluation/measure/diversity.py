@@ -1,11 +1,10 @@
-"""Selection of diverse partners by the determinant of their behaviours' similarities (ZSC-Eval,
-Wang et al., arXiv 2310.05208, section 4.2). NumPy on the host.
+"""Selection of diverse partners by the determinant of their behaviours' similarities.
 
-A candidate is a row of mean event counts, each column divided by its maximum over the candidates;
-the similarity of two candidates is the inner product of their rows. The *diversity* of a set is the
-determinant of its similarity matrix: the squared volume spanned by its rows, 0 if they are linearly
-dependent. The paper calls it P-Div for counts of the partners, BR-Div for counts of their best
-responses.
+ZSC-Eval (Wang et al., arXiv 2310.05208, section 4.2), in NumPy on the host. A candidate is a row of
+mean event counts, each column divided by its maximum over the candidates; the similarity of two
+candidates is the inner product of their rows. The *diversity* of a set is the determinant of its
+similarity matrix: the squared volume spanned by its rows, 0 if they are linearly dependent. The
+paper calls it P-Div for counts of the partners, BR-Div for counts of their best responses.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class Selection(NamedTuple):
 
 
 def normalise(counts: np.ndarray) -> np.ndarray:
-    """Divide mean counts [n, K] of n candidates by each column's maximum + 1e-3 (the authors'
-    code): float64[n, K]. Raises ValueError for another shape, negative or non-finite counts."""
+    """Divide mean counts [n, K] by each column's maximum + 1e-3 (the authors' code): float64[n, K].
+    Raises ValueError for another shape, negative or non-finite counts."""
     counts = np.asarray(counts, np.float64)
     if counts.ndim != 2 or not counts.size or not np.isfinite(counts).all() or counts.min() < 0:
         raise ValueError(f"expected counts >= 0 float[n, K], got shape {counts.shape}")
@@ -69,7 +68,7 @@ def select(
     if not 1 <= size <= rank:
         raise ValueError(
             f"expected to select 1 to {rank} of {len(features)} candidates (the rank of their "
-            f"features: of more the determinant is always 0), got {size}"
+            f"features; the determinant of more is 0), got {size}"
         )
     rng = np.random.default_rng(seed)
     if samples is not None:
@@ -101,8 +100,9 @@ def farthest(features: np.ndarray, size: int, rng: np.random.Generator) -> tuple
 def sample_k_dpp(
     features: np.ndarray, size: int, num: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """Sample `num` independent sets of `size` rows of `features` float[n, K], ascending, with
-    probability proportional to their determinant (Kulesza and Taskar 2012, algorithms 1 and 8)."""
+    """Sample `num` sets of `size` rows of `features` float[n, K] from a k-DPP: independent, each
+    with probability proportional to its determinant, ascending (Kulesza and Taskar 2012, algorithms
+    1 and 8)."""
     vectors, lengths, _ = np.linalg.svd(features, full_matrices=False)
     values = (lengths / lengths[0]) ** 2  # eigenvalues of the similarities, relative to the largest
     # sums[l, j]: elementary symmetric polynomial of degree l of the first j eigenvalues

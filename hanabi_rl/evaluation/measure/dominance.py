@@ -107,7 +107,7 @@ def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax
 
 
 def _identities_left(rules: Rules, state: State, slot: jax.Array) -> jax.Array:
-    """Possible cards in the current player's `slot` [N], by `KNOWLEDGE_LEVELS`: uint32[L, N]."""
+    """Possible cards in the current player's `slot` [N] by `KNOWLEDGE_LEVELS`, uint32[L, N]."""
     sight = from_state(rules, state)
     own = jnp.arange(rules.num_players)[None, :, None] == state.player[:, None, None]
     hints = jnp.sum(jnp.where(own, state.knowledge, 0), axis=1, dtype=jnp.uint32).T  # [H, N]

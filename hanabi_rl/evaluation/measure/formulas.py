@@ -63,7 +63,7 @@ def _flat(tree: Tree) -> tuple[list[Tree], list[str]]:
     middle, *halves = _split(tree)
     (left, a, b), (right, c, d) = map(_split, halves)
     if any(isinstance(leaf[0], str) for leaf in (a, b, c, d)):
-        raise ValueError(f"expected a formula of depth {MAX_DEPTH} at most, got {tree}")
+        raise ValueError(f"expected a formula of depth <= {MAX_DEPTH}, got {tree}")
     return [a, b, c, d], [left, right, middle]
 
 

@@ -71,7 +71,7 @@ class GameAnalysis:
     def decisions(self) -> Decisions:
         """Predictions of `policy` at every decision. Raises ValueError without a policy."""
         if self.policy is None:
-            raise ValueError("expected a policy that predicts the games, got none")
+            raise ValueError("expected a policy to predict the games, got none")
         return predict_decisions(self.policy, self.games)
 
     @cached_property
@@ -85,6 +85,6 @@ class GameAnalysis:
         return read_links(self.games) if self.counted_links is None else self.counted_links
 
     def between(self, givers: np.ndarray, receivers: np.ndarray) -> GameAnalysis:
-        """The same games, counting only links from the seats `givers` to the seats `receivers`,
-        bool[N, P] each."""
+        """The same games, counting only links from seats `givers` to `receivers`, bool[N, P]
+        each."""
         return GameAnalysis(self.games, self.policy, self.links.between(givers, receivers))

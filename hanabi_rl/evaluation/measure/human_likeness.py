@@ -135,8 +135,8 @@ def read_measures(record: GameAnalysis) -> MeasureValues:
 
 
 def human_variation(people: MeasureValues, splits: int = SPLITS, seed: int = 0) -> HumanVariation:
-    """Human variation over `splits` random halves of the decks (one has an extra deck if their
-    number is odd). Raises ValueError for fewer than two decks."""
+    """Human variation over `splits` random halves of the decks (one larger by a deck if odd).
+    Raises ValueError for fewer than two decks."""
     differences = split_half_differences(people, splits, seed)
     return HumanVariation(
         {name: _quantile(np.abs(values)) for name, values in differences.items()},
@@ -145,14 +145,14 @@ def human_variation(people: MeasureValues, splits: int = SPLITS, seed: int = 0) 
 
 
 def split_half_differences(people: MeasureValues, splits: int, seed: int) -> dict[str, np.ndarray]:
-    """Difference between one random half of the decks and the other, float64[splits], for
-    `COMPARED_MEASURES` and `DISTANCE`; NaN if a half has nothing to count."""
+    """Difference between random halves of the decks, float64[splits], for `COMPARED_MEASURES` and
+    `DISTANCE`; NaN if a half has nothing to count."""
     names = list(people)
     sums = np.stack([(people[name].numerator, people[name].denominator) for name in names])
     decks = sums.shape[-1]  # sums: [K, 2, decks]
     if decks < 2:
         raise ValueError(
-            f"expected games on two decks at least, to cut them in halves, got {decks}"
+            f"expected games on at least two decks, to split them in halves, got {decks}"
         )
     first = np.arange(decks) < decks // 2
     halves = np.random.default_rng(seed).permuted(np.tile(first, (splits, 1)), axis=1)

@@ -74,9 +74,8 @@ def explained(text: str) -> str:
 def mean_interval(
     values: np.ndarray, level: float = 0.95, min_value: float = -np.inf, max_value: float = np.inf
 ) -> Interval:
-    """Student's t interval for the mean of independent `values` float[N], clipped to [`min_value`,
-    `max_value`], the possible range of the values. One value: no bounds. Raises ValueError without
-    values."""
+    """Student's t interval for the mean of independent `values` float[N], clipped to their possible
+    range [`min_value`, `max_value`]. One value: no bounds. Raises ValueError without values."""
     values = _games(values, "values")
     count = len(values)
     mean = float(values.mean())
@@ -96,8 +95,8 @@ def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0
 
 
 def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) -> Interval:
-    """Exact interval of a proportion of `count` >= 1 independent trials (Clopper and Pearson 1934);
-    its standard error is NaN."""
+    """Exact interval of a proportion of `count` >= 1 trials (Clopper and Pearson 1934); its
+    standard error is NaN."""
     from scipy.stats import binomtest
 
     low, high = binomtest(successes, count).proportion_ci(level)
@@ -107,8 +106,7 @@ def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) ->
 def jackknife_interval(
     estimate: float, left_out: Sequence[np.ndarray], level: float = 0.95
 ) -> Interval:
-    """Jackknife interval for a statistic of independent samples (Arvesen 1969, for U-statistics
-    such as the mean over all pairs).
+    """Jackknife interval for a statistic of independent samples (Arvesen 1969, for U-statistics).
 
     Args:
         estimate: the statistic of the full samples.
@@ -147,9 +145,10 @@ def bootstrap_ratio(
     num_resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`, resampling whole
-    games, because decisions within a game are dependent. A jackknife if fewer than
-    `MIN_BOOTSTRAP_GAMES` games have a positive denominator.
+    """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`.
+
+    Whole games are resampled, because decisions within a game are dependent. A jackknife if fewer
+    than `MIN_BOOTSTRAP_GAMES` games have a positive denominator.
 
     Args:
         numerators, denominators: float[N], one entry per game.
@@ -171,7 +170,7 @@ def bootstrap_ratios(
     infinite. Raises ValueError as `bootstrap_ratio` does, and if N differs."""
     games = [_checked_ratio(*ratio) for ratio in ratios]
     if len({len(numerators) for numerators, _ in games}) > 1:
-        raise ValueError("expected ratios of the same games, got different numbers of games")
+        raise ValueError("expected ratios over the same games, got different numbers of games")
     many = [ratio for ratio in games if _resampled(*ratio)]
     resampled: list[list[np.ndarray]] = [[] for _ in many]
     for times_drawn in _resamples(len(many[0][0]), num_resamples, seed) if many else ():
@@ -215,17 +214,16 @@ def _checked_ratio(
     )
     if len(numerators) != len(denominators):
         raise ValueError(
-            f"expected one denominator a game, got {len(numerators)} numerators and "
-            f"{len(denominators)}"
+            f"expected as many denominators as numerators, got {len(denominators)} and "
+            f"{len(numerators)}"
         )
     if not denominators.sum() > 0:
-        raise ValueError("expected denominators with a positive sum, got no decision in any game")
+        raise ValueError("expected denominators with a positive sum, got 0")
     return numerators, denominators
 
 
 def _resamples(count: int, num_resamples: int, seed: int) -> Iterable[np.ndarray]:
-    """Count of each of `count` games in each resample, in batches float64[<= _RESAMPLES_AT_ONCE,
-    count]."""
+    """Count of each of `count` games in each resample, in batches of rows: float64[B, count]."""
     # cached up to some megabytes: a report has many ratios over the same number of games
     if count * num_resamples <= 2**22:
         return (part.astype(np.float64) for part in _kept_resamples(count, num_resamples, seed))
@@ -251,12 +249,13 @@ def bootstrap_correlation(
     seed: int = 0,
     groups: np.ndarray | None = None,
 ) -> Interval:
-    """Percentile bootstrap interval for Pearson's r of `first` and `second`, float[N], one value
-    per game. Resamples in which either is constant are dropped. With fewer than
-    `MIN_BOOTSTRAP_GAMES` games, a jackknife of Fisher's z; no bounds if any leave-one-out r is
-    undefined or |r| is 1.
+    """Percentile bootstrap interval for Pearson's r of `first` and `second`, float[N].
+
+    Resamples in which either is constant are dropped. With fewer than `MIN_BOOTSTRAP_GAMES` games,
+    a jackknife of Fisher's z; no bounds if any leave-one-out r is undefined or |r| is 1.
 
     Args:
+        first, second: one value per game.
         groups: int[N], games that are resampled together; None: each game separately.
 
     Raises:
@@ -265,7 +264,7 @@ def bootstrap_correlation(
     first, second = _games(first, "first"), _games(second, "second")
     if len(first) != len(second) or not first.std() * second.std() > 0:
         raise ValueError(
-            "expected two numbers a game that vary over games, got standard deviations "
+            "expected two non-constant arrays of the same length, got standard deviations "
             f"{first.std():.3g} of {len(first)} and {second.std():.3g} of {len(second)}"
         )
     first, second = first - first.mean(), second - second.mean()
@@ -358,7 +357,7 @@ def _leave_one_out(values: np.ndarray) -> np.ndarray:
 
 
 def _between_order_statistics(values: np.ndarray, level: float) -> Interval:
-    """Narrowest interval between the k-th smallest and the k-th largest of `values` float[N] that
+    """Narrowest interval between the k-th smallest and k-th largest of `values` float[N] that
     contains the median with probability >= `level` (binomial). Its standard error is NaN."""
     from scipy.stats import quantile_test
 

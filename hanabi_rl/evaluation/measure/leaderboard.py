@@ -85,11 +85,12 @@ def play_leaderboard(
     seed: int = 0,
     prediction: Prediction | None = None,
 ) -> LeaderboardEntry:
-    """Play greedy games of `candidate` with `proxies`, spread evenly (within one game) over all
-    lineups that are not self-play, also if the candidate is one of the proxies.
+    """Play greedy games of `candidate` with `proxies`, spread evenly (within one game) over
+    lineups.
 
-    Every game has a different deck, the same for every candidate. Lineups of the same players are
-    played together.
+    Lineups are all mixed ones, without self-play of a candidate that is itself a proxy. Every game
+    has a different deck, the same for every candidate. Lineups of the same players are played
+    together.
 
     Raises:
         ValueError: no proxy, fewer games than lineups, or no proxy other than the candidate.
@@ -98,9 +99,7 @@ def play_leaderboard(
         raise ValueError("expected at least one proxy, got none")
     every = mixed_lineups(candidate.rules.num_players, len(proxies))
     if num_games < len(every):
-        raise ValueError(
-            f"expected a game for each of the {len(every)} line-ups at least, got {num_games}"
-        )
+        raise ValueError(f"expected at least one game per lineup, {len(every)}, got {num_games}")
     check_candidate(candidate, proxies)
     itself = {
         CANDIDATE,
@@ -115,8 +114,8 @@ def check_candidate(candidate: Policy, proxies: Sequence[Policy], where: str = "
     """Raise ValueError, prefixed by `where`, if every proxy is the candidate."""
     if all(is_same_policy(proxy, candidate) for proxy in proxies):
         raise ValueError(
-            f"{where}expected a proxy that is not the candidate itself: their games are its "
-            "self-play, which `hanabi-rl evaluate` measures"
+            f"{where}expected a proxy other than the candidate, whose self-play "
+            "`hanabi-rl evaluate` measures"
         )
 
 
@@ -126,15 +125,14 @@ def play_proxy_self_play(
     seed: int = 0,
     predictions: Sequence[Prediction] = (),
 ) -> LeaderboardEntry:
-    """The proxies' row: self-play of each in an equal number of games (within one), and their mean
-    prediction. For two players, Table 4's 22.76 follows in this way from the self-play of the two
-    proxies, 22.55 and 22.97 (Table 2).
+    """Play the proxies' row: equal numbers of self-play games (within one), and mean prediction.
 
-    Raises ValueError without proxies or for fewer games than proxies.
+    For two players, Table 4's 22.76 follows in this way from the self-play of the two proxies,
+    22.55 and 22.97 (Table 2). Raises ValueError without proxies or for fewer games than proxies.
     """
     if not 1 <= len(proxies) <= num_games:
         raise ValueError(
-            f"expected a game for each of the proxies, got {num_games} for {len(proxies)}"
+            f"expected at least one game per proxy, got {num_games} for {len(proxies)}"
         )
     pooled = None
     if predictions:  # on the same games, so that pooled sums give the mean
@@ -149,7 +147,7 @@ def best_seed(predictions: Sequence[Prediction]) -> int:
     losses = [prediction.cross_entropy_per_timestep().mean for prediction in predictions]
     if (odd := np.flatnonzero(np.isnan(losses))).size:
         raise ValueError(
-            f"expected a cross-entropy of every seed, got {losses[odd[0]]} of number {odd[0] + 1}"
+            f"expected a cross-entropy for every seed, got {losses[odd[0]]} for seed {odd[0] + 1}"
         )
     return int(np.argmin(losses))
 

@@ -143,7 +143,7 @@ def _from_format_1(data: dict[str, Any]) -> dict[str, Any]:
 def _record(cls: type[Any], data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected objects, got {type(data).__name__}")
-    where = f"{where}: {data.get('agent', 'one without an agent')}"
+    where = f"{where}: {data.get('agent', 'unnamed agent')}"
     if missing := {field.name for field in dataclasses.fields(cls)} - set(data):
         raise ValueError(f"{where}: expected a field {min(missing)}, got none")
     return from_dict(cls, data, where=where)
@@ -157,7 +157,7 @@ def _check(board: LeaderboardFile, where: str) -> None:
     version = board.format_version
     expect(version == FORMAT_VERSION, f"format_version {FORMAT_VERSION}", version)
     expect(2 <= board.players <= 5, "2 to 5 players", board.players)
-    expect(board.games >= 1000, "at least 1,000 games a row", board.games)
+    expect(board.games >= 1000, "at least 1,000 games per row", board.games)
     expect(len(board.proxies) >= 1, "at least one proxy", 0)
     for player in (*board.proxies, *board.rows):
         check_public(player.agent, where)
@@ -180,27 +180,27 @@ def _check(board: LeaderboardFile, where: str) -> None:
         expect(bool(row.version), f"the version that played {row.agent}", repr(row.version))
     hashes = [player.hash for player in (*board.proxies, *board.rows)]
     twice = next((one for one in hashes if hashes.count(one) > 1), None)
-    expect(twice is None, "every agent once, and no proxy among the rows", f"{twice} twice")
+    expect(twice is None, "each agent once, and no proxy in the rows", f"{twice} twice")
     means = [row.mean for row in board.rows]
-    expect(means == sorted(means, reverse=True), "the rows best first", means)
+    expect(means == sorted(means, reverse=True), "rows in descending order of mean", means)
 
 
 def check_public(name: str, where: str) -> None:
-    """Raise ValueError, prefixed by `where`, for an agent that others cannot load in the same
-    version: a path, or `hf:` without a commit."""
+    """Raise ValueError, prefixed by `where`, for an agent without a public, fixed version: a path,
+    or `hf:` without a commit."""
     parsed = parse_name(name)
     local = parsed.scheme not in (BOT, *LOADERS) or (
         parsed.scheme not in (BOT, BUNDLED, HUB) and Path(parsed.path).exists()
     )
     if local:
         raise ValueError(
-            f"{where}: expected an agent that anybody can load (bot:, agent:, ah2ac2:, obl: or "
+            f"{where}: expected an agent that anyone can load (bot:, agent:, ah2ac2:, obl: or "
             f"hf:OWNER/NAME@COMMIT), got {name}"
         )
     if parsed.scheme == HUB:
         revision = parse_hub_name(parsed.without_options).revision
         if revision is None or not _COMMIT.fullmatch(revision):
             raise ValueError(
-                f"{where}: expected a commit of 40 hexadecimal digits behind {name.split('@')[0]}@,"
-                f" so that it stays what it is, got {revision}"
+                f"{where}: expected a commit of 40 hexadecimal digits after "
+                f"{name.split('@')[0]}@, got {revision}"
             )

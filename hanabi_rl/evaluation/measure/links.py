@@ -104,7 +104,7 @@ def card_orders(rules: Rules, moves: Moves) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _positions(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, ...]:
-    """Sets of playable and of useless cards, uint32[n, T] each, and information tokens int32[n, T],
+    """Playable and useless cards as sets, uint32[n, T] each, and information tokens int32[n, T],
     before each turn of n games."""
     state = replay(rules, decks, actions).state  # [T, n, ...]
     fits = next_cards(rules, state.fireworks)

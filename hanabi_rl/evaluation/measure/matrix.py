@@ -56,7 +56,7 @@ class EvalSetting(NamedTuple):
             return None
         decks = seed_decks(rules, self.seed_names)
         if len(decks) != self.games:
-            raise ValueError(f"expected games={len(decks)}, one a deal, got {self.games}")
+            raise ValueError(f"expected games={len(decks)}, one per deal, got {self.games}")
         return decks
 
 
@@ -102,11 +102,10 @@ def make_agents(
         if mine != rules:
             raise ValueError(
                 f"expected agents of one game, got {agents[0].label} for "
-                f"{rules.difference_from(mine)} "
-                f"and {agent.label} for {mine.difference_from(rules)}"
+                f"{rules.difference_from(mine)} and {agent.label} for {mine.difference_from(rules)}"
             )
         if agent.label in labels[:index]:
-            raise ValueError(f"expected labels that differ, got {agent.label!r} twice")
+            raise ValueError(f"expected unique labels, got {agent.label!r} twice")
     return agents
 
 

@@ -1,5 +1,4 @@
-"""Adaptation of an agent to its partner: actions in the last game of a series compared with actions
-at a first meeting, in the same states."""
+"""Adaptation to a partner: actions in the last game of a series against a first meeting's."""
 
 from __future__ import annotations
 
@@ -65,8 +64,8 @@ class Adaptation:
         return mean_interval(gained, min_value=-most, max_value=most)
 
     def kinds(self) -> dict[tuple[str, str], tuple[int, int, int]]:
-        """(kind of action at a first meeting, kind in the last game) -> (count, cards that would
-        score at a first meeting, cards that scored), most frequent first."""
+        """Counts by (kind of action at a first meeting, kind in the last game), most frequent
+        first: (changes, cards that would score at a first meeting, cards that scored)."""
         found: dict[tuple[str, str], np.ndarray] = collections.defaultdict(lambda: np.zeros(3, int))
         for change in self.changes:
             kinds = tuple(
@@ -92,11 +91,11 @@ def adaptation(
     """
     if not has_profile(agent):
         raise ValueError(
-            "expected an agent that remembers whom it plays with (agent:adhoc-2p, or what "
-            "--network.profile trains): another one does nothing else in a later game"
+            "expected an agent that remembers its partner (agent:adhoc-2p, or trained with "
+            "--network.profile), got one that plays every game alike"
         )
     if length < 2:
-        raise ValueError(f"expected series of 2 games or more, got {length}")
+        raise ValueError(f"expected series of at least 2 games, got {length}")
     rules, players = agent.rules, agent.rules.num_players
     number = np.tile(np.arange(num_series * length), players)
     decks = evaluation_decks(rules, num_series * length, seed)[number]

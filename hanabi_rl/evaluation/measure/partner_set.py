@@ -102,7 +102,7 @@ def read_partners(path: Path) -> PartnerSet:
             names the place.
     """
     if not path.is_file():
-        raise ValueError(f"expected a file of partners, got {path}, which does not exist")
+        raise ValueError(f"{path}: no such partner file")
     record = read_json(path)
     if not isinstance(record, dict) or not isinstance(record.get("partners"), list):
         raise ValueError(f'{path}: expected {{"partners": [...]}}')
@@ -147,8 +147,8 @@ def play_pair(
     with_events: bool = False,
     purpose: Purpose = "report",
 ) -> PairGames:
-    """Play every deck of a purpose with `agent` at every seat and copies of `partner` in the
-    others. Raises ValueError if the policies play different games."""
+    """Play every deck of a purpose with `agent` at every seat and copies of `partner` elsewhere.
+    Raises ValueError if the policies play different games."""
     result = evaluate_pair(
         agent,
         partner,
@@ -176,8 +176,7 @@ def play_pair(
 
 
 def measured(partner: EvalPartner, pairing: PairGames) -> EvalPartner:
-    """Return `partner` with score, points and events of games with its best response (the agent of
-    `pairing`)."""
+    """`partner` with scores, points and events of `pairing`, games of its best response with it."""
     events: dict[str, Any] = {}
     if len(pairing.agent_events):
         events["response_events"] = _rows(pairing.agent_events)
@@ -217,19 +216,19 @@ def measure_pairs(
 
 
 def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]:
-    """Measured partners whose best response scores more than `MIN_SCORE_FRACTION` of
-    `max_score`."""
+    """Measured partners whose best response scores over `MIN_SCORE_FRACTION` of `max_score`."""
     return [p for p in partners if np.mean(p.score or 0.0) > MIN_SCORE_FRACTION * max_score]
 
 
 def behaviour_features(partners: Sequence[EvalPartner], by: DiversityMetric) -> np.ndarray:
-    """Normalised events of the best responses (`br-div`) or of the partners (`p-div`), and scores,
-    by seat: float64[n, S * (E + 1)]. Raises ValueError for partners without measurements."""
+    """Features for selection, float64[n, S * (E + 1)]: normalised events of the best responses
+    (`br-div`) or of the partners (`p-div`), and scores, by seat. Raises ValueError for partners
+    without measurements."""
     rows = []
     for partner in partners:
         events = partner.response_events if by == "br-div" else partner.partner_events
         if events is None or partner.score is None:
-            raise ValueError(f"expected events and a score of {partner.agent}, got none")
+            raise ValueError(f"{partner.agent}: expected events and a score, got none")
         rows.append(np.column_stack([np.array(events), partner.score]).reshape(-1))
     return normalise(np.array(rows))
 
@@ -254,7 +253,7 @@ def selected_set(
     rules: Rules,
     samples: int | None = None,
 ) -> PartnerSet:
-    """Select the `size` most diverse (`select_partners`) viable candidates, measured on selection
+    """Select the `size` most diverse viable candidates (`select_partners`), measured on selection
     decks. Raises ValueError if none is viable, or as `diversity.select` does."""
     kept = viable(measured_ones, rules.max_score)
     if not kept:

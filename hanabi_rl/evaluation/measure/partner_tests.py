@@ -1,12 +1,12 @@
-"""Unit tests of robustness to partners (AR, A+MR): pairs of situations in the same state whose
-right action differs, because the partners have behaved differently.
+"""Unit tests of robustness to partners (AR, A+MR): pairs that differ in the partners' history.
 
-Both situations of a pair end in the same state for the agent (fireworks, discards, hands, hints,
-tokens, lives, deck size, turn); they differ in how the partners, who all behave alike, got there.
-In AR the last move differs too, which every observation contains. In A+MR the last move is the
-same: observations are bit-identical, and an agent without memory acts the same in both and passes
-no pair. The right action follows from the rules if partners continue as they began; criteria read
-only the agent's next move. Three questions, each in both categories:
+The right action differs, because the partners have behaved differently. Both situations of a pair
+end in the same state for the agent (fireworks, discards, hands, hints, tokens, lives, deck size,
+turn). In AR the last move differs too, which every observation contains. In A+MR the last move is
+the same: observations are bit-identical, and an agent without memory acts the same in both and
+passes no pair. The right action follows from the rules if partners, which all behave alike,
+continue as they began; criteria read only the agent's next move. Three questions, each in both
+categories:
 
 - *save*: the next player's oldest and newest card are both critical; it has discarded its oldest
   cards, or its newest, and kept the hinted one. One hint can save one card.
@@ -174,8 +174,9 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
 
 
 def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
-    """Every partner hints the colour of the agent's 1, which is played if playable and discarded if
-    useless; its twin, held by the last partner, is discarded or played instead."""
+    """Every partner hints the colour of the agent's 1; afterwards the agent's 1 is played, or, if
+    useless, discarded. The last partner's twin of it is discarded, or played first,
+    respectively."""
     partners = range(1, deal.table.rules.num_players)
 
     def point() -> None:
@@ -224,8 +225,8 @@ def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool)
 
 
 def _checked_situation(deal: SituationBuilder, target: int, other: int = -1) -> Situation:
-    """The situation, or `Rejected` if the next player could discard a critical card other than
-    these from either end."""
+    """Return the situation; raise `Rejected` if the next player could discard another critical
+    card, from either end of its hand."""
     table, hand = deal.table, deal.table.hands[NEXT]
     free = [order for slot, order in enumerate(hand) if not is_hinted(table, NEXT, slot)]
     ends = {free[0], free[-1]} if free else set()
@@ -236,7 +237,7 @@ def _checked_situation(deal: SituationBuilder, target: int, other: int = -1) -> 
 
 _SAVE = "lets the next player discard a critical card"
 _TRUST = "trusts hints of useless cards, or distrusts hints of playable ones"
-_TELL = "hints a card to partners who discard hinted cards, or not to those who play them"
+_TELL = "hints a card to partners that discard hinted cards, or not to partners that play them"
 
 
 def _pairs() -> tuple[UnitTest, ...]:

@@ -180,7 +180,7 @@ def kl_between(
     seed: int = 0,
     chunk_size: int = _CHUNK,
 ) -> Divergence:
-    """KL(reference || policy) along `num_games` sampled self-play games of `policy` (`kl_to_bc` in
+    """KL(reference || policy) along sampled self-play games of `policy` (`kl_to_bc` in
     summaries)."""
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, "kl")
@@ -220,8 +220,9 @@ def kl_at_temperatures(
     actions: np.ndarray,
     temperatures: np.ndarray,
 ) -> np.ndarray:
-    """Nats per decision of KL(reference || policy) along recorded games, float64[K], with the
-    policy's logits divided by each of `temperatures` [K]; otherwise as `kl_on_games`."""
+    """KL(reference || policy) along recorded games at each of `temperatures` [K], in nats per
+    decision, float64[K]: the policy's logits are divided by the temperature. Otherwise as
+    `kl_on_games`."""
     kl, decisions = _kl(reference, policy, decks, actions, temperatures, _CHUNK)
     return np.asarray(kl.sum(axis=0, dtype=np.float64) / decisions.sum())
 
@@ -294,8 +295,8 @@ def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Arra
 
 @jax.jit
 def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax.Array:
-    """True for games with a `valid` bool[n, T] timestep at which the policy rules out a move that
-    has positive probability under the reference: bool[n]."""
+    """Games bool[n] in which the policy rules out a possible move of the reference at a `valid`
+    bool[n, T] timestep."""
     may = jax.nn.softmax(reference, axis=-1) > 0
     never = jax.nn.log_softmax(policy, axis=-1) <= -_RULED_OUT
     return jnp.any(jnp.any(may & never, axis=-1) & valid, axis=1)

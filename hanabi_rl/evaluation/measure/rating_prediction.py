@@ -39,10 +39,11 @@ class RatingChange(NamedTuple):
 
 
 def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None:
-    """Predict the rating of an agent, relative to the mean over the study's agents, from one line
-    of Table 5, and its uncertainty for one person. Least squares, with the SD of the metric over
-    ratings assumed equal to that over agents, the only one published. Metrics are correlated: do
-    not add predictions.
+    """Predict an agent's rating relative to the mean over the study's agents, from one line of
+    Table 5.
+
+    Least squares, with the SD of the metric over ratings assumed equal to that over agents, the
+    only one published. Metrics are correlated: do not add predictions.
 
     Args:
         metric: key of `siu2025.TABLE_5`.

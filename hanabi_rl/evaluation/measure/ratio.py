@@ -56,7 +56,7 @@ class Ratio:
     def mean(self) -> float:
         """The ratio."""
         if not self.defined:
-            raise ValueError("expected something to count, got no denominator in any game")
+            raise ValueError("expected a positive denominator, got 0 in every game")
         return float(self.numerator.sum() / self.denominator.sum())
 
     @cached_property

@@ -97,8 +97,7 @@ def _choose_action(table: PythonGame, style: PartnerStyle) -> int:
 
 
 def _hinted_slot(table: PythonGame) -> int | None:
-    """The slot touched alone by the last move, a hint, if its card can be playable and it is not
-    the last life."""
+    """Slot touched alone by the last move, a hint, if possibly playable and with lives to spare."""
     before, me = PythonGame(table.rules, table.deck), table.player
     for action in table.actions[:-1]:
         before.apply(action)
@@ -112,8 +111,8 @@ def _hinted_slot(table: PythonGame) -> int | None:
 
 
 def _save_hint(table: PythonGame, style: PartnerStyle) -> int | None:
-    """A hint that touches the card which the next player would discard, if that card is critical
-    and would not be discarded because of the hint."""
+    """Hint that touches the critical card which the next player would discard; none if the hint
+    would make it discard the card."""
     seat = (table.player + 1) % table.rules.num_players
     free = [
         s for s in range(len(table.hands[seat])) if not scripted_players.is_hinted(table, seat, s)

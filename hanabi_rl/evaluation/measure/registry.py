@@ -41,7 +41,7 @@ Group = Literal[
 ]
 CANAAN = "Canaan et al. (arXiv 2004.13710), as in AH2AC2's Table 10"
 AH2AC2 = "AH2AC2 (arXiv 2506.21490)"
-BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links of Hanabi; no figures of it'
+BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links for Hanabi (not in it)'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _event(place: int, name: str) -> Measure:
         name.replace("_", " "),
         "fraction of turns",
         functools.partial(events.event_rate, place=place),
-        "the events of ZSC-Eval (arXiv 2310.05208); Hanabi's are ours",
+        "ZSC-Eval (arXiv 2310.05208); the Hanabi events are ours",
     )
 
 

@@ -1,7 +1,7 @@
-"""Knowledge of a seat in a `PythonGame`, and scripted partners of the unit tests, in plain Python.
+"""Knowledge of a seat in a `PythonGame`, and scripted partners of the unit tests.
 
-Scripts read only what the current player may observe: of its own cards, hints and counts. After
-Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.
+In plain Python. Scripts read only what the current player may observe: of its own cards, hints and
+counts. After Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ Script = Callable[[PythonGame, np.random.Generator], int]
 
 
 def possible_cards(table: PythonGame, seat: int, slot: int) -> set[int]:
-    """Card ids possible for a card in the hand of `seat`, by hints and all copies that `seat`
-    sees."""
+    """Card ids possible for a card in the hand of `seat`, by hints and all copies it sees."""
     ranks = table.rules.num_ranks
     known = table.knowledge[table.hands[seat][slot]]
     return {

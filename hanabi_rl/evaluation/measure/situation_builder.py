@@ -55,15 +55,14 @@ Build = Callable[[np.random.Generator, int, Rules], tuple[Situation, ...]]
 sampled cards do not fit."""
 
 
-class Rejected(Exception):  # noqa: N818 - no error: another draw is tried
+class Rejected(Exception):  # noqa: N818 - no error: the caller samples again
     """The sampled cards do not make the situation."""
 
 
 def instances(
     purpose: str, build: Build, count: int, seed: int, rules: Rules
 ) -> list[tuple[Situation, ...]]:
-    """Build `count` instances, each on its own deck, determined by purpose, seed and instance
-    number."""
+    """Build `count` instances, each on its own deck, a function of purpose, seed and its number."""
     return [_build_instance(purpose, build, seed, number, rules) for number in range(count)]
 
 
@@ -233,7 +232,7 @@ def _build_instance(
             return build(purpose_rng(purpose, seed, number, attempt), number, rules)
         except Rejected:
             continue
-    raise AssertionError(f"{purpose} does not fit in {_TRIES} draws")
+    raise AssertionError(f"{purpose}: no valid situation in {_TRIES} samples")
 
 
 def _position(games: Games, game: int, matches: Callable[[PythonGame], bool]) -> Situation | None:

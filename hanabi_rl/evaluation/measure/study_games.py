@@ -64,7 +64,7 @@ def _figures(
     marks: Sequence[Sequence[int]],
 ) -> PlayFigures:
     if games.human_seats is None:
-        raise ValueError("expected games that say which seats are people's, got none that do")
+        raise ValueError("expected games with human_seats, got None")
     seats = ~games.human_seats
     # in a game of two people both are the partner
     seats = seats | ~seats.any(axis=1, keepdims=True)

@@ -1,8 +1,9 @@
-"""Statistical tests of a study: agents compared within people, ratings regressed on scores, agents
-correlated with other measurements; all p values corrected together (Holm 1979).
+"""Statistical tests of a study, with all p values corrected together (Holm 1979).
 
-Siu et al. 2025 (arXiv 2503.15516, appendix D) treat all ratings as independent. Here the unit is
-the group of people (`person_groups`): a person is left out with everyone they played with.
+Agents are compared within people, ratings are regressed on scores, agents are correlated with other
+measurements. Siu et al. 2025 (arXiv 2503.15516, appendix D) treat all ratings as independent. Here
+the unit is the group of people (`person_groups`): a person is left out with everyone they played
+with.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class Curves(NamedTuple):
 
     @property
     def inside(self) -> bool | None:
-        """True if the vertex and its interval lie within the observed scores, False if the vertex
-        does not, None if only a bound does not."""
+        """True if the vertex and its interval lie in the range of scores; None if only the vertex
+        does."""
         if self.vertex is None:
             return False
         low, high = float(self.scores.min()), float(self.scores.max())
@@ -142,8 +143,8 @@ _GroupValues = tuple[int, float | None, float | None]
 
 
 def _paired(kind: TestKind, about: tuple[str, str], values: Sequence[_GroupValues]) -> TestResult:
-    """t test of group means, whose level holds for means of unequal variance, as from groups of
-    different sizes (Ibragimov and Mueller 2010)."""
+    """t test of group means, valid for means of unequal variance (Ibragimov and Mueller 2010), as
+    from groups of different sizes."""
     whole = [(group, a - b) for group, a, b in values if a is not None and b is not None]
     groups, differences = np.array(whole, np.float64).reshape(-1, 2).T
     result = TestResult(kind, about, len(whole), len(np.unique(groups)), MIN_GROUPS)
@@ -248,9 +249,11 @@ def _vertex(abc: tuple[float, float, float] | None, without: np.ndarray | None) 
 def across_agents(
     blocks: Sequence[PersonAgentData], figures: Mapping[str, float], name: str
 ) -> list[TestResult]:
-    """Spearman's rho of the agents' mean rating, and of their mean score, with another figure
-    (`figures`: agent -> value). The test permutes agents; the interval is over groups of people,
-    with agents fixed."""
+    """Spearman's rho of the agents' mean rating, and mean score, with another figure of them.
+
+    The test permutes agents; the interval is over groups of people, with agents fixed. figures:
+    agent -> value.
+    """
     agents = [agent for agent in dict.fromkeys(each.agent for each in blocks) if agent in figures]
     values = np.array([figures[agent] for agent in agents])
     found = []

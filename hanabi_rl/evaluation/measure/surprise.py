@@ -1,5 +1,4 @@
-"""Prediction errors of a policy on recorded games: by kind of move, by turn, and the most
-surprising moves."""
+"""Prediction errors of a policy on recorded games: by kind of move, by turn, and the largest."""
 
 from __future__ import annotations
 
@@ -151,14 +150,13 @@ def prediction_table(figures: dict[str, Any]) -> str:
     lines = [
         f"{'':<15} {'decisions':>9} {'accuracy':>9} {'95% interval':<16} {'nats':>7}  95% interval"
     ]
-    rows = {"every decision": figures} | figures["by_move"]
+    rows = {"all decisions": figures} | figures["by_move"]
     rows |= {f"turns {name}": share for name, share in figures["by_turn"].items()}
     lines += [_row(name, f"{share['decisions']:,}", share, "") for name, share in rows.items()]
     lines.append(_row("per timestep", "", figures, "_per_timestep"))
     lines.append(
-        f"Per timestep as AH2AC2 prints it: {figures['seat_timesteps']:,} seat-timesteps, idle "
-        "turns included. "
-        "Intervals are 95%, over games, those of one deck as one."
+        f"Per timestep, as in AH2AC2: {figures['seat_timesteps']:,} seat-timesteps, idle turns "
+        "included. Intervals are 95%, over games grouped by deck."
     )
     if figures["surprising"]:
         lines.append("Most surprising moves:")

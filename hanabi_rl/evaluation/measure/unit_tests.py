@@ -134,9 +134,8 @@ def play_instances(
         actions = _play_script(agent, pending, seed)
     elif agent.rules != rules:
         raise ValueError(
-            f"expected an agent for {rules.difference_from(agent.rules)}, as the games, got one "
-            "for "
-            f"{agent.rules.difference_from(rules)}"
+            f"expected an agent for the rules of the games, {rules.difference_from(agent.rules)}, "
+            f"got {agent.rules.difference_from(rules)}"
         )
     else:
         actions = _play_policy(agent, pending, seed, sample)
@@ -195,7 +194,7 @@ def _instances(
     assert test.matches is not None, "every test is built or mined"
     found = situation_builder.mine(games, test.matches, count, seed)
     if not found:
-        raise ValueError(f"{test.name}: none of the {len(games)} games has such a position")
+        raise ValueError(f"{test.name}: no matching position in {len(games)} games")
     return found
 
 

@@ -102,7 +102,7 @@ def test_what_nobody_did_is_not_told(people) -> None:
     assert silent.within("agent", "score") is silent.difference("agent", "score") is None
     assert silent.count_within("agent") == (len(COMPARED_MEASURES), len(COMPARED_MEASURES))
     assert human_variation({**people, "score": nothing}).of["score"] is None
-    with pytest.raises(ValueError, match="expected games on two decks at least"):
+    with pytest.raises(ValueError, match="expected games on at least two decks"):
         human_variation(habits_of(teacher_games(TINY, 1)))
 
 

@@ -105,7 +105,7 @@ def test_a_candidate_that_is_a_proxy_plays_no_self_play():
         seats for seats in THREE_PLAYERS if "2" in seats
     }
     assert len(entry.lineups) == 12 and np.bincount(entry.lineup).sum() == 20
-    with pytest.raises(ValueError, match="a proxy that is not the candidate itself"):
+    with pytest.raises(ValueError, match="a proxy other than the candidate"):
         play_leaderboard(proxies[0], proxies[:1], 20)
 
 
@@ -125,11 +125,11 @@ def test_the_proxies_own_row_is_the_mean_of_both():
     )
     assert entry.prediction.cross_entropy_per_timestep().mean == pytest.approx((1.0 + 0.2) / 2)
     assert entry.as_dict(["p", "q"])["lineups"][1]["seats"] == ["q", "q"]
-    with pytest.raises(ValueError, match="a game for each of the proxies, got 1 for 2"):
+    with pytest.raises(ValueError, match="at least one game per proxy, got 1 for 2"):
         play_proxy_self_play(proxies, 1)
     assert best_seed(read) == 1 and best_seed(read[::-1]) == 0
     odd = read[0]._replace(nll=np.array([np.nan, 1.0]))
-    with pytest.raises(ValueError, match="of every seed, got nan of number 2"):
+    with pytest.raises(ValueError, match="for every seed, got nan for seed 2"):
         best_seed([read[0], odd, read[1]])
 
 
@@ -137,7 +137,7 @@ def test_errors_say_what_was_expected():
     candidate = network_policy(LENIENT, 1)
     with pytest.raises(ValueError, match="at least one proxy"):
         play_leaderboard(candidate, [], 10)
-    with pytest.raises(ValueError, match="each of the 4 line-ups at least, got 3"):
+    with pytest.raises(ValueError, match="at least one game per lineup, 4, got 3"):
         play_leaderboard(candidate, [candidate, candidate], 3)
 
 

@@ -71,8 +71,8 @@ AT = "hf:me/a@" + "0" * 40
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"agent": "runs/mine"}, "an agent that anybody can load .*, got runs/mine"),
-        ({"agent": "hf:me/a"}, "a commit of 40 hexadecimal digits behind hf:me/a@.* got None"),
+        ({"agent": "runs/mine"}, "an agent that anyone can load .*, got runs/mine"),
+        ({"agent": "hf:me/a"}, "a commit of 40 hexadecimal digits after hf:me/a@.* got None"),
         ({"agent": "hf:me/a@main"}, "a commit of 40 hexadecimal digits .* got main"),
         ({"hash": "a"}, "expected the SHA-256 of bot:iggi, got 'a'"),
         ({"hash": "c" * 64}, "no proxy among the rows"),
@@ -114,8 +114,8 @@ def test_a_board_that_is_wrong(tmp_path: Path) -> None:
     worse = row(agent=AT, hash="b" * 64, mean=11.0)
     without = {key: value for key, value in row().items() if key != "submitted_by"}
     for rows, changes, message in (
-        ([worse, row()], {}, "the rows best first"),
-        ([row(), row()], {}, "every agent once"),
+        ([worse, row()], {}, "rows in descending order of mean"),
+        ([row(), row()], {}, "each agent once"),
         ([without], {}, "bot:iggi: expected a field submitted_by, got none"),
         ([3], {}, "rows: expected objects, got int"),
         ([], {"games": 100}, "at least 1,000 games"),
@@ -148,7 +148,7 @@ def test_the_command_adds_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path = written(tmp_path / "a.json", [], proxies=[proxy])
     for flags, message in (
         (["--agents", "bot:iggi"], "expected --agents and --by"),
-        (["--agents", str(tmp_path), "--by", "me"], "anybody can load"),
+        (["--agents", str(tmp_path), "--by", "me"], "anyone can load"),
         (["--agents", "bot:iggi", "--by", "me", "--games", "9"], "no other flags"),
         (["--agents", "bot:iggi", "--by", "me", "--json"], "no other flags"),
     ):

@@ -140,7 +140,7 @@ def test_a_damaged_cell_is_played_again_with_a_warning(agents, matrix, tmp_path,
         played.pop()
         content = cache.path(key).read_bytes()
     path.write_bytes(content)
-    with pytest.warns(UserWarning, match="played again"):
+    with pytest.warns(UserWarning, match="replaying its games"):
         again = play_matrix(agents[:1], SETTING, cache=cache)
     assert again.cells[0][0] == matrix.cells[0][0] and len(played) == 2
     # it was repaired
@@ -193,7 +193,7 @@ def test_named_deals_have_cells_of_their_own(monkeypatch):
     moves = np.full((2, 3, Rules().max_turns), Rules().noop, np.uint8)
     cell = Cell(zeros, zeros, zeros, moves, np.array([0, 1], np.int8))
     assert cell_games(one, other, named[2], cell).decks.tolist() == expected * 2
-    with pytest.raises(ValueError, match="expected games=3, one a deal, got 5"):
+    with pytest.raises(ValueError, match="expected games=3, one per deal, got 5"):
         cell_key(one, other, EvalSetting(5, seed_names=("p2v0s1..3",)))
 
 
@@ -349,7 +349,7 @@ def test_errors_say_what_was_expected():
         ([], [], "at least one agent"),
         ([one, same], ["x", "y"], "got the same one as x and as y"),
         ([one, three], ["x", "y"], "agents of one game, got x for 2 players and y for 3"),
-        ([one, network_policy(LENIENT, 2)], ["x", "x"], "labels that differ, got 'x' twice"),
+        ([one, network_policy(LENIENT, 2)], ["x", "x"], "unique labels, got 'x' twice"),
     ]:
         with pytest.raises(ValueError, match=message):
             make_agents(policies, labels, ["bc"] * len(policies))

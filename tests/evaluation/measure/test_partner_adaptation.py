@@ -104,7 +104,7 @@ def test_the_command_prints_it_and_says_who_adapts_to_nobody(agent, tmp_path, ca
     assert told["changed"] > 0 and "with a stranger" in out.err
     assert sum(kind["times"] for kind in told["kinds"]) == told["changed"]
     for wrong, message in (
-        (["bot:iggi", "bot:smart"], "expected an agent that remembers whom it plays with"),
+        (["bot:iggi", "bot:smart"], "expected an agent that remembers its partner"),
         ([str(tmp_path / "told"), "bot:random", "--series", "1"], "expected series of 2 games"),
         ([str(tmp_path / "told"), "bot:random", "--games", "7"], "a multiple of --series 4, got 7"),
         ([str(tmp_path / "told"), "bot:random", "--show", "-1"], "--show: expected a whole number"),

@@ -112,7 +112,7 @@ def test_over_counts_where_it_is_told():
 def test_a_ratio_of_nothing_says_so():
     ratio = Ratio(np.zeros(3), np.zeros(3))
     assert not ratio.defined
-    with pytest.raises(ValueError, match="expected something to count"):
+    with pytest.raises(ValueError, match="expected a positive denominator"):
         ratio.mean  # noqa: B018
 
 
@@ -225,5 +225,5 @@ def test_a_new_measure_is_a_function_and_a_line():
 
 
 def test_prediction_needs_a_policy():
-    with pytest.raises(ValueError, match="expected a policy that predicts the games"):
+    with pytest.raises(ValueError, match="expected a policy to predict the games"):
         MEASURES["accuracy"].of(GameAnalysis(scored([1], [1])))

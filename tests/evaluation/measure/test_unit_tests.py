@@ -230,7 +230,7 @@ def test_a_pair_is_passed_where_both_are_right():
 
 
 def test_another_game_is_refused():
-    with pytest.raises(ValueError, match="an agent for 2 players, as the games, got one for 3"):
+    with pytest.raises(ValueError, match="an agent for the rules of the games, 2 players, got 3"):
         play_instances(load_policy("bot:simple", RULES_3P), made(RULES, 1), RULES)
     for players in (4, 5):
         with pytest.raises(ValueError, match="expected the standard game of 2 or 3 players"):
