@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from hanabi_rl.evaluation.measure.annotate import (
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
 from hanabi_rl.storage.progress import SOON_S, Progress
-
-if TYPE_CHECKING:
-    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,11 +44,6 @@ class Conventions:
 
     def _fraction(self, which: np.ndarray) -> Ratio:
         return Ratio.masked_mean(which, self.counted, is_proportion=True)
-
-
-def adherence(record: GameAnalysis) -> Ratio:
-    """Fraction of moves that violate no convention."""
-    return record.conventions.adherence()
 
 
 def read_conventions(games: Games) -> Conventions:

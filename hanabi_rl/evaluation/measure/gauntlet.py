@@ -34,13 +34,7 @@ HUMAN_PROXIES = "human proxies"
 """Family name of partners that the user adds: clones or proxies of humans."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "rule lists": (
-        "bot:internal",
-        "bot:outer",
-        "bot:iggi",
-        "bot:piers",
-        "bot:van-den-bergh",
-    ),
+    "rule lists": ("bot:internal", "bot:outer", "bot:iggi", "bot:piers", "bot:van-den-bergh"),
     "simple": ("bot:simple", "bot:value", "bot:holmes"),
     "smart": ("bot:smart",),
     "conventions": (

@@ -49,10 +49,7 @@ class GroupedMatrix:
 
 
 def group_matrix(
-    means: np.ndarray,
-    labels: tuple[str, ...],
-    groups: tuple[str, ...],
-    max_score: float = np.inf,
+    means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, ...], max_score: float = np.inf
 ) -> GroupedMatrix:
     """Group the matrix `means` float[A, A], whose agents have `labels` and `groups`, [A] each.
     Intervals are clipped to [0, `max_score`]."""

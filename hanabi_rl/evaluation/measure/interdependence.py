@@ -167,24 +167,9 @@ def nonconstructive(record: GameAnalysis) -> Ratio:
     return _per_game(record, record.links.outcomes[..., kept])
 
 
-def misplays(record: GameAnalysis) -> Ratio:
-    """Information links whose card was misplayed."""
-    return _per_game(record, record.links.outcome("misplay"))
-
-
-def useful_discards(record: GameAnalysis) -> Ratio:
-    """Information links whose card was discarded while it could still score."""
-    return _per_game(record, record.links.outcome("useful_discard"))
-
-
-def useless_discards(record: GameAnalysis) -> Ratio:
-    """Information links whose card was discarded when it could no longer score."""
-    return _per_game(record, record.links.outcome("useless_discard"))
-
-
-def loops(record: GameAnalysis) -> Ratio:
-    """Information links whose card scored, but whose hint repeated known information."""
-    return _per_game(record, record.links.outcome("loop"))
+def outcome_links(record: GameAnalysis, outcome: str) -> Ratio:
+    """Information links whose hinted card had an outcome of `OUTCOMES`."""
+    return _per_game(record, record.links.outcome(outcome))
 
 
 def firework(record: GameAnalysis) -> Ratio:

@@ -45,12 +45,7 @@ def roles_of(games: Games) -> Roles:
 
 
 def play_team(
-    agent: Policy,
-    partner: Policy,
-    num_games: int = 1000,
-    seed: int = 0,
-    *,
-    sample: bool = False,
+    agent: Policy, partner: Policy, num_games: int = 1000, seed: int = 0, *, sample: bool = False
 ) -> tuple[Games, Roles]:
     """Play one `agent` with copies of `partner` on `num_games` decks, each played once; the agent
     moves one seat on after each. Raises ValueError if the policies play different games."""

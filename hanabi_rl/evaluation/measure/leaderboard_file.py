@@ -18,11 +18,7 @@ from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 from hanabi_rl.storage.files import read_json, write_json
 
 FORMAT_VERSION = 2
-_RENAMED_IN_2 = {
-    "by": "submitted_by",
-    "zero_share": "zero_rate",
-    "perfect_share": "perfect_rate",
-}
+_RENAMED_IN_2 = {"by": "submitted_by", "zero_share": "zero_rate", "perfect_share": "perfect_rate"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

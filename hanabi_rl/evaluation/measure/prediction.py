@@ -26,7 +26,6 @@ from hanabi_rl.storage.progress import SOON_S, Progress
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
-    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 
 _CHUNK = 256  # games per chunk
 _RULED_OUT = -ILLEGAL_LOGIT / 2
@@ -116,26 +115,6 @@ class Divergence(NamedTuple):
     def per_timestep(self) -> Ratio:
         """Nats per seat-timestep (= per decision / players)."""
         return Ratio(self.kl, self.seat_timesteps)
-
-
-def accuracy(record: GameAnalysis) -> Ratio:
-    """Fraction of decisions predicted correctly."""
-    return record.prediction.accuracy()
-
-
-def cross_entropy(record: GameAnalysis) -> Ratio:
-    """Nats per decision."""
-    return record.prediction.cross_entropy()
-
-
-def accuracy_per_timestep(record: GameAnalysis) -> Ratio:
-    """Fraction of seat-timesteps predicted correctly, idle ones included."""
-    return record.prediction.accuracy_per_timestep()
-
-
-def cross_entropy_per_timestep(record: GameAnalysis) -> Ratio:
-    """Nats per seat-timestep."""
-    return record.prediction.cross_entropy_per_timestep()
 
 
 def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Prediction:

@@ -58,10 +58,7 @@ def play_figures(
 
 
 def _figures(
-    agent: str,
-    games: Games,
-    people: Sequence[Sequence[int]],
-    marks: Sequence[Sequence[int]],
+    agent: str, games: Games, people: Sequence[Sequence[int]], marks: Sequence[Sequence[int]]
 ) -> PlayFigures:
     if games.human_seats is None:
         raise ValueError("expected games with human_seats, got None")

@@ -138,10 +138,7 @@ def _share_dict(share: PredictionSlice, games: Games) -> dict[str, Any]:
     figures: dict[str, Any] = {"decisions": share.decisions}
     for name in ("accuracy", "cross_entropy"):
         ratio: Ratio = getattr(share, name)
-        figures |= {
-            name: ratio.mean,
-            f"{name}_ci95": ratio.group_by(games.deck_ids).bounds,
-        }
+        figures |= {name: ratio.mean, f"{name}_ci95": ratio.group_by(games.deck_ids).bounds}
     return figures
 
 

@@ -196,10 +196,7 @@ def test_games_that_belong_together_are_resampled_together():
     [
         (lambda: mean_interval(np.array([])), "at least one game"),
         (lambda: mean_interval(np.ones(3), level=95), "between 0 and 1"),
-        (
-            lambda: bootstrap_ratio(np.ones(3), np.ones(2)),
-            "as many denominators as numerators",
-        ),
+        (lambda: bootstrap_ratio(np.ones(3), np.ones(2)), "as many denominators as numerators"),
         (lambda: bootstrap_ratio(np.ones(3), np.zeros(3)), "a positive sum"),
     ],
 )

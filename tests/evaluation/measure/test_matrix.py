@@ -316,11 +316,7 @@ def test_the_plot_has_the_median_under_each_mean(tmp_path, monkeypatch):
 def test_labels_are_short_and_differ():
     assert short_labels(
         ["bot:random", "/r/bc-2p-s0-20261122T015258Z", "/r/bc-2p-s1-20261122T015259Z/policy"]
-    ) == [
-        "bot:random",
-        "bc-2p-s0",
-        "bc-2p-s1",
-    ]
+    ) == ["bot:random", "bc-2p-s0", "bc-2p-s1"]
     assert short_labels(["/r/x-20261122T015258Z", "/r/x-20261122T015259Z"]) == [
         "x-20261122T015258Z",
         "x-20261122T015259Z",

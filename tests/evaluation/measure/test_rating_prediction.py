@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hanabi_rl.evaluation.measure.rating_prediction import (
-    POOLS,
-    predict_rating,
-    study_values,
-)
+from hanabi_rl.evaluation.measure.rating_prediction import POOLS, predict_rating, study_values
 from hanabi_rl.evaluation.papers.siu2025 import RATINGS, RATINGS_WITHOUT_RANDOM, TABLE_3, TABLE_5
 
 LINES = [

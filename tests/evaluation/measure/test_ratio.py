@@ -214,7 +214,12 @@ def test_a_new_measure_is_a_function_and_a_line():
 
     games = scored([3, 0], [3, 7])
     measure = Measure(
-        "lives", "scores", "lives left", "lives a game", final_lives, published={2: {"them": 1.5}}
+        "lives",
+        "lives left",
+        "lives per game",
+        final_lives,
+        published={2: {"them": 1.5}},
+        group="scores",
     )
     figures = json.loads(json.dumps(measure_figures(GameAnalysis(games), [measure])))
     assert figures == {"lives": 0.0, "lives_ci95": [0.0, 0.0]}

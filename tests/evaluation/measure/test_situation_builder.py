@@ -63,10 +63,7 @@ def test_s1_the_one_is_told_in_full():
     for situation in of("S1"):
         assert situation.deck[situation.target_card] % 5 == 0 and told(
             situation, situation.target_card
-        ) == (
-            1,
-            1,
-        )
+        ) == (1, 1)
         assert [rank for _, rank in hand(situation, 1)].count(1) == 1
     assert {situation.target_card for situation in of("S1")} == set(range(5, 10))
 
@@ -87,10 +84,7 @@ def test_s4_s5_no_token_is_left():
     for situation in of("S5"):
         assert situation.deck[situation.target_card] % 5 == 4 and told(
             situation, situation.target_card
-        ) == (
-            1,
-            1,
-        )
+        ) == (1, 1)
     for situation in of("S4"):
         (played,) = [c for c, height in enumerate(situation.table().fireworks) if height]
         assert (played, 1) in hand(situation, 1)
