@@ -114,8 +114,8 @@ def _entropy(outcomes: np.ndarray, counted: np.ndarray, kinds: int) -> Ratio:
     outcomes."""
     counts = np.bincount(outcomes[counted], minlength=int(outcomes.max(initial=0)) + 1)
     # outcomes that never occur are not looked up
-    shares = np.maximum(counts, 1) / max(counted.sum(), 1)
-    surprise = Ratio.masked_mean(-np.log(shares)[outcomes], counted)
+    probabilities = np.maximum(counts, 1) / max(counted.sum(), 1)
+    surprise = Ratio.masked_mean(-np.log(probabilities)[outcomes], counted)
     return dataclasses.replace(surprise, max_value=float(np.log(kinds)))
 
 

@@ -108,8 +108,8 @@ def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax
             (state.possible_colors, rules.num_colors),
             (state.possible_ranks, rules.num_ranks),
         ):
-            mover = jnp.take_along_axis(words, state.player[:, None], axis=1)[:, 0]
-            bits = [(mover >> (group * rules.hand_size + slot)) & 1 for group in range(groups + 1)]
+            own = jnp.take_along_axis(words, state.player[:, None], axis=1)[:, 0]
+            bits = [(own >> (group * rules.hand_size + slot)) & 1 for group in range(groups + 1)]
             named.append(jnp.where(bits[groups] != 0, 0.5, 0.0))
             left.append(jnp.where(sum(bits[:groups]) == 1, 0.5, 0.0))
         return named[0] + named[1], left[0] + left[1], state.info_tokens

@@ -128,9 +128,9 @@ def by_strength(
     }
     runs, decks = len(returns), returns.shape[-1]
     return {
-        part: br_prox(returns[:, who].reshape(runs, -1, decks), best[who].reshape(-1), seed)
-        for part, who in parts.items()
-        if who.any()
+        part: br_prox(returns[:, mask].reshape(runs, -1, decks), best[mask].reshape(-1), seed)
+        for part, mask in parts.items()
+        if mask.any()
     }
 
 

@@ -58,8 +58,8 @@ class CellKey:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form of the key, with format and rules versions."""
-        given = {} if self.decks is None else {"decks": self.decks}
-        return given | {
+        decks = {} if self.decks is None else {"decks": self.decks}
+        return decks | {
             "cell_format": CELL_FORMAT,
             "rules_version": RULES_VERSION,
             "rules": dataclasses.asdict(self.rules),

@@ -115,8 +115,8 @@ def evaluate_with_partners(
     decks = evaluation_decks(rules, num_games, seed, purpose)
     # series per partner and seat in one chunk
     slow = any(map(runs_search, (agent, *partners)))
-    most = 1 if slow else _AT_ONCE // (players * others)
-    at_once = max(1, min(num_games // games_per_series, most))
+    max_series = 1 if slow else _AT_ONCE // (players * others)
+    at_once = max(1, min(num_games // games_per_series, max_series))
     partner_policy = make_multi_policy(partners, each=players * at_once)
 
     def part(first: int) -> np.ndarray:

@@ -74,8 +74,8 @@ def select(
     if samples is not None:
         if samples < 1:
             raise ValueError(f"expected at least 1 sample, got {samples}")
-        drawn = np.array(sample_k_dpp(features, size, samples, rng))
-        return _best(features, [np.unique(drawn, axis=0)], "dpp")
+        sampled = np.array(sample_k_dpp(features, size, samples, rng))
+        return _best(features, [np.unique(sampled, axis=0)], "dpp")
     if math.comb(len(features), size) <= exact_up_to:
         return _best(features, _subsets(len(features), size), "exact")
     starts = [_grow(features, size)] + [_grow(features, size, rng) for _ in range(_STARTS)]
@@ -110,10 +110,10 @@ def sample_k_dpp(
     sums[0] = 1.0
     for j, value in enumerate(values, start=1):
         sums[1:, j] = sums[1:, j - 1] + value * sums[:-1, j - 1]
-    return [_draw(vectors, values, sums, size, rng) for _ in range(num)]
+    return [_sample(vectors, values, sums, size, rng) for _ in range(num)]
 
 
-def _draw(
+def _sample(
     vectors: np.ndarray, values: np.ndarray, sums: np.ndarray, size: int, rng: np.random.Generator
 ) -> tuple[int, ...]:
     chosen: list[int] = []  # eigenvectors, as many as sampled rows
@@ -170,11 +170,13 @@ def _grow(
     """Add `size` independent rows one by one: the one that adds the most volume, or with `rng` a
     random one that adds volume."""
     rest, members = features, []
-    least = _ZERO * float((features**2).sum(axis=1).max())
+    min_added = _ZERO * float((features**2).sum(axis=1).max())
     for _ in range(size):
         added = (rest**2).sum(axis=1)
         members.append(
-            int(added.argmax()) if rng is None else int(rng.choice(np.flatnonzero(added > least)))
+            int(added.argmax())
+            if rng is None
+            else int(rng.choice(np.flatnonzero(added > min_added)))
         )
         rest = _without(rest, members[-1])
     return tuple(members)
@@ -198,5 +200,5 @@ def _volumes(features: np.ndarray, chosen: Sequence[int], place: int) -> np.ndar
     basis, triangle = np.linalg.qr(features[others].T)
     added = ((features - features @ basis @ basis.T) ** 2).sum(axis=1)
     added[others] = 0.0
-    kept = 2.0 * np.log(np.abs(np.diag(triangle))).sum()
-    return np.log(added, out=np.full(len(added), -np.inf), where=added > 0) + kept
+    log_volume = 2.0 * np.log(np.abs(np.diag(triangle))).sum()
+    return np.log(added, out=np.full(len(added), -np.inf), where=added > 0) + log_volume

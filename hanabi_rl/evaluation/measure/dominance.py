@@ -56,12 +56,12 @@ def frequency(record: GameAnalysis, kind: DominanceKind, level: KnowledgeLevel =
     games."""
     games, found = record.games, dominated_moves(record, kind, level)
     counted, seats = counted_turn_mask(games), current_players(games)
-    share, present = np.zeros(len(games)), np.zeros(len(games))
+    fraction, present = np.zeros(len(games)), np.zeros(len(games))
     for seat in range(games.rules.num_players):
         turns = counted[:, seats == seat].sum(axis=1)
-        share += found[:, seats == seat].sum(axis=1) / np.maximum(turns, 1)
+        fraction += found[:, seats == seat].sum(axis=1) / np.maximum(turns, 1)
         present += turns > 0
-    return Ratio(share, present, is_proportion=True)
+    return Ratio(fraction, present, is_proportion=True)
 
 
 def pooled_frequency(
@@ -111,8 +111,8 @@ def _identities_left(rules: Rules, state: State, slot: jax.Array) -> jax.Array:
     sight = from_state(rules, state)
     own = jnp.arange(rules.num_players)[None, :, None] == state.player[:, None, None]
     hints = jnp.sum(jnp.where(own, state.knowledge, 0), axis=1, dtype=jnp.uint32).T  # [H, N]
-    told = sight.seen.color_named[0] & sight.seen.rank_named[0]
-    named = jnp.where(told, hints, jnp.uint32(rules.all_cards))
+    both_named = sight.seen.color_named[0] & sight.seen.rank_named[0]
+    named = jnp.where(both_named, hints, jnp.uint32(rules.all_cards))
     public = sight.seen.knowledge[0]
     view = public & count_cards(rules, sight).unseen[0]
     here = jnp.arange(rules.hand_size)[:, None] == slot

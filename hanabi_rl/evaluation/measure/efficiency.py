@@ -2,11 +2,11 @@
 
 For one game, at its end:
 
-    efficiency = min(most, played + held) / (hints + strikes + lost)
+    efficiency = min(max_score, played + held) / (hints + strikes + lost)
 
 `played`: cards on the fireworks, also after the last life is lost. `held`: hinted cards in hands,
 without those known useless, that is, all cards possible by the hints are played or unreachable
-because all copies of the card or of a lower one are discarded. `most`: maximum score given the
+because all copies of the card or of a lower one are discarded. `max_score`: given the
 discards. `strikes`: lives lost. `lost`: fireworks completed with all information tokens available.
 Uselessness inferred by counting other cards is ignored.
 
@@ -75,9 +75,9 @@ def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax
     useful = rules.all_cards & ~core.useless_cards(rules, end)
     held = (end.hints != 0) & ((end.knowledge & useful[:, None, None]) != 0)
     gotten = core.points(rules, end) + held.sum(axis=(1, 2))
-    most = count(useful | end.fireworks)
+    max_score = count(useful | end.fireworks)
     completed = states.last_scored & (states.last_card % rules.num_ranks == rules.num_ranks - 1)
     moved = (actions != rules.noop).T  # after the end the state keeps the last move
     wasted = (completed & ~states.last_gained_token)[1:] & moved
     strikes = rules.max_life_tokens - end.life_tokens
-    return jnp.minimum(gotten, most), strikes + wasted.sum(axis=0)
+    return jnp.minimum(gotten, max_score), strikes + wasted.sum(axis=0)

@@ -248,10 +248,10 @@ def run_gauntlet(
         num_series: series with each partner, for each seat of the agent in the first game.
     """
     seen = {strip_options(one) for one in training_partners}
-    everyone = [GauntletPartner(name, SELF_PLAY, agent), *partners]
+    all_partners = [GauntletPartner(name, SELF_PLAY, agent), *partners]
     scores, _ = evaluate_with_partners(
         agent,
-        [partner.policy for partner in everyone],
+        [partner.policy for partner in all_partners],
         num_series * games_per_series,
         seed,
         games_per_series=games_per_series,
@@ -262,6 +262,6 @@ def run_gauntlet(
             strip_options(partner.name) in seen,
             by_seat.reshape(len(by_seat), num_series, games_per_series),
         )
-        for partner, by_seat in zip(everyone, scores, strict=True)
+        for partner, by_seat in zip(all_partners, scores, strict=True)
     ]
     return GauntletResult(name, results[0], results[1:])

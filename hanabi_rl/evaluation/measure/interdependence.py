@@ -152,8 +152,8 @@ def constructive(record: GameAnalysis) -> Ratio:
 
 def constructive_kept(record: GameAnalysis) -> Ratio:
     """`constructive`, but 0 in games that lost every life."""
-    kept = record.links.outcome("constructive") * (record.games.lives > 0)[:, None, None]
-    return _per_game(record, kept)
+    included = record.links.outcome("constructive") * (record.games.lives > 0)[:, None, None]
+    return _per_game(record, included)
 
 
 def constructive_per_point(record: GameAnalysis) -> Ratio:
@@ -163,8 +163,8 @@ def constructive_per_point(record: GameAnalysis) -> Ratio:
 
 def nonconstructive(record: GameAnalysis) -> Ratio:
     """Int_non-cons: information links that are not constructive, with any outcome."""
-    kept = [name != "constructive" and name != "unused" for name in OUTCOMES]
-    return _per_game(record, record.links.outcomes[..., kept])
+    included = [name != "constructive" and name != "unused" for name in OUTCOMES]
+    return _per_game(record, record.links.outcomes[..., included])
 
 
 def outcome_links(record: GameAnalysis, outcome: str) -> Ratio:

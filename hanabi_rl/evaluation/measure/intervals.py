@@ -173,10 +173,10 @@ def bootstrap_ratios(
         raise ValueError("expected ratios over the same games, got different numbers of games")
     many = [ratio for ratio in games if _resampled(*ratio)]
     resampled: list[list[np.ndarray]] = [[] for _ in many]
-    for times_drawn in _resamples(len(many[0][0]), num_resamples, seed) if many else ():
+    for counts in _resamples(len(many[0][0]), num_resamples, seed) if many else ():
         for (numerators, denominators), found in zip(many, resampled, strict=True):
-            drawn = times_drawn @ denominators
-            found.append((times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0])
+            sampled = counts @ denominators
+            found.append((counts @ numerators)[sampled > 0] / sampled[sampled > 0])
     bootstrapped = iter(resampled)
     intervals = []
     for numerators, denominators in games:
@@ -226,17 +226,17 @@ def _resamples(count: int, num_resamples: int, seed: int) -> Iterable[np.ndarray
     """Count of each of `count` games in each resample, in batches of rows: float64[B, count]."""
     # cached up to some megabytes: a report has many ratios over the same number of games
     if count * num_resamples <= 2**22:
-        return (part.astype(np.float64) for part in _kept_resamples(count, num_resamples, seed))
-    return (_draw(rng, size, count) for rng, size in _blocks(num_resamples, seed))
+        return (part.astype(np.float64) for part in _cached_resamples(count, num_resamples, seed))
+    return (_sample_counts(rng, size, count) for rng, size in _blocks(num_resamples, seed))
 
 
 @functools.lru_cache(maxsize=8)
-def _kept_resamples(count: int, num_resamples: int, seed: int) -> list[np.ndarray]:
+def _cached_resamples(count: int, num_resamples: int, seed: int) -> list[np.ndarray]:
     blocks = _blocks(num_resamples, seed)
-    return [_draw(rng, size, count).astype(np.uint16) for rng, size in blocks]
+    return [_sample_counts(rng, size, count).astype(np.uint16) for rng, size in blocks]
 
 
-def _draw(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
+def _sample_counts(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
     """Count of each of `count` games in each of `size` resamples, float64[size, count]."""
     return rng.multinomial(count, np.full(count, 1 / count), size=size).astype(np.float64)
 
@@ -322,7 +322,7 @@ def bootstrap_decks(
         return jackknife_interval(estimate, [left_out] if len(left_out) == decks else [], level)
 
     resampled = [
-        statistic(drawn @ values / decks) for drawn in _resamples(decks, num_resamples, seed)
+        statistic(sampled @ values / decks) for sampled in _resamples(decks, num_resamples, seed)
     ]
     return _interval(estimate, np.concatenate(resampled), level)
 
@@ -344,8 +344,8 @@ def bootstrap_runs(
     runs, columns = values.shape
 
     def resample(rng: np.random.Generator, size: int) -> np.ndarray:
-        drawn = rng.integers(runs, size=(size, runs, columns))
-        return statistic(values[drawn, np.arange(columns)].reshape(size, -1))
+        sampled = rng.integers(runs, size=(size, runs, columns))
+        return statistic(values[sampled, np.arange(columns)].reshape(size, -1))
 
     estimate = float(statistic(values.reshape(1, -1))[0])
     return _percentile_interval(estimate, resample, level, num_resamples, seed)

@@ -169,12 +169,12 @@ def _play(
     lineup = np.arange(num_games) % len(seats_of)
     seats = np.array(seats_of)[lineup]
     score, points = np.zeros(num_games, np.int32), np.zeros(num_games, np.int32)
-    for team in dict.fromkeys(tuple(sorted(who)) for who in seats_of):
+    for team in dict.fromkeys(tuple(sorted(players)) for players in seats_of):
         games = np.flatnonzero((np.sort(seats, axis=1) == team).all(axis=1))
         # position i of the sorted team sits at the i-th of the sorted seats
         seating = np.argsort(seats[games], axis=1, kind="stable")
         records = play_games(
-            tuple(policies[who] for who in team),
+            tuple(policies[player] for player in team),
             rules,
             decks[games],
             seed,

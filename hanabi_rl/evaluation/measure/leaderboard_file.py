@@ -175,8 +175,8 @@ def _check(board: LeaderboardFile, where: str) -> None:
         expect(bool(row.submitted_by.strip()), f"submitted_by {at}", repr(row.submitted_by))
         expect(bool(row.version), f"the version that played {row.agent}", repr(row.version))
     hashes = [player.hash for player in (*board.proxies, *board.rows)]
-    twice = next((one for one in hashes if hashes.count(one) > 1), None)
-    expect(twice is None, "each agent once, and no proxy in the rows", f"{twice} twice")
+    duplicate = next((one for one in hashes if hashes.count(one) > 1), None)
+    expect(duplicate is None, "each agent once, and no proxy in the rows", f"{duplicate} twice")
     means = [row.mean for row in board.rows]
     expect(means == sorted(means, reverse=True), "rows in descending order of mean", means)
 

@@ -246,7 +246,7 @@ def select_partners(
 
 
 def selected_set(
-    measured_ones: Sequence[EvalPartner],
+    candidates: Sequence[EvalPartner],
     size: int,
     by: DiversityMetric,
     setting: EvalSetting,
@@ -255,10 +255,10 @@ def selected_set(
 ) -> PartnerSet:
     """Select the `size` most diverse viable candidates (`select_partners`), measured on selection
     decks. Raises ValueError if none is viable, or as `diversity.select` does."""
-    kept = viable(measured_ones, rules.max_score)
-    if not kept:
-        raise ValueError(f"expected pairs that score, got none of {len(measured_ones)}")
-    chosen, determinants = select_partners(kept, size, by, samples, setting.seed)
+    remaining = viable(candidates, rules.max_score)
+    if not remaining:
+        raise ValueError(f"expected pairs that score, got none of {len(candidates)}")
+    chosen, determinants = select_partners(remaining, size, by, samples, setting.seed)
     return PartnerSet(
         players=rules.num_players,
         games=setting.games,
@@ -269,8 +269,8 @@ def selected_set(
         search=chosen.search,
         br_div=determinants["br-div"],
         p_div=determinants["p-div"],
-        candidates=len(kept),
-        partners=tuple(kept[member] for member in chosen.members),
+        candidates=len(remaining),
+        partners=tuple(remaining[member] for member in chosen.members),
     )
 
 

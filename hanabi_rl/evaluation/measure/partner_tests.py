@@ -53,20 +53,21 @@ Pair = tuple[Situation, Situation]
 def save(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
     """A1, M1: partners discard their oldest cards, or their newest. visible: True if the last move
     is a discard, otherwise an uninformative hint to the agent."""
-    chance, (x, y, z, w, _), rank = int(rng.integers(2**32)), all_colors(rng), 2 + number // 2 % 2
+    seed, (x, y, z, w, _), rank = int(rng.integers(2**32)), all_colors(rng), 2 + number // 2 % 2
     old, new = ((x, 4), (y, rank)) if number % 2 else ((y, rank), (x, 4))
-    kept, thrown, five = (z, 1), [(y, rank), (w, 5 - rank)], {(AGENT, number % HAND): (z, FIVE)}
+    hinted, discarded = (z, 1), [(y, rank), (w, 5 - rank)]
+    five = {(AGENT, number % HAND): (z, FIVE)}
     partners = range(1, rules.num_players)
 
     def situation(cards: list[tuple[int, int] | None], begin: int, target: int) -> Situation:
         """cards: the next player's, in order; begin: first slot discarded by a third player."""
-        given = five | {(NEXT, place): card for place, card in enumerate(cards) if card}
+        fixed = five | {(NEXT, place): card for place, card in enumerate(cards) if card}
         for seat in partners[1:]:
-            given |= {(seat, begin): (x, rank), (seat, begin + 1): (z, 5 - rank)}
+            fixed |= {(seat, begin): (x, rank), (seat, begin + 1): (z, 5 - rank)}
         deal = SituationBuilder(
-            np.random.default_rng(chance),
+            np.random.default_rng(seed),
             rules,
-            given,
+            fixed,
             plain=HAND + 2,
             ranks=dict.fromkeys(partners, (1,)),
         )
@@ -81,8 +82,8 @@ def save(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
         return _checked_situation(deal, hand[target], other=hand[5 - target])
 
     return (
-        situation([kept, *thrown, old, None, None, new], 0, 1),
-        situation([kept, old, None, None, *thrown, new], NEWEST, NEWEST),
+        situation([hinted, *discarded, old, None, None, new], 0, 1),
+        situation([hinted, old, None, None, *discarded, new], NEWEST, NEWEST),
     )
 
 
@@ -90,56 +91,56 @@ def trust(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool)
     """A2, M2: hints to the agent touched playable cards, or useless ones; the last of them touches
     the target card. visible: True if it is the last move; otherwise the last hint touches a card
     that the agent can see is unplayable."""
-    chance, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
+    seed, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
     slots, partners = rng.permutation(HAND).tolist(), range(1, rules.num_players)
 
-    def situation(dead: bool) -> Situation:
-        mine = [(x, 0), (y, 0), (z, 2 + number % 2 if dead else 0)]
-        given = {(AGENT, slot): card for slot, card in zip(slots, mine, strict=False)}
-        given |= {(NEXT, 2): (w, 3), (last, 2): (w, 3), (last, 3): (y, 0), (last, 4): (x, 0)}
-        given |= {(last, 0): (y, 1), (last, 1): (y, 1)} if visible else {}
+    def situation(useless: bool) -> Situation:
+        mine = [(x, 0), (y, 0), (z, 2 + number % 2 if useless else 0)]
+        fixed = {(AGENT, slot): card for slot, card in zip(slots, mine, strict=False)}
+        fixed |= {(NEXT, 2): (w, 3), (last, 2): (w, 3), (last, 3): (y, 0), (last, 4): (x, 0)}
+        fixed |= {(last, 0): (y, 1), (last, 1): (y, 1)} if visible else {}
         deal = SituationBuilder(
-            np.random.default_rng(chance),
+            np.random.default_rng(seed),
             rules,
-            given,
+            fixed,
             plain=HAND + (4 if visible else 2),
             colors=dict.fromkeys(partners, (z,)) | {AGENT: (x, y, z)},
             ranks=dict.fromkeys(partners, (1,)),
         )
         target = deal.table.hands[AGENT][slots[2]]
         deal.hint(NEXT, rank=3)
-        _point(deal, x, dead=dead)
+        _point(deal, x, useless=useless)
         if visible:
-            _point_twice(deal, y, z, dead=dead)
+            _point_twice(deal, y, z, useless=useless)
         else:
-            _point(deal, y, dead=dead)
+            _point(deal, y, useless=useless)
             for _ in partners:
                 deal.hint(AGENT, color=z)
         return _checked_situation(deal, target)
 
-    return situation(dead=False), situation(dead=True)
+    return situation(useless=False), situation(useless=True)
 
 
 def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
     """A3, M3: partners play hinted cards, or discard them. visible: True if the last move does so,
     otherwise it is an uninformative hint to the agent."""
     del number
-    chance, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
+    seed, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
     mine, theirs = rng.permutation(HAND).tolist(), rng.permutation(HAND).tolist()
-    given = dict(zip(((AGENT, s) for s in mine), ((w, FIVE), (x, 0), (x, 1), (z, 3)), strict=False))
-    given |= {(NEXT, theirs[0]): (x, 0), (NEXT, theirs[1]): (x, 1), (last, theirs[2]): (y, 3)}
+    fixed = dict(zip(((AGENT, s) for s in mine), ((w, FIVE), (x, 0), (x, 1), (z, 3)), strict=False))
+    fixed |= {(NEXT, theirs[0]): (x, 0), (NEXT, theirs[1]): (x, 1), (last, theirs[2]): (y, 3)}
 
-    def situation(throws: bool) -> Situation:
+    def situation(discards: bool) -> Situation:
         deal = SituationBuilder(
-            np.random.default_rng(chance),
+            np.random.default_rng(seed),
             rules,
-            given,
+            fixed,
             plain=HAND + 3,
             colors={NEXT: (x,)},
             ranks={last: (3,), NEXT: (1, 3)},
         )
         target, partners = deal.table.hands[NEXT][theirs[1]], range(1, rules.num_players)
-        theirs_is, mine_is = (deal.discard, deal.play) if throws else (deal.play, deal.discard)
+        theirs_is, mine_is = (deal.discard, deal.play) if discards else (deal.play, deal.discard)
 
         def hint_and_use(seat: int, color: int, rank: int) -> None:
             """The agent hints a card to a partner, which plays or discards it."""
@@ -170,10 +171,10 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
             no_news()
         return _checked_situation(deal, target)
 
-    return situation(throws=False), situation(throws=True)
+    return situation(discards=False), situation(discards=True)
 
 
-def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
+def _point(deal: SituationBuilder, color: int, *, useless: bool) -> None:
     """Every partner hints the colour of the agent's 1; afterwards the agent's 1 is played, or, if
     useless, discarded. The last partner's twin of it is discarded, or played first,
     respectively."""
@@ -186,9 +187,9 @@ def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
     def use_twin() -> None:
         for _ in partners[1:]:
             deal.discard_chop()
-        deal.play(deal.slot(color, 0)) if dead else deal.discard(deal.slot(color, 0))
+        deal.play(deal.slot(color, 0)) if useless else deal.discard(deal.slot(color, 0))
 
-    if dead:
+    if useless:
         use_twin()
         deal.hint(NEXT, rank=3)
         point()
@@ -200,7 +201,7 @@ def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
         deal.hint(NEXT, rank=3)
 
 
-def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool) -> None:
+def _point_twice(deal: SituationBuilder, first: int, second: int, *, useless: bool) -> None:
     """The last partner discards both 2s of the first colour. Then, around playing its 1, it hints
     both colours: the first while the agent's 1 of it is still playable, and the second last; or the
     second, and the first last."""
@@ -217,11 +218,11 @@ def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool)
         others()
         deal.discard(deal.slot(first, 1)).hint(NEXT, rank=3)
     others()
-    deal.hint(AGENT, color=second if dead else first).hint(NEXT, rank=3)
+    deal.hint(AGENT, color=second if useless else first).hint(NEXT, rank=3)
     others()
     deal.play(deal.slot(first, 0)).hint(NEXT, rank=3)
     others()
-    deal.hint(AGENT, color=first if dead else second)
+    deal.hint(AGENT, color=first if useless else second)
 
 
 def _checked_situation(deal: SituationBuilder, target: int, other: int = -1) -> Situation:

@@ -137,12 +137,12 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     parts = []
     with Progress("prediction", total=num_games, unit="games", quiet_s=SOON_S) as progress:
         for chunk in in_chunks(chunk_size, games.decks, games.actions):
-            logits = movers_logits(policy, *chunk, rules=games.rules)
+            logits = current_player_logits(policy, *chunk, rules=games.rules)
             parts.append(jax.device_get(_guesses(logits, chunk[1])))
             progress.update(min(len(parts) * chunk_size, num_games))
     guess, nll = join_chunks(parts, num_games)
     played = np.arange(num_turns) < games.num_actions[:, None]
-    _check_numbers(np.where(played, nll, 0.0).sum(axis=1))
+    _check_not_nan(np.where(played, nll, 0.0).sum(axis=1))
     return Decisions(
         action=games.actions,
         guess=guess,
@@ -226,18 +226,20 @@ def _kl(
     parts = []
     with Progress("KL", total=len(decks), unit="games", quiet_s=SOON_S) as progress:
         for chunk in in_chunks(chunk_size, decks, actions):
-            expected, got = (movers_logits(p, *chunk, rules=rules) for p in (reference, policy))
+            expected, got = (
+                current_player_logits(p, *chunk, rules=rules) for p in (reference, policy)
+            )
             valid = chunk[1] != rules.noop
             sums = _kl_sums(expected, got, valid, at), _rules_out(expected, got, valid)
             parts.append(jax.device_get(sums))
             progress.update(min(len(parts) * chunk_size, len(decks)))
     kl, infinite = join_chunks(parts, len(decks))
     kl = np.where(infinite[:, None], np.inf, kl)
-    _check_numbers(kl.sum(axis=1))
+    _check_not_nan(kl.sum(axis=1))
     return kl, np.asarray(actions != rules.noop).sum(axis=1)
 
 
-def _check_numbers(nats: np.ndarray) -> None:
+def _check_not_nan(nats: np.ndarray) -> None:
     """Raise ValueError if a game's sum in `nats` [N] is NaN: argmax would treat NaN as the largest
     logit."""
     if len(games := np.flatnonzero(np.isnan(nats))):
@@ -245,7 +247,7 @@ def _check_numbers(nats: np.ndarray) -> None:
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
-def movers_logits(
+def current_player_logits(
     policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
 ) -> jax.Array:
     """Logits of `policy` at every position of n recorded games, in the current player's seat:

@@ -170,14 +170,14 @@ def _playable(table: PythonGame, hint: int) -> list[int]:
 
 def _discard(table: PythonGame) -> int:
     me = table.player
-    dead, kept = (
+    useless, critical = (
         scripted_players.useless_slots(table, me),
         scripted_players.critical_slots(table, me),
     )
-    if dead:
-        return dead[0]
+    if useless:
+        return useless[0]
     order = [scripted_players.chop(table, me), *range(len(table.hands[me]))]
-    return next((slot for slot in order if slot not in kept), order[0])
+    return next((slot for slot in order if slot not in critical), order[0])
 
 
 def _touches_new_card(table: PythonGame, hint: int) -> bool:

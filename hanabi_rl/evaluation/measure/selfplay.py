@@ -120,8 +120,8 @@ def _per_game(record: GameAnalysis, values: np.ndarray, is_proportion: bool = Fa
     """Mean of `values` [N] over finished games; unfinished games have no score."""
     finished = ~record.games.unfinished
     counted = np.where(finished, values, 0).astype(np.float64)
-    most = record.games.rules.max_score
-    return Ratio(counted, finished.astype(np.float64), is_proportion, max_value=most)
+    max_score = record.games.rules.max_score
+    return Ratio(counted, finished.astype(np.float64), is_proportion, max_value=max_score)
 
 
 def evaluate_selfplay(

@@ -108,16 +108,16 @@ def opening_ones(rng: np.random.Generator, number: int, rules: Rules) -> tuple[S
     """S3: one to three 1s of different colours, hinted by rank."""
     colors = all_colors(rng)[: 1 + number % 3]
     slots = rng.permutation(HAND)[: len(colors)].tolist()
-    given = {(AGENT, slot): (color, 0) for slot, color in zip(slots, colors, strict=True)}
-    return (SituationBuilder(rng, rules, given).hint(AGENT, rank=0).situation(),)
+    fixed = {(AGENT, slot): (color, 0) for slot, color in zip(slots, colors, strict=True)}
+    return (SituationBuilder(rng, rules, fixed).hint(AGENT, rank=0).situation(),)
 
 
 def discard_known_useless(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
     """S4: the partner plays the twin of a card of the agent, which is then hinted by colour and
     rank."""
     x, slot = all_colors(rng)[0], number % HAND
-    given = {(PARTNER, 0): (x, 0), (AGENT, slot): (x, 0)}
-    deal = SituationBuilder(rng, rules, given, plain=HAND + 3, colors={AGENT: [x]}).play(0)
+    fixed = {(PARTNER, 0): (x, 0), (AGENT, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, fixed, plain=HAND + 3, colors={AGENT: [x]}).play(0)
     situation = _hint_until_no_tokens(deal, x, 0).situation()
     return _accept_if(0 < len(scripted_players.useless_slots(deal.table, AGENT)) < HAND, situation)
 
@@ -125,8 +125,8 @@ def discard_known_useless(rng: np.random.Generator, number: int, rules: Rules) -
 def keep_critical_card(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
     """S5: the agent's 5 is hinted by colour and rank, and no tokens are left."""
     (x, y, *_), slot = all_colors(rng), number % HAND
-    given = {(PARTNER, 0): (y, 0), (AGENT, slot): (x, 4)}
-    deal = SituationBuilder(rng, rules, given, plain=HAND + 3, colors={AGENT: [x]}).play(0)
+    fixed = {(PARTNER, 0): (y, 0), (AGENT, slot): (x, 4)}
+    deal = SituationBuilder(rng, rules, fixed, plain=HAND + 3, colors={AGENT: [x]}).play(0)
     situation = _hint_until_no_tokens(deal, x, 4).situation(deal.table.hands[AGENT][slot])
     return _accept_if(0 < len(scripted_players.critical_slots(deal.table, AGENT)) < HAND, situation)
 
@@ -136,8 +136,8 @@ def last_life(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situ
     x, slot = all_colors(rng)[0], number % HAND
     first, second = sorted(rng.permutation(HAND)[:2].tolist())
     fours = dict(zip(((PARTNER, first), (PARTNER, second)), all_colors(rng), strict=False))
-    given = {place: (color, 3) for place, color in fours.items()} | {(AGENT, slot): (x, 0)}
-    deal = SituationBuilder(rng, rules, given, plain=HAND + 3)
+    fixed = {place: (color, 3) for place, color in fours.items()} | {(AGENT, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, fixed, plain=HAND + 3)
     if rules.num_players == 2:
         deal.play(first).uninformative_hint().play(second - 1).play(slot).discard(0)
     else:  # spend tokens: with all available, a partner would have to hint the agent
@@ -158,28 +158,28 @@ def never_play_unplayable(rng: np.random.Generator, number: int, rules: Rules) -
 def off_distribution_state(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
     """S9: four 1s were played without hints; the agent's 2 is hinted."""
     (a, b, c, d, *_), slot = all_colors(rng), number % 3
-    given = {(PARTNER, 0): (a, 0), (PARTNER, 1): (b, 0), (AGENT, 3): (c, 0), (AGENT, 4): (d, 0)}
+    fixed = {(PARTNER, 0): (a, 0), (PARTNER, 1): (b, 0), (AGENT, 3): (c, 0), (AGENT, 4): (d, 0)}
     deal = SituationBuilder(
         rng,
         rules,
-        given | {(AGENT, slot): (a, 1)},
+        fixed | {(AGENT, slot): (a, 1)},
         plain=HAND + 3,
         colors={AGENT: [a]},
         ranks={AGENT: [1], PARTNER: [1]},
     )
-    told = deal.table.hands[AGENT][slot]
+    target = deal.table.hands[AGENT][slot]
     for _ in range(2):
         deal.play(0).play(3).pass_turns(PARTNER)
     deal.hint(AGENT, color=a).uninformative_hint().pass_turns(PARTNER).hint(AGENT, rank=1)
-    return (deal.situation(told),)
+    return (deal.situation(target),)
 
 
 def plan_already_fulfilled(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
     """S10: both hold the same 1 and know it; the partner, seated after the agent, has played its
     copy."""
     x, slot, me, other = all_colors(rng)[0], number % HAND, 0, 1
-    given = {(me, 2): (x, 0), (other, slot): (x, 0)}
-    deal = SituationBuilder(rng, rules, given, plain=HAND + 1, colors={me: [x], other: [x]})
+    fixed = {(me, 2): (x, 0), (other, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, fixed, plain=HAND + 1, colors={me: [x], other: [x]})
     deal.hint(other, color=x).hint(me, color=x).pass_turns(me)
     deal.hint(other, rank=0).hint(me, rank=0).pass_turns(me)
     deal.uninformative_hint(but=(x, 0)).play(slot).pass_turns(me)
@@ -190,14 +190,14 @@ def _hint_until_no_tokens(deal: SituationBuilder, color: int, rank: int) -> Situ
     """Spend all tokens before the agent's turn: the agent gives uninformative hints, the partner
     hints this colour and this rank in turn; a third seat also hints when the number of tokens is a
     multiple of three."""
-    told = 0
+    hints = 0
     while tokens := deal.table.info_tokens:
         deal.uninformative_hint("rank")
         if tokens % 3 == 0 and deal.table.player != PARTNER:
             deal.uninformative_hint("rank")
         deal.pass_turns(PARTNER)
-        deal.hint(AGENT, color=color) if told % 2 == 0 else deal.hint(AGENT, rank=rank)
-        told += 1
+        deal.hint(AGENT, color=color) if hints % 2 == 0 else deal.hint(AGENT, rank=rank)
+        hints += 1
     return deal
 
 

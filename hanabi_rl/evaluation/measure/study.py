@@ -101,9 +101,11 @@ def connected_components(tables: Iterable[Collection[int]]) -> dict[int, int]:
     """Person -> smallest number of its component; `tables` are sets of connected people."""
     group: dict[int, int] = {}
     for table in tables:
-        met = {group.setdefault(person, person) for person in table}
-        if len(met) > 1:
-            group = {person: min(met) if of in met else of for person, of in group.items()}
+        connected = {group.setdefault(person, person) for person in table}
+        if len(connected) > 1:
+            group = {
+                person: min(connected) if of in connected else of for person, of in group.items()
+            }
     return group
 
 
@@ -128,11 +130,11 @@ def _figures(
     marks = [each.flagged_moves for each in blocks]
     ratios = {
         "score": _ratio(_of_games(blocks, sum), games, 0, max_score),
-        "zero_rate": _share(_of_games(blocks, lambda scores: scores.count(0)), games),
+        "zero_rate": _proportion(_of_games(blocks, lambda scores: scores.count(0)), games),
         "rating": _ratio([each.rating or 0.0 for each in blocks], rated, *RATINGS),
         "place": _ratio([each.rank or 0 for each in blocks], ranked, 1, agents),
-        "first_share": _share([each.rank == 1 for each in blocks], ranked),
-        "questioned": _share(marks, [each.partner_moves for each in blocks]),
+        "first_share": _proportion([each.rank == 1 for each in blocks], ranked),
+        "questioned": _proportion(marks, [each.partner_moves for each in blocks]),
     }
     group = person_groups(blocks)
     groups = np.array([group[each.person] for each in blocks])
@@ -168,7 +170,7 @@ def _ratio(
     )
 
 
-def _share(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
+def _proportion(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
     return dataclasses.replace(_ratio(numerators, denominators, 0, 1), is_proportion=True)
 
 
@@ -184,9 +186,9 @@ def figures_over(
     """
     found = {}
     for name, ratio in ratios.items():
-        said = np.flatnonzero(ratio.denominator > 0)
-        who = {person for row in said.tolist() for person in people[row]}
-        found[name] = Figure(len(who), len(np.unique(groups[said])), None)
+        rows = np.flatnonzero(ratio.denominator > 0)
+        persons = {person for row in rows.tolist() for person in people[row]}
+        found[name] = Figure(len(persons), len(np.unique(groups[rows])), None)
     enough = [name for name, figure in found.items() if figure.groups >= MIN_GROUPS]
     intervals = intervals_of([ratios[name].group_by(groups) for name in enough])
     for name, interval in zip(enough, intervals, strict=True):

@@ -52,8 +52,8 @@ def play_figures(
     found = []
     for agent in dict.fromkeys(agents):
         rows = [row for row, name in enumerate(agents) if name == agent]
-        who, marked = [people[row] for row in rows], [marks[row] for row in rows]
-        found.append(_figures(agent, games.select(rows), who, marked))
+        of_agent_people, marked = [people[row] for row in rows], [marks[row] for row in rows]
+        found.append(_figures(agent, games.select(rows), of_agent_people, marked))
     return found
 
 

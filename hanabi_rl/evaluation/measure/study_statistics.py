@@ -120,11 +120,11 @@ def compare_agents(blocks: Sequence[PersonAgentData], agents: Sequence[str]) -> 
             if agent == first and (person, second) in of
         ]
         both, group = (first, second), person_groups([block for pair in pairs for block in pair])
-        who = [group[a.person] for a, _ in pairs]
+        groups_of_pairs = [group[a.person] for a, _ in pairs]
         scores, ratings, places = (
             [
                 (of, getattr(a, what), getattr(b, what))
-                for of, (a, b) in zip(who, pairs, strict=True)
+                for of, (a, b) in zip(groups_of_pairs, pairs, strict=True)
             ]
             for what in ("score", "rating", "rank")
         )
@@ -223,8 +223,8 @@ def _leave_out(groups: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) ->
     # subtracts its part from the identity matrix of the normal equations.
     basis, of_powers = np.linalg.qr(np.vander(x, degree + 1))
     theirs = group_sums(basis[:, :, None] * basis[:, None, :], groups)
-    given = basis * y[:, None]
-    rest = given.sum(axis=0) - group_sums(given, groups)
+    projected = basis * y[:, None]
+    rest = projected.sum(axis=0) - group_sums(projected, groups)
     fits = np.linalg.solve(np.eye(degree + 1) - theirs, rest[..., None])
     return np.linalg.solve(of_powers, fits)[..., 0]
 
@@ -290,8 +290,8 @@ def _rank_correlation(result: TestResult, sums: np.ndarray, values: np.ndarray) 
     count, ranks = len(values), stats.rankdata(values)
 
     def rho(means: np.ndarray) -> np.ndarray:
-        given = means[:, count:].min(axis=1) > 0
-        of_agents = means[given, :count] / means[given, count:]
+        complete = means[:, count:].min(axis=1) > 0
+        of_agents = means[complete, :count] / means[complete, count:]
         of_agents = of_agents[np.ptp(of_agents, axis=1) > 0]
         ranked = stats.rankdata(of_agents, axis=1)
         return np.asarray(stats.pearsonr(ranked, ranks[None], axis=1).statistic)

@@ -58,7 +58,7 @@ def move_kinds(rules: Rules, actions: np.ndarray) -> np.ndarray:
 def by_move(decisions: Decisions, rules: Rules) -> dict[str, PredictionSlice]:
     """Decisions by kind of recorded move, without empty kinds."""
     kinds = move_kinds(rules, decisions.action)
-    return _shares(decisions, {name: kinds == kind for kind, name in enumerate(MOVE_KINDS)})
+    return _slices(decisions, {name: kinds == kind for kind, name in enumerate(MOVE_KINDS)})
 
 
 def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, PredictionSlice]:
@@ -70,18 +70,18 @@ def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, Predi
         )
         for first in range(0, len(turns), width)
     }
-    return _shares(decisions, bins)
+    return _slices(decisions, bins)
 
 
-def _shares(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, PredictionSlice]:
-    shares = {}
+def _slices(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, PredictionSlice]:
+    slices = {}
     for name, mask in masks.items():
         part = decisions.summed(mask)
         if part.decisions.sum() > 0:
-            shares[name] = PredictionSlice(
+            slices[name] = PredictionSlice(
                 int(part.decisions.sum()), part.accuracy(), part.cross_entropy()
             )
-    return shares
+    return slices
 
 
 def most_surprising(decisions: Decisions, games: Games, count: int) -> list[SurprisingMove]:
@@ -124,20 +124,19 @@ def prediction_figures(record: GameAnalysis, count: int) -> dict[str, Any]:
     figures |= measure_figures(record, measures_of("prediction"))
     return figures | {
         "by_move": {
-            name: _share_dict(share, games)
-            for name, share in by_move(decisions, games.rules).items()
+            name: _slice_dict(part, games) for name, part in by_move(decisions, games.rules).items()
         },
-        "by_turn": {name: _share_dict(share, games) for name, share in by_turn(decisions).items()},
+        "by_turn": {name: _slice_dict(part, games) for name, part in by_turn(decisions).items()},
         "surprising": [
             dataclasses.asdict(surprise) for surprise in most_surprising(decisions, games, count)
         ],
     }
 
 
-def _share_dict(share: PredictionSlice, games: Games) -> dict[str, Any]:
-    figures: dict[str, Any] = {"decisions": share.decisions}
+def _slice_dict(part: PredictionSlice, games: Games) -> dict[str, Any]:
+    figures: dict[str, Any] = {"decisions": part.decisions}
     for name in ("accuracy", "cross_entropy"):
-        ratio: Ratio = getattr(share, name)
+        ratio: Ratio = getattr(part, name)
         figures |= {name: ratio.mean, f"{name}_ci95": ratio.group_by(games.deck_ids).bounds}
     return figures
 
@@ -148,8 +147,8 @@ def prediction_table(figures: dict[str, Any]) -> str:
         f"{'':<15} {'decisions':>9} {'accuracy':>9} {'95% interval':<16} {'nats':>7}  95% interval"
     ]
     rows = {"all decisions": figures} | figures["by_move"]
-    rows |= {f"turns {name}": share for name, share in figures["by_turn"].items()}
-    lines += [_row(name, f"{share['decisions']:,}", share, "") for name, share in rows.items()]
+    rows |= {f"turns {name}": part for name, part in figures["by_turn"].items()}
+    lines += [_row(name, f"{part['decisions']:,}", part, "") for name, part in rows.items()]
     lines.append(_row("per timestep", "", figures, "_per_timestep"))
     lines.append(
         f"Per timestep, as in AH2AC2: {figures['seat_timesteps']:,} seat-timesteps, idle turns "
@@ -167,8 +166,8 @@ def prediction_table(figures: dict[str, Any]) -> str:
     return explained("\n".join(lines))
 
 
-def _row(name: str, count: str, share: dict[str, Any], suffix: str) -> str:
-    accuracy, nats = share[f"accuracy{suffix}"], share[f"cross_entropy{suffix}"]
-    bounds = share[f"accuracy{suffix}_ci95"], share[f"cross_entropy{suffix}_ci95"]
+def _row(name: str, count: str, part: dict[str, Any], suffix: str) -> str:
+    accuracy, nats = part[f"accuracy{suffix}"], part[f"cross_entropy{suffix}"]
+    bounds = part[f"accuracy{suffix}_ci95"], part[f"cross_entropy{suffix}_ci95"]
     accuracy_bounds, nats_bounds = (bounds_text(each, ".3f") for each in bounds)
     return f"{name:<15} {count:>9} {accuracy:9.3f} {accuracy_bounds:<16} {nats:7.3f}  {nats_bounds}"
