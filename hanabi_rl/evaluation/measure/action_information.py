@@ -50,8 +50,7 @@ def action_entropy_corrected(record: GameAnalysis) -> Ratio:
 
 
 def response_entropy(record: GameAnalysis) -> Ratio:
-    """ARD-entropy (appendix C.2): entropy of (previous player's action, agent's action), in
-    nats."""
+    """ARD-entropy (appendix C.2): entropy of (previous action, agent's action), in nats."""
     pairs = responses(record.games)
     return _entropy(_joint(pairs), pairs.counted, record.games.rules.num_moves**2)
 
@@ -84,8 +83,7 @@ def coordination_of_partner(record: GameAnalysis) -> Ratio:
 
 
 def responses(games: Games, own_first: bool = False) -> MovePairs:
-    """All pairs of consecutive moves whose second move (with `own_first`: the first) is the
-    agent's."""
+    """Pairs of consecutive moves, the second (with `own_first`: the first) by the agent."""
     before, after = games.actions[:, :-1], games.actions[:, 1:]
     own = counted_turn_mask(games)
     counted = (own[:, :-1] if own_first else own[:, 1:]) & (after != games.rules.noop)
@@ -110,8 +108,7 @@ def _joint(pairs: MovePairs) -> np.ndarray:
 
 
 def _entropy(outcomes: np.ndarray, counted: np.ndarray, kinds: int) -> Ratio:
-    """Mean of -ln p over the counted `outcomes` int[N, T]; at most ln `kinds`, for `kinds` possible
-    outcomes."""
+    """Mean of -ln p over the counted `outcomes` int[N, T]; at most ln `kinds`."""
     counts = np.bincount(outcomes[counted], minlength=int(outcomes.max(initial=0)) + 1)
     # outcomes that never occur are not looked up
     probabilities = np.maximum(counts, 1) / max(counted.sum(), 1)

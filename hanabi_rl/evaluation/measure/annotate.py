@@ -292,8 +292,8 @@ def _discard(before: ConventionState, order: int) -> MoveAnnotation:
 
 
 def _unsaved_card(state: ConventionState) -> int | None:
-    """Card on the next player's chop that a hint can save; None if that player can play or discard
-    a known-useless card."""
+    """Card on the next player's chop that a hint can save; None if it has a play or useless
+    card."""
     seat = (state.player + 1) % state.rules.num_players
     chop = state.chop(seat)
     busy = state.has_play(seat) or any(map(state.is_known_useless, state.hands[seat]))

@@ -29,8 +29,8 @@ _CHUNK = 1024  # games read at once
 
 
 class Turns(NamedTuple):
-    """Knowledge and actions on each turn of N games, [N, T]; `plays` and `hints` only on counted
-    turns."""
+    """Knowledge and actions on each turn of N games, [N, T]; `plays`, `hints`: counted turns
+    only."""
 
     counted: np.ndarray  # bool, turn of a counted seat before the end
     plays: np.ndarray  # bool
@@ -53,8 +53,7 @@ def information_per_play(record: GameAnalysis) -> Ratio:
 
 
 def deduced_information_per_play(record: GameAnalysis) -> Ratio:
-    """Information per play, including a colour or rank left as the only possible one by all
-    hints."""
+    """As `information_per_play`, including a colour or rank implied by all hints."""
     return Ratio.masked_mean(record.turns.deduced, record.turns.plays, is_proportion=True)
 
 
@@ -75,8 +74,7 @@ def length(record: GameAnalysis) -> Ratio:
 
 
 def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
-    """Return every turn of recorded games; only `human_seats` are counted if the games have
-    them."""
+    """Read every turn of recorded games; counted: those of `human_seats` if available."""
     rules, num_games = games.rules, len(games)
     chunks = in_chunks(chunk_size, games.decks, games.actions)
     named, deduced, tokens = join_chunks(

@@ -31,8 +31,7 @@ class BRProx:
     unclipped: float
     """IQM without the clip."""
     best_zero: float
-    """Fraction of (partner, seat) entries whose best response returns at most 0; they count as
-    1."""
+    """Fraction of entries whose best response returns at most 0; they count as 1."""
     runs: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -58,8 +57,7 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 
 def ratios(returns: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """J / J_BR without clip, float[...], of `returns` and `best` (broadcast); 1 where `best` <=
-    0."""
+    """J / J_BR, not clipped, float[...], of `returns` and `best` (broadcast); 1 if `best` <= 0."""
     positive = best > 0
     return np.where(positive, returns / np.where(positive, best, 1.0), 1.0)
 
@@ -136,6 +134,5 @@ def by_strength(
 
 def is_expert(selfplay: np.ndarray) -> np.ndarray:
     """Partners with self-play return above the median, bool[M]; the others are moderate (section
-    5.2). `selfplay` float[M]: mean self-play return of each partner, independent of its best
-    response."""
+    5.2). `selfplay` float[M]: mean self-play returns, not those of best responses."""
     return selfplay > np.median(selfplay)

@@ -1,5 +1,4 @@
-"""On-disk cache of cross-play cells: one file per cell, named by a hash of all that determines its
-games."""
+"""On-disk cache of cross-play cells: one file per cell, named by a hash of its `CellKey`."""
 
 from __future__ import annotations
 

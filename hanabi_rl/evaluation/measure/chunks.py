@@ -23,8 +23,8 @@ def in_chunks(
     size: int, *arrays: np.ndarray, fill: bool = False
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Slices of `size` games. The last slice wraps around to keep its shape; `join_chunks` drops
-    the repetition. Fewer games than `size` form one slice of the next power of two, or of `size`
-    with `fill`."""
+    the repetition. Fewer games form one slice of the next power of two, or of `size` with
+    `fill`."""
     total = len(arrays[0])
     size = size if fill else min(size, 1 << (total - 1).bit_length())
     for first in range(0, total, size):

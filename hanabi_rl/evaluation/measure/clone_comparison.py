@@ -1,5 +1,4 @@
-"""Comparison of a policy with a behavioural clone: the KL reference or initial policy of its
-training."""
+"""Comparison of a policy with a clone: the KL reference or initial policy of its training."""
 
 from __future__ import annotations
 

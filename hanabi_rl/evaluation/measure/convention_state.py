@@ -71,8 +71,7 @@ class ConventionState:
         }
 
     def _infer(self, order: int) -> int:
-        """Hinted cards are useful and hinted once, and promises hold, unless that leaves no
-        card."""
+        """Hinted cards are useful and hinted once, and promises hold, if that leaves a card."""
         inferred = self.known[order]
         if order in self.hinted:
             inferred = inferred & ~self.useless & ~self._hinted_in_other_hands(order) or inferred

@@ -22,8 +22,7 @@ from hanabi_rl.storage.progress import SOON_S, Progress
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Conventions:
-    """Annotated moves of N games, [N, T]; fractions are over counted moves
-    (`counted_turn_mask`)."""
+    """Annotated moves of N games, [N, T]; fractions are over `counted` moves."""
 
     counted: np.ndarray  # bool
     kind: np.ndarray  # int8, index in ANNOTATION_KINDS

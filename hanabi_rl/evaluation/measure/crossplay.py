@@ -26,8 +26,7 @@ _AT_ONCE = 2 * DEFAULT_CHUNK  # games per chunk of `evaluate_with_partners`
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayResult:
-    """Games of every seating of one lineup on the same decks; in `records[s]` position i sat at
-    seat `seatings[s][i]`."""
+    """Games of every seating of a lineup on the same decks; position i sits at `seatings[s][i]`."""
 
     summary: ScoreSummary
     seatings: tuple[tuple[int, ...], ...]
@@ -44,9 +43,8 @@ def evaluate_pair(
     purpose: Purpose = "report",
     decks: np.ndarray | None = None,
 ) -> CrossPlayResult:
-    """One cell of the cross-play matrix: `single` (row) with copies of `others` (column) in the
-    other seats. Plays each deck once with `single` at each seat; arguments as for
-    `evaluate_lineup`."""
+    """One cell of the cross-play matrix: `single` (row) with copies of `others` (column). Plays
+    each deck once with `single` at each seat; arguments as for `evaluate_lineup`."""
     lineup = (single, *(others,) * (single.rules.num_players - 1))
     return evaluate_lineup(lineup, num_games, seed, sample=sample, purpose=purpose, decks=decks)
 

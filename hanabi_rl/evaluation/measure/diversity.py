@@ -100,9 +100,8 @@ def farthest(features: np.ndarray, size: int, rng: np.random.Generator) -> tuple
 def sample_k_dpp(
     features: np.ndarray, size: int, num: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """Sample `num` sets of `size` rows of `features` float[n, K] from a k-DPP: independent, each
-    with probability proportional to its determinant, ascending (Kulesza and Taskar 2012, algorithms
-    1 and 8)."""
+    """Sample `num` sets of `size` rows of `features` float[n, K] from a k-DPP, ascending:
+    probability proportional to the determinant (Kulesza and Taskar 2012, algorithms 1 and 8)."""
     vectors, lengths, _ = np.linalg.svd(features, full_matrices=False)
     values = (lengths / lengths[0]) ** 2  # eigenvalues of the similarities, relative to the largest
     # sums[l, j]: elementary symmetric polynomial of degree l of the first j eigenvalues
@@ -167,8 +166,8 @@ def _without(rows: np.ndarray, chosen: int) -> np.ndarray:
 def _grow(
     features: np.ndarray, size: int, rng: np.random.Generator | None = None
 ) -> tuple[int, ...]:
-    """Add `size` independent rows one by one: the one that adds the most volume, or with `rng` a
-    random one that adds volume."""
+    """Add independent rows one by one: the one that adds most volume, or with `rng` a random
+    one."""
     rest, members = features, []
     min_added = _ZERO * float((features**2).sum(axis=1).max())
     for _ in range(size):

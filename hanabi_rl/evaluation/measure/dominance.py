@@ -44,16 +44,14 @@ DOMINANCE_KINDS: tuple[DominanceKind, ...] = ("G1", "G2", "G3")
 
 
 class CardKnowledge(NamedTuple):
-    """Current player's knowledge of the card it plays or discards, by `KNOWLEDGE_LEVELS`: bool[L,
-    N, T]; False on other moves."""
+    """Knowledge of the card played or discarded, by level: bool[L, N, T]; False on other moves."""
 
     playable: np.ndarray
     unplayable: np.ndarray
 
 
 def frequency(record: GameAnalysis, kind: DominanceKind, level: KnowledgeLevel = "hints") -> Ratio:
-    """Fraction of the agent's turns per game with such a move; the denominator counts seats of
-    games."""
+    """Fraction of the agent's turns with such a move, averaged over games and seats."""
     games, found = record.games, dominated_moves(record, kind, level)
     counted, seats = counted_turn_mask(games), current_players(games)
     fraction, present = np.zeros(len(games)), np.zeros(len(games))

@@ -85,6 +85,6 @@ class GameAnalysis:
         return read_links(self.games) if self.counted_links is None else self.counted_links
 
     def between(self, givers: np.ndarray, receivers: np.ndarray) -> GameAnalysis:
-        """The same games, counting only links from seats `givers` to `receivers`, bool[N, P]
+        """The same games with only the links from seats `givers` to `receivers`, bool[N, P]
         each."""
         return GameAnalysis(self.games, self.policy, self.links.between(givers, receivers))

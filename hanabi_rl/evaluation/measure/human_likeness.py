@@ -67,8 +67,7 @@ class HumanLikeness:
     """Mean score of each agent with clones in the other seats."""
 
     def difference(self, label: str, name: str) -> float | None:
-        """Agent's value minus the humans' (for `DISTANCE`, the distance); None if either is
-        undefined."""
+        """Agent's value minus the humans', or `DISTANCE`; None if either is undefined."""
         if name == DISTANCE:
             differences = [self.difference(label, event) for event in EVENTS]
             known = [abs(each) for each in differences if each is not None]
@@ -77,8 +76,7 @@ class HumanLikeness:
         return agent.mean - people.mean if agent.defined and people.defined else None
 
     def within(self, label: str, name: str) -> bool | None:
-        """True if the agent differs from the humans by at most the human variation; None if
-        unknown."""
+        """True if the agent differs by at most the human variation; None if unknown."""
         difference, spread = self.difference(label, name), self.spread.of[name]
         if difference is None or spread is None:
             return None

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class Links(NamedTuple):
-    """Link counts of N games, int64. [n, i, j] counts what seat i gave to seat j of P seats; [n, i]
-    what one seat did."""
+    """Link counts of N games, int64. [n, i, j]: from seat i to seat j of P seats; [n, i]: of seat
+    i."""
 
     hints: np.ndarray  # [N, P, P]
     accepted: np.ndarray  # [N, P, P], hints accepted by A0
@@ -198,8 +198,7 @@ def not_accepted(record: GameAnalysis) -> Ratio:
 
 
 def not_prompt(record: GameAnalysis) -> Ratio:
-    """A1: fraction of hints with no touched card played or discarded on the receiver's next
-    turn."""
+    """A1: fraction of hints with no touched card used on the receiver's next turn."""
     return _fraction(record.links.hints - record.links.prompt, record.links.hints)
 
 

@@ -34,8 +34,7 @@ class Roles(NamedTuple):
 
 
 def roles_of(games: Games) -> Roles:
-    """Roles of recorded games: `person` and `other` if the games distinguish them, otherwise one
-    role per seat."""
+    """Roles of recorded games: `person` and `other` if distinguished, otherwise one per seat."""
     human = games.human_seats
     if human is not None and not human.all():
         return Roles(("person", "other"), np.where(human, 0, 1))

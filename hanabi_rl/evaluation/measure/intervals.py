@@ -86,8 +86,7 @@ def mean_interval(
 
 
 def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0.95) -> Interval:
-    """Student's t interval of an estimate; `freedom` >= 1: degrees of freedom of its standard
-    error."""
+    """Student's t interval of an estimate; `freedom` >= 1: degrees of freedom."""
     from scipy.special import stdtrit  # lazy import: web workers show standings without SciPy
 
     reach = float(stdtrit(freedom, _upper_tail(level))) * std_error
@@ -95,8 +94,8 @@ def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0
 
 
 def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) -> Interval:
-    """Exact interval of a proportion of `count` >= 1 trials (Clopper and Pearson 1934); its
-    standard error is NaN."""
+    """Exact interval of a proportion of `count` >= 1 trials (Clopper and Pearson 1934); no
+    std_error."""
     from scipy.stats import binomtest
 
     low, high = binomtest(successes, count).proportion_ci(level)
@@ -292,8 +291,7 @@ def bootstrap_correlation(
 
 
 def group_sums(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Sum `values` [N, ...] over each of the G groups in `groups` int[N]: [G, ...], by group
-    number."""
+    """Sum `values` [N, ...] by group `groups` int[N]: [G, ...], by group number."""
     which = np.unique(groups, return_inverse=True)[1]
     sums = np.zeros((int(which.max()) + 1, *values.shape[1:]), values.dtype)
     np.add.at(sums, which, values)
@@ -379,8 +377,7 @@ def _percentile_interval(
     num_resamples: int,
     seed: int,
 ) -> Interval:
-    """Percentile bootstrap interval; `resample(rng, size)` computes the statistic of `size`
-    resamples."""
+    """Percentile bootstrap interval; `resample(rng, size)` returns `size` resampled statistics."""
     blocks = [resample(rng, size) for rng, size in _blocks(num_resamples, seed)]
     return _interval(estimate, np.concatenate(blocks), level)
 

@@ -182,8 +182,7 @@ def _check(board: LeaderboardFile, where: str) -> None:
 
 
 def check_public(name: str, where: str) -> None:
-    """Raise ValueError, prefixed by `where`, for an agent without a public, fixed version: a path,
-    or `hf:` without a commit."""
+    """Raise ValueError, prefixed by `where`, for a path, or `hf:` without a commit."""
     parsed = parse_name(name)
     local = parsed.scheme not in (BOT, *LOADERS) or (
         parsed.scheme not in (BOT, BUNDLED, HUB) and Path(parsed.path).exists()

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024  # games per replay
 OUTCOMES = ("constructive", "misplay", "useful_discard", "useless_discard", "loop", "unused")
-"""Outcome of a hinted card: it scored; it was misplayed; it was discarded while it could still
-score, or when it could no longer; it scored, but the hint repeated known information; it was never
-played or discarded (no link)."""
+"""Outcome of a hinted card: it scored; was misplayed; was discarded while it could still score, or
+when it no longer could; scored, but the hint repeated known information; was never used (no
+link)."""
 
 
 class LinkPairs(NamedTuple):
@@ -83,8 +83,8 @@ def read_games(games: Games) -> LinkInputs:
 
 
 def card_orders(rules: Rules, moves: Moves) -> np.ndarray:
-    """Order of the card in each slot before each of T turns, -1 for an empty slot: int16[N, T, P,
-    H]. moves: [N, T]."""
+    """Order of the card in each slot before each turn, int16[N, T, P, H], -1: empty. moves: [N,
+    T]."""
     num_games, num_turns = moves.slot.shape
     players, size = rules.num_players, rules.hand_size
     hand = np.arange(players * size, dtype=np.int16).reshape(players, size)
@@ -104,8 +104,8 @@ def card_orders(rules: Rules, moves: Moves) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _positions(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, ...]:
-    """Playable and useless cards as sets, uint32[n, T] each, and information tokens int32[n, T],
-    before each turn of n games."""
+    """Playable and useless cards as sets, uint32[n, T] each, and tokens int32[n, T], before each
+    turn."""
     state = replay(rules, decks, actions).state  # [T, n, ...]
     fits = next_cards(rules, state.fireworks)
     return fits.T, useless_cards(rules, state).T, state.info_tokens.T
@@ -167,8 +167,8 @@ def _is_first(keys: np.ndarray) -> np.ndarray:
 
 
 def _turn_of(keys: np.ndarray, size: int) -> np.ndarray:
-    """Turn of each key, int64[N, size], -1 for absent keys. keys: int64[N, T], each at most once
-    per game, ignored below 0."""
+    """Turn of each key, int64[N, size]; -1: absent. keys: int64[N, T], unique per game; below 0:
+    none."""
     turns = np.full((len(keys), size), -1)
     game, turn = np.nonzero(keys >= 0)
     turns[game, keys[game, turn]] = turn

@@ -62,8 +62,8 @@ class EvalSetting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayMatrix:
-    """Row i: single agent; column j: agent in the other seats. For two players cell (i, j) equals
-    cell (j, i)."""
+    """Row i: single agent; column j: other seats. For two players cells (i, j) and (j, i) are
+    equal."""
 
     agents: tuple[MatrixAgent, ...]
     setting: EvalSetting
@@ -171,8 +171,7 @@ def cell_key(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> 
 def get_or_play_cell(
     single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, cache: CellCache | None = None
 ) -> tuple[Cell, bool]:
-    """Return the games of one cell, from `cache` or played and saved there; True if they were
-    played."""
+    """Return the games of a cell, from `cache` or played and saved there; True if played."""
     key = cell_key(single, others, setting)
     cell = None if cache is None else cache.load(key)
     if cell is not None:
@@ -213,8 +212,7 @@ def play_cell(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) ->
 
 
 def cell_games(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, cell: Cell) -> Games:
-    """Games of a cell, S * N in number; measures count the seat of `single`, or every seat if both
-    policies are the same."""
+    """Games of a cell, S * N in number; the seat of `single` is counted (all in self-play)."""
     rules, seatings = single.policy.rules, len(cell.seats)
     first = cell_key(single, others, setting).policies[0] == single.hash
     # the other case has two players

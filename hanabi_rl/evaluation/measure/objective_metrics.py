@@ -35,10 +35,9 @@ MIN_SAMPLES = {  # measure -> (count it is estimated from, minimum count)
     "context_independence": ("turns", 2_000),
     "action_entropy": ("turns", 2_000),
 }
-"""Measures that estimate probabilities from the same moves that they average over, and so are
-biased for few moves, which intervals do not show: instantaneous coordination of `bot:random` is
-0.007 from 23,500 pairs of moves but 0.15 from 550, although corrected; its ARD-entropy is 5.95 and
-5.55."""
+"""Measures that estimate probabilities from the moves that they average over: biased for few moves,
+which intervals do not show. Instantaneous coordination of `bot:random` is 0.007 from 23,500 pairs
+of moves but 0.15 from 550, although corrected; its ARD-entropy is 5.95 and 5.55."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +52,7 @@ class ObjectiveMetrics:
 
     @property
     def with_partners(self) -> dict[str, float | None]:
-        """`name` and `name_sd` of each of `REPORTED` over partners; empty without partners, SD None
-        for one."""
+        """`name` and `name_sd` of each of `REPORTED` over partners; empty without partners."""
         return partner_means(list(self.pairs.values())) if self.pairs else {}
 
     @property

@@ -49,16 +49,14 @@ class Adaptation:
 
     @property
     def share(self) -> Interval:
-        """Fraction of the agent's decisions in the last games that differ; over decks, all seats
-        pooled."""
+        """Fraction of the agent's decisions in last games that differ; over decks, seats pooled."""
         numbers = np.bincount([change.game for change in self.changes], minlength=len(self.last))
         share = Ratio(numbers, self.decisions, is_proportion=True)
         return share.group_by(self.last.deck_ids).interval
 
     @property
     def gain(self) -> Interval:
-        """Points gained in last games over first meetings on the same decks; over decks, averaged
-        over seats first."""
+        """Points gained over first meetings on the same decks; over decks, averaged over seats."""
         players, most = self.last.rules.num_players, self.last.rules.max_score
         gained = (self.last.scores - self.first_meeting_scores).reshape(players, -1).mean(axis=0)
         return mean_interval(gained, min_value=-most, max_value=most)

@@ -36,8 +36,7 @@ Means = tuple[float, ...]
 
 @dataclasses.dataclass(frozen=True)
 class EvalPartner:
-    """One partner and its best response, as agent names; tuples of means are by seat of the best
-    response."""
+    """Partner and its best response, as agent names; means are by seat of the best response."""
 
     agent: str = ""
     best_response: str = ""
@@ -47,10 +46,9 @@ class EvalPartner:
     points: Means | None = None
     """J_BR in points (lost lives ignored), by seat."""
     response_events: tuple[Means, ...] | None = None
-    """Mean count per game of each of `EVENTS`, of the best response's moves, by seat."""
+    """Mean count per game of each of `EVENTS`, of the best response's moves."""
     partner_events: tuple[Means, ...] | None = None
-    """Mean count per game of each of `EVENTS`, of the partner's moves, by seat of the best
-    response."""
+    """Mean count per game of each of `EVENTS`, of the partner's moves."""
     event_weights: Means | None = None
     """w: weight of each of `EVENTS` in the partner's training reward."""
     score_weight: float | None = None
@@ -71,8 +69,7 @@ class PartnerSet:
     """Decks per seat for `score` and events; None: unknown."""
     seed: int | None = None
     purpose: str = ""
-    """Purpose of the decks (`play/decks.py`): `selection` if they were used to select; "":
-    unknown."""
+    """Purpose of the decks (`play/decks.py`): `selection` if used to select; "": unknown."""
     sampled: bool | None = None
     selected_by: str = ""
     """Events used for selection, `br-div` or `p-div`; "" for a set that was not selected."""
@@ -222,8 +219,8 @@ def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]
 
 def behaviour_features(partners: Sequence[EvalPartner], by: DiversityMetric) -> np.ndarray:
     """Features for selection, float64[n, S * (E + 1)]: normalised events of the best responses
-    (`br-div`) or of the partners (`p-div`), and scores, by seat. Raises ValueError for partners
-    without measurements."""
+    (`br-div`) or the partners (`p-div`), and scores, by seat. Raises ValueError for unmeasured
+    partners."""
     rows = []
     for partner in partners:
         events = partner.response_events if by == "br-div" else partner.partner_events
@@ -311,8 +308,8 @@ def play_partners(
     setting: EvalSetting,
     on_pair: Callable[[int], None] = lambda done: None,
 ) -> PartnerReturns:
-    """Play every agent with copies of every partner on the same decks; after each pair, call
-    `on_pair(pairs done)`."""
+    """Play every agent with copies of every partner on the same decks; `on_pair` as in
+    `measure_pairs`."""
     played: list[PairGames] = []
     for agent, partner in itertools.product(agents, partners):
         played.append(play_pair(agent, partner, setting))

@@ -175,9 +175,8 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
 
 
 def _point(deal: SituationBuilder, color: int, *, useless: bool) -> None:
-    """Every partner hints the colour of the agent's 1; afterwards the agent's 1 is played, or, if
-    useless, discarded. The last partner's twin of it is discarded, or played first,
-    respectively."""
+    """Every partner hints the colour of the agent's 1, which is then played, or discarded if
+    useless. The last partner's twin of it is discarded, or played first."""
     partners = range(1, deal.table.rules.num_players)
 
     def point() -> None:
@@ -202,9 +201,8 @@ def _point(deal: SituationBuilder, color: int, *, useless: bool) -> None:
 
 
 def _point_twice(deal: SituationBuilder, first: int, second: int, *, useless: bool) -> None:
-    """The last partner discards both 2s of the first colour. Then, around playing its 1, it hints
-    both colours: the first while the agent's 1 of it is still playable, and the second last; or the
-    second, and the first last."""
+    """The last partner discards both 2s of the first colour. Around playing its 1, it hints both
+    colours: the first while the agent's 1 of it is playable, then the second; or the reverse."""
     last = deal.table.rules.num_players - 1
 
     def others() -> None:

@@ -159,8 +159,7 @@ def kl_between(
     seed: int = 0,
     chunk_size: int = _CHUNK,
 ) -> Divergence:
-    """KL(reference || policy) along sampled self-play games of `policy` (`kl_to_bc` in
-    summaries)."""
+    """KL(reference || policy) along sampled self-play games of `policy` (`kl_to_bc`)."""
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
@@ -199,9 +198,8 @@ def kl_at_temperatures(
     actions: np.ndarray,
     temperatures: np.ndarray,
 ) -> np.ndarray:
-    """KL(reference || policy) along recorded games at each of `temperatures` [K], in nats per
-    decision, float64[K]: the policy's logits are divided by the temperature. Otherwise as
-    `kl_on_games`."""
+    """KL(reference || policy) along recorded games, nats per decision, float64[K], with the
+    policy's logits divided by each of `temperatures` [K]. Otherwise as `kl_on_games`."""
     kl, decisions = _kl(reference, policy, decks, actions, temperatures, _CHUNK)
     return np.asarray(kl.sum(axis=0, dtype=np.float64) / decisions.sum())
 
@@ -240,8 +238,7 @@ def _kl(
 
 
 def _check_not_nan(nats: np.ndarray) -> None:
-    """Raise ValueError if a game's sum in `nats` [N] is NaN: argmax would treat NaN as the largest
-    logit."""
+    """Raise ValueError if a game's sum in `nats` [N] is NaN, which argmax treats as the largest."""
     if len(games := np.flatnonzero(np.isnan(nats))):
         raise ValueError(f"expected logits that are numbers, got NaN in game {games[0]}")
 
@@ -250,9 +247,9 @@ def _check_not_nan(nats: np.ndarray) -> None:
 def current_player_logits(
     policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
 ) -> jax.Array:
-    """Logits of `policy` at every position of n recorded games, in the current player's seat:
-    float32[n, T, A], zeros after a game's end. One compiled program per policy structure serves all
-    predictions and divergences."""
+    """Logits of `policy` in the current player's seat at every position of n recorded games,
+    float32[n, T, A], zeros after the end. One compiled program per policy structure serves all
+    callers."""
 
     def read(carry: Any, timestep: tuple[Trajectory, jax.Array]) -> tuple[Any, jax.Array]:
         now, reset = timestep
@@ -276,8 +273,8 @@ def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Arra
 
 @jax.jit
 def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax.Array:
-    """Games bool[n] in which the policy rules out a possible move of the reference at a `valid`
-    bool[n, T] timestep."""
+    """Games bool[n] with a `valid` bool[n, T] move, possible for the reference, ruled out by the
+    policy."""
     may = jax.nn.softmax(reference, axis=-1) > 0
     never = jax.nn.log_softmax(policy, axis=-1) <= -_RULED_OUT
     return jnp.any(jnp.any(may & never, axis=-1) & valid, axis=1)

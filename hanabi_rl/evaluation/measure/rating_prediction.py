@@ -1,5 +1,5 @@
-"""Predicted human ratings of an agent from its metrics: the regressions of Siu et al. 2025 (arXiv
-2503.15516, Table 5)."""
+"""Predicted human ratings of an agent: regressions of Siu et al. 2025 (arXiv 2503.15516, Table
+5)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ class RatingChange(NamedTuple):
     lowest: float
     """Minimum of the metric over the study's agents."""
     highest: float
-    """Maximum of the metric over the study's agents; outside this range the line is an
-    extrapolation."""
+    """Maximum of the metric over the study's agents; outside, the line is an extrapolation."""
     inside: bool
 
 

@@ -130,8 +130,8 @@ def _save_hint(table: PythonGame, style: PartnerStyle) -> int | None:
 
 
 def _play_hint(table: PythonGame, style: PartnerStyle) -> int | None:
-    """The hint that makes the most playable cards certain. None for partners who discard hinted
-    cards; for partners who play them, also a hint that touches only playable cards."""
+    """The hint that makes the most playable cards certain. None for partners that discard hinted
+    cards; for partners that play them, also a hint that touches only playable cards."""
     hints = scripted_players.legal_hints(table)
     if style.plays is False or not hints:
         return None

@@ -355,8 +355,7 @@ def measures_of(group: Group) -> tuple[Measure, ...]:
 
 
 def measure_figures(record: GameAnalysis, measures: Iterable[Measure]) -> dict[str, Any]:
-    """JSON-ready: `name` and `name_ci95` (over decks) of each measure; None if nothing was
-    counted."""
+    """JSON-ready: `name` and `name_ci95` (over decks) of each measure; None if undefined."""
     measures = tuple(measures)
     decks = record.games.deck_ids
     intervals = intervals_of([measure.of(record).group_by(decks) for measure in measures])

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreSummary:
-    """Summary of a set of games; `mean` and `points` are over decks, averaged over seatings
-    first."""
+    """Summary of games; `mean` and `points` are over decks, averaged over seatings first."""
 
     mean: Interval
     # cards played before the last life was lost: informative even if every score is 0
@@ -57,8 +56,7 @@ class SelfPlayResult:
     rules: Rules
 
     def best_median_worst(self) -> dict[str, int]:
-        """Indices of three games, ordered by score, then points; in a tie the first in deck
-        order."""
+        """Indices of three games, ordered by score, then points; ties in deck order."""
         order = np.lexsort(
             (np.arange(len(self.records.scores)), self.records.points, self.records.scores)
         )

@@ -51,8 +51,7 @@ class Situation(NamedTuple):
 
 
 Build = Callable[[np.random.Generator, int, Rules], tuple[Situation, ...]]
-"""(random generator, instance number, rules) -> one situation, or a pair. Raises `Rejected` if the
-sampled cards do not fit."""
+"""(random generator, instance number, rules) -> a situation, or a pair. May raise `Rejected`."""
 
 
 class Rejected(Exception):  # noqa: N818 - no error: the caller samples again
@@ -177,8 +176,8 @@ class SituationBuilder:
     def uninformative_hint(
         self, *kinds: Kind, after: int = 1, but: tuple[int, int] = (-1, -1)
     ) -> SituationBuilder:
-        """Give a random hint to the seat `after` seats on, of these kinds (default: both), except
-        this colour and rank in `but`."""
+        """Give a random hint to the seat `after` seats on, of `kinds` (default: both), except
+        `but`."""
         values = dict(zip(("color", "rank"), but, strict=True))
         moves = [decode_action(self.table.rules, hint) for hint in legal_hints(self.table)]
         fit = [

@@ -113,8 +113,7 @@ def opening_ones(rng: np.random.Generator, number: int, rules: Rules) -> tuple[S
 
 
 def discard_known_useless(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S4: the partner plays the twin of a card of the agent, which is then hinted by colour and
-    rank."""
+    """S4: the partner plays the twin of the agent's card, which is then hinted fully."""
     x, slot = all_colors(rng)[0], number % HAND
     fixed = {(PARTNER, 0): (x, 0), (AGENT, slot): (x, 0)}
     deal = SituationBuilder(rng, rules, fixed, plain=HAND + 3, colors={AGENT: [x]}).play(0)
@@ -175,8 +174,7 @@ def off_distribution_state(rng: np.random.Generator, number: int, rules: Rules) 
 
 
 def plan_already_fulfilled(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S10: both hold the same 1 and know it; the partner, seated after the agent, has played its
-    copy."""
+    """S10: both know that they hold the same 1; the partner, after the agent, has played it."""
     x, slot, me, other = all_colors(rng)[0], number % HAND, 0, 1
     fixed = {(me, 2): (x, 0), (other, slot): (x, 0)}
     deal = SituationBuilder(rng, rules, fixed, plain=HAND + 1, colors={me: [x], other: [x]})
@@ -188,8 +186,7 @@ def plan_already_fulfilled(rng: np.random.Generator, number: int, rules: Rules) 
 
 def _hint_until_no_tokens(deal: SituationBuilder, color: int, rank: int) -> SituationBuilder:
     """Spend all tokens before the agent's turn: the agent gives uninformative hints, the partner
-    hints this colour and this rank in turn; a third seat also hints when the number of tokens is a
-    multiple of three."""
+    hints colour and rank in turn; a third seat also hints if the tokens are a multiple of three."""
     hints = 0
     while tokens := deal.table.info_tokens:
         deal.uninformative_hint("rank")

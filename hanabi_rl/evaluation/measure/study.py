@@ -17,8 +17,8 @@ from hanabi_rl.evaluation.measure.intervals import Interval
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 
 MIN_GROUPS = 6
-"""Minimum groups of people for a figure or a test: five unanimous groups have p = 2 / 2^5 = 0.06 in
-a sign test, six have 0.03."""
+"""Minimum groups for a figure or a test: in a sign test five unanimous groups have p = 0.06, six
+0.03."""
 
 
 class SharedGame(NamedTuple):
@@ -39,8 +39,7 @@ class PersonAgentData:
     abandoned: int = 0
     """Number of unfinished games."""
     shared: tuple[SharedGame, ...] = ()
-    """Games that also occur in another person's data, where each counts half; included in `scores`
-    and `abandoned`."""
+    """Games in two people's data, half in each; included in `scores` and `abandoned`."""
     rating: float | None = None
     """Mean of the rating items, 1 to 7."""
     rank: int | None = None
@@ -88,8 +87,7 @@ class AgentFigures:
 
 
 def person_groups(blocks: Sequence[PersonAgentData]) -> dict[int, int]:
-    """Person -> group: people who played together in these data, directly or through others, form a
-    group."""
+    """Person -> group: people connected by games together in these data form a group."""
     tables: dict[int, set[int]] = {}
     for each in blocks:
         for game, _ in each.shared:

@@ -79,8 +79,7 @@ class Curves(NamedTuple):
 
     @property
     def inside(self) -> bool | None:
-        """True if the vertex and its interval lie in the range of scores; None if only the vertex
-        does."""
+        """True if vertex and interval lie in the range of scores; None if only the vertex does."""
         if self.vertex is None:
             return False
         low, high = float(self.scores.min()), float(self.scores.max())
@@ -164,8 +163,8 @@ def _student_p(interval: Interval, freedom: int) -> float:
 
 
 def _preference(about: tuple[str, str], values: Sequence[_GroupValues]) -> TestResult:
-    """Fraction of groups in which a majority ranks the first agent above the second; ties of a
-    person or a group are dropped."""
+    """Fraction of groups whose majority ranks the first agent above the second; ties are
+    dropped."""
     votes: dict[int, list[bool]] = {}
     for group, a, b in values:
         if a is not None and b is not None and a != b:
@@ -212,8 +211,8 @@ def rating_curves(blocks: Sequence[PersonAgentData]) -> Curves | None:
 
 
 def _leave_out(groups: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) -> np.ndarray | None:
-    """Fit without each group in turn, highest power first, float[groups, degree + 1]; None if too
-    few scores remain for a fit."""
+    """Fit without each group, highest power first, float[groups, degree + 1]; None if
+    underdetermined."""
     values, which = np.unique(x, return_inverse=True)
     gives = group_sums(np.eye(len(values))[which], groups) > 0  # bool[groups, values]
     only_they = gives & (gives.sum(axis=0) == 1)
@@ -272,8 +271,7 @@ def across_agents(
 def _sums_by_group(
     blocks: Sequence[PersonAgentData], agents: Sequence[str], outcome: str
 ) -> np.ndarray:
-    """Sum of each group's values per agent, then the number of its people with a value:
-    float[groups, 2 K]."""
+    """Sums of values per agent, then numbers of people with a value, float[groups, 2 K]."""
     blocks = [each for each in blocks if each.agent in agents]
     group = person_groups(blocks)
     groups = list(dict.fromkeys(group[each.person] for each in blocks))

@@ -34,8 +34,7 @@ class PredictionSlice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SurprisingMove:
-    """Move that a policy did not expect. `game` is the index in the file; `turn` counts from 1, as
-    in replay links."""
+    """Move that a policy did not expect; `game`: index in the file, `turn`: from 1, as in links."""
 
     cross_entropy: float  # nats
     game: int
@@ -85,8 +84,7 @@ def _slices(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, Pre
 
 
 def most_surprising(decisions: Decisions, games: Games, count: int) -> list[SurprisingMove]:
-    """The `count` counted decisions of highest cross-entropy, highest first; in a tie the first in
-    the file."""
+    """The `count` counted decisions of highest cross-entropy, highest first, ties in file order."""
     nats = np.where(decisions.counted, decisions.nll, -np.inf)
     order = np.argsort(-nats, axis=None, kind="stable")[: min(count, int(decisions.counted.sum()))]
     places = zip(*np.unravel_index(order, nats.shape), strict=True)
@@ -113,8 +111,7 @@ def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surpr
 
 
 def prediction_figures(record: GameAnalysis, count: int) -> dict[str, Any]:
-    """JSON-ready: all decisions, by kind of move, by turn, and the `count` most surprising
-    moves."""
+    """JSON-ready: all decisions, by kind of move, by turn, and the most surprising moves."""
     decisions, games, whole = record.decisions, record.games, record.prediction
     figures: dict[str, Any] = {
         "games": len(games),

@@ -155,8 +155,7 @@ def play_instances(
 
 
 def chance_levels(games: Games, instances: int = 200, seed: int = 0) -> dict[str, float]:
-    """Pass rate of a uniformly random player in each test; 0 for pairs, where it acts the same in
-    both situations."""
+    """Pass rate of a random player in each test; 0 for pairs, where it acts alike in both."""
     results = run_tests(scripted_players.random_move, games, instances, seed)
     return {result.test.name: result.share for result in results}
 
@@ -282,7 +281,7 @@ class _Play:
         self.table.apply(action)
 
     def next_action(self, own: int) -> int:
-        """Apply and return the next move: of the prefix, the partner or `own`; the no-op at the
+        """Apply and return the next move, of the prefix, the partner or `own`; the no-op at the
         end."""
         if self.table.turn < len(self._situation.prefix):
             self.table.apply(self._situation.prefix[self.table.turn])

@@ -13,8 +13,8 @@ SOURCE = "Siu et al. 2025 (arXiv 2503.15516)"
 
 
 class MeanSD(NamedTuple):
-    """Mean and its `±`: for scores the standard deviation over games, for other metrics apparently
-    that over partners."""
+    """Mean and its `±`: the SD over games for scores, apparently over partners for other
+    metrics."""
 
     mean: float
     deviation: float
@@ -93,8 +93,7 @@ class Regression(NamedTuple):
 
     r: float
     slope: float | None
-    """Rating points per unit of the metric; None for the parabola of IC, whose coefficients are not
-    published."""
+    """Rating points per unit of the metric; None for the parabola of IC, unpublished."""
     p: float | None
     printed: float | None = None
     """Printed slope, where it must be a misprint: see `TABLE_5`."""
