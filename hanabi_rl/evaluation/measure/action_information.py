@@ -121,6 +121,5 @@ def _num_distinct(outcomes: np.ndarray, counted: np.ndarray) -> int:
 
 
 def _shifted(ratio: Ratio, degrees: int) -> Ratio:
-    """The ratio + `degrees` / 2n, for n events."""
     shift = degrees / (2 * max(ratio.denominator.sum(), 1))
     return dataclasses.replace(ratio, numerator=ratio.numerator + shift * ratio.denominator)

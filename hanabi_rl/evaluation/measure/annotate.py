@@ -83,11 +83,8 @@ class MoveAnnotation(NamedTuple):
 def annotate(
     rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]
 ) -> list[MoveAnnotation]:
-    """Annotate every move of a game, up to a no-op. deck: card ids, top first.
-
-    Raises:
-        ValueError: an illegal move; the message has its turn and reason.
-    """
+    """Annotate every move of a game, up to a no-op. deck: card ids, top first. Raises ValueError
+    for an illegal move, with its turn and reason."""
     now, then, memory = PythonGame(rules, deck), PythonGame(rules, deck), HintMemory()
     notes: list[MoveAnnotation] = []
     unsaved: int | None = None  # card on the next player's chop that a hint would save
@@ -292,8 +289,7 @@ def _discard(before: ConventionState, order: int) -> MoveAnnotation:
 
 
 def _unsaved_card(state: ConventionState) -> int | None:
-    """Card on the next player's chop that a hint can save; None if it has a play or useless
-    card."""
+    """Next player's chop card that a hint can save; None if that player has a safe move."""
     seat = (state.player + 1) % state.rules.num_players
     chop = state.chop(seat)
     busy = state.has_play(seat) or any(map(state.is_known_useless, state.hands[seat]))

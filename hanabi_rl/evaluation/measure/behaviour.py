@@ -29,8 +29,7 @@ _CHUNK = 1024  # games read at once
 
 
 class Turns(NamedTuple):
-    """Knowledge and actions on each turn of N games, [N, T]; `plays`, `hints`: counted turns
-    only."""
+    """Knowledge and actions on each turn of N games, [N, T]; `plays`, `hints`: if counted."""
 
     counted: np.ndarray  # bool, turn of a counted seat before the end
     plays: np.ndarray  # bool

@@ -137,7 +137,6 @@ def formula_counts(concepts: Concepts, formulas: Formulas) -> np.ndarray:
 
 
 def _messages_sent(concepts: Concepts) -> np.ndarray:
-    """Events of each message, int64[4, N]."""
     words = np.ascontiguousarray(concepts.messages).view(np.uint8)
     return np.unpackbits(words, axis=2).sum(axis=2, dtype=np.int64).T
 

@@ -80,7 +80,6 @@ class ConventionState:
         return inferred
 
     def _hinted_in_other_hands(self, order: int) -> int:
-        """Hinted cards in other hands."""
         return union(self.card(o) for o in self.hinted if self.holder[o] != self.holder[order])
 
     def _hinted_before(self, order: int) -> int:

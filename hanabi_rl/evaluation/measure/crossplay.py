@@ -61,10 +61,8 @@ def evaluate_lineup(
     """Play the same `num_games` decks with every distinct seating of `lineup`, one policy per seat.
 
     Scores are averaged over the seatings of a deck first; standard errors are over decks. Seatings
-    share random keys as well as decks.
-
-    Args:
-        decks: uint8[N, deck_size], played instead of `num_games` decks of the purpose.
+    share random keys as well as decks. decks: uint8[N, deck_size], played instead of `num_games`
+    decks of the purpose.
     """
     rules = lineup[0].rules
     if decks is None:

@@ -146,7 +146,6 @@ def _subsets(count: int, size: int) -> Iterator[np.ndarray]:
 def _best(
     features: np.ndarray, batches: Iterator[np.ndarray] | Sequence[np.ndarray], search: Search
 ) -> Selection:
-    """First best of the subsets int[B, M] of all batches."""
     best = Selection((), -1.0, search)
     for batch in batches:
         determinants = _determinants(features, batch)
@@ -166,8 +165,7 @@ def _without(rows: np.ndarray, chosen: int) -> np.ndarray:
 def _grow(
     features: np.ndarray, size: int, rng: np.random.Generator | None = None
 ) -> tuple[int, ...]:
-    """Add independent rows one by one: the one that adds most volume, or with `rng` a random
-    one."""
+    """Add independent rows one by one: that of most volume, or with `rng` a random one."""
     rest, members = features, []
     min_added = _ZERO * float((features**2).sum(axis=1).max())
     for _ in range(size):

@@ -19,8 +19,7 @@ _STREAM = 2503_15516  # separates these seeds from all others
 
 
 class Formulas(NamedTuple):
-    """F formulas `(leaf 0 . leaf 1) . (leaf 2 . leaf 3)`, each dot `and` or `or`; leaves may
-    repeat."""
+    """F formulas `(leaf 0 . leaf 1) . (leaf 2 . leaf 3)`; each dot is `and` or `or`."""
 
     leaves: np.ndarray  # int32[F, 4], atoms
     negated: np.ndarray  # bool[F, 4]
@@ -73,8 +72,7 @@ def _split(tree: Tree) -> Tree:
 
 
 def truth(formula: Formulas, atoms: jax.Array) -> jax.Array:
-    """Truth of one formula (fields [4], [4], [3]), uint32[...], 32 events per word. atoms:
-    uint32[A, ...]."""
+    """Truth uint32[...] of one formula (fields [4], [4], [3]), given atoms uint32[A, ...]."""
     bits = [
         jnp.where(negated, ~atoms[leaf], atoms[leaf])
         for leaf, negated in zip(formula.leaves, formula.negated, strict=True)

@@ -85,6 +85,5 @@ class GameAnalysis:
         return read_links(self.games) if self.counted_links is None else self.counted_links
 
     def between(self, givers: np.ndarray, receivers: np.ndarray) -> GameAnalysis:
-        """The same games with only the links from seats `givers` to `receivers`, bool[N, P]
-        each."""
+        """The same games, with only links from `givers` to `receivers`, bool[N, P] each."""
         return GameAnalysis(self.games, self.policy, self.links.between(givers, receivers))

@@ -191,8 +191,7 @@ def best_response_scores(rules: Rules) -> dict[str, float]:
 
 
 def default_partner(num_players: int) -> str:
-    """Return the bundled agent or bot with the best mean over families, a user's default
-    partner."""
+    """Return the bundled agent or bot with the best mean over families."""
     scores = read_json(SCORES_FILE)["players"].get(
         str(num_players), {"bot:convention": {"mean": 0.0}}
     )

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 
 class Links(NamedTuple):
-    """Link counts of N games, int64. [n, i, j]: from seat i to seat j of P seats; [n, i]: of seat
-    i."""
+    """Link counts of N games, int64: [n, i, j] from seat i to seat j, [n, i] of seat i."""
 
     hints: np.ndarray  # [N, P, P]
     accepted: np.ndarray  # [N, P, P], hints accepted by A0
@@ -109,14 +108,12 @@ def _count_hints(read: LinkInputs, touches: HintedCards) -> dict[str, np.ndarray
 
 
 def _turn_mask(shape: tuple[int, ...], game: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """Turns in `game` and `turn` int64[L], as bool[N, T]."""
     marked = np.zeros(shape, bool)
     marked[game, turn] = True
     return marked
 
 
 def _first_hints(read: LinkInputs, touches: HintedCards) -> LinkPairs:
-    """First hint on every card that scored, with the turn on which it scored."""
     first = touches.fresh & (touches.used >= 0)
     game, giver, receiver = (field[first] for field in (touches.game, touches.turn, touches.used))
     scored = read.scored[game, receiver]
@@ -240,5 +237,4 @@ def _fraction(part: np.ndarray, whole: np.ndarray) -> Ratio:
 
 
 def _sums(counts: np.ndarray) -> np.ndarray:
-    """Sum of counts [N, ...] per game, float64[N]."""
     return np.asarray(counts.reshape(len(counts), -1).sum(axis=1), np.float64)

@@ -83,7 +83,6 @@ def _pair_figures(record: GameAnalysis, roles: Roles, giver: int, receiver: int)
 
 
 def _correlation(record: GameAnalysis, name: str, which: np.ndarray) -> dict[str, Any]:
-    """Pearson's r of points and constructive links over the games `which` bool[N]."""
     points = record.games.points[which]
     links = constructive(record).numerator[which]
     if len(points) == 0 or np.ptp(points) == 0 or np.ptp(links) == 0:

@@ -94,8 +94,7 @@ def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0
 
 
 def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) -> Interval:
-    """Exact interval of a proportion of `count` >= 1 trials (Clopper and Pearson 1934); no
-    std_error."""
+    """Exact interval of a proportion of `count` >= 1 trials (Clopper and Pearson 1934)."""
     from scipy.stats import binomtest
 
     low, high = binomtest(successes, count).proportion_ci(level)

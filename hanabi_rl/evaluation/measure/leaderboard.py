@@ -90,10 +90,8 @@ def play_leaderboard(
 
     Lineups are all mixed ones, without self-play of a candidate that is itself a proxy. Every game
     has a different deck, the same for every candidate. Lineups of the same players are played
-    together.
-
-    Raises:
-        ValueError: no proxy, fewer games than lineups, or no proxy other than the candidate.
+    together. Raises ValueError for no proxy, fewer games than lineups, or no proxy other than the
+    candidate.
     """
     if not proxies:
         raise ValueError("expected at least one proxy, got none")

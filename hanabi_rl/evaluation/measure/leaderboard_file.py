@@ -66,10 +66,7 @@ class LeaderboardFile:
 
 def read_board(path: Path) -> LeaderboardFile:
     """Read and validate the leaderboard in `path`, format 1 or 2; plays no game and loads no agent.
-
-    Raises:
-        ValueError: the message names the file, the row, the expected and the actual value.
-    """
+    Raises ValueError, which names the file, the row, the expected and the actual value."""
     data = read_json(path)
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected an object, got {type(data).__name__}")

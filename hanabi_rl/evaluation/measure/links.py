@@ -83,8 +83,7 @@ def read_games(games: Games) -> LinkInputs:
 
 
 def card_orders(rules: Rules, moves: Moves) -> np.ndarray:
-    """Order of the card in each slot before each turn, int16[N, T, P, H], -1: empty. moves: [N,
-    T]."""
+    """Card order by slot before each turn, int16[N, T, P, H]; -1: empty. moves: [N, T]."""
     num_games, num_turns = moves.slot.shape
     players, size = rules.num_players, rules.hand_size
     hand = np.arange(players * size, dtype=np.int16).reshape(players, size)
@@ -104,8 +103,7 @@ def card_orders(rules: Rules, moves: Moves) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _positions(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, ...]:
-    """Playable and useless cards as sets, uint32[n, T] each, and tokens int32[n, T], before each
-    turn."""
+    """Playable and useless cards, uint32[n, T] each, and tokens int32[n, T], by turn."""
     state = replay(rules, decks, actions).state  # [T, n, ...]
     fits = next_cards(rules, state.fireworks)
     return fits.T, useless_cards(rules, state).T, state.info_tokens.T
@@ -145,11 +143,8 @@ def read_touches(read: LinkInputs) -> HintedCards:
 
 
 def _outcomes(read: LinkInputs, game: np.ndarray, used: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Outcomes of cards used on turns `used` int64[M], as indices in `OUTCOMES`.
-
-    Args:
-        new: bool[M], True if the hint was informative about its card.
-    """
+    """Outcomes of cards used on turns `used` int64[M], as indices in `OUTCOMES`. new: bool[M], True
+    if the hint was informative about its card."""
     scored, played, useless = (
         field[game, used] for field in (read.scored, read.moves.is_play, read.useless)
     )
@@ -167,8 +162,7 @@ def _is_first(keys: np.ndarray) -> np.ndarray:
 
 
 def _turn_of(keys: np.ndarray, size: int) -> np.ndarray:
-    """Turn of each key, int64[N, size]; -1: absent. keys: int64[N, T], unique per game; below 0:
-    none."""
+    """Turn of each key, int64[N, size]; -1: absent. keys: int64[N, T], unique or negative."""
     turns = np.full((len(keys), size), -1)
     game, turn = np.nonzero(keys >= 0)
     turns[game, keys[game, turn]] = turn

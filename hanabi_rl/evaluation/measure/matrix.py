@@ -62,8 +62,7 @@ class EvalSetting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayMatrix:
-    """Row i: single agent; column j: other seats. For two players cells (i, j) and (j, i) are
-    equal."""
+    """Row: single agent; column: other seats. For two players the matrix is symmetric."""
 
     agents: tuple[MatrixAgent, ...]
     setting: EvalSetting
@@ -83,12 +82,8 @@ class CrossPlayMatrix:
 def make_agents(
     policies: Sequence[Policy], labels: Sequence[str], groups: Sequence[str]
 ) -> tuple[MatrixAgent, ...]:
-    """Create the agents of a matrix.
-
-    Raises:
-        ValueError: no agent, agents of different games, a repeated label, or one policy under two
-            labels.
-    """
+    """Create the agents of a matrix. Raises ValueError for no agent, agents of different games, a
+    repeated label, or one policy under two labels."""
     if not policies:
         raise ValueError("expected at least one agent, got none")
     agents = tuple(
@@ -117,11 +112,8 @@ def play_matrix(
     on_cell: Callable[[int, int, bool], None] = lambda done, total, played: None,
 ) -> CrossPlayMatrix:
     """Play the cells missing in `cache`, save each when it is finished, and summarise all cells.
-    After an interruption a new call continues and gives the same numbers.
-
-    Args:
-        on_cell: called after every cell with (cells done, number of cells, True if it was played).
-    """
+    After an interruption a new call continues and gives the same numbers. on_cell: called after
+    every cell with (cells done, number of cells, True if it was played)."""
     rules = agents[0].policy.rules
     pairs = cell_pairs(agents)
     summaries: dict[tuple[int, int], ScoreSummary] = {}

@@ -91,13 +91,9 @@ def write_partners(path: Path, partners: PartnerSet) -> None:
 
 def read_partners(path: Path) -> PartnerSet:
     """Read a file of `write_partners`, or a hand-written one: only partners' names and their best
-    responses or scores are required.
-
-    Raises:
-        ValueError: missing file, another format, an unknown field, no partners, or a partner
-            without a name, without best response and score, or with non-finite numbers; the message
-            names the place.
-    """
+    responses or scores are required. Raises ValueError, which names the place, for a missing file,
+    another format, an unknown field, no partners, or a partner without a name, without best
+    response and score, or with non-finite numbers."""
     if not path.is_file():
         raise ValueError(f"{path}: no such partner file")
     record = read_json(path)
@@ -308,8 +304,7 @@ def play_partners(
     setting: EvalSetting,
     on_pair: Callable[[int], None] = lambda done: None,
 ) -> PartnerReturns:
-    """Play every agent with copies of every partner on the same decks; `on_pair` as in
-    `measure_pairs`."""
+    """Play every agent with copies of every partner on the same decks."""
     played: list[PairGames] = []
     for agent, partner in itertools.product(agents, partners):
         played.append(play_pair(agent, partner, setting))

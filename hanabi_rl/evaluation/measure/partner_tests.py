@@ -143,7 +143,6 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
         theirs_is, mine_is = (deal.discard, deal.play) if discards else (deal.play, deal.discard)
 
         def hint_and_use(seat: int, color: int, rank: int) -> None:
-            """The agent hints a card to a partner, which plays or discards it."""
             deal.hint(seat, rank=rank)
             for other in partners:
                 if other == seat:

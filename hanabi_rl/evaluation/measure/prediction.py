@@ -273,8 +273,7 @@ def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Arra
 
 @jax.jit
 def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax.Array:
-    """Games bool[n] with a `valid` bool[n, T] move, possible for the reference, ruled out by the
-    policy."""
+    """Games bool[n] in which the policy rules out a possible move of the reference."""
     may = jax.nn.softmax(reference, axis=-1) > 0
     never = jax.nn.log_softmax(policy, axis=-1) <= -_RULED_OUT
     return jnp.any(jnp.any(may & never, axis=-1) & valid, axis=1)
@@ -284,7 +283,6 @@ def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax
 def _kl_sums(
     reference: jax.Array, policy: jax.Array, valid: jax.Array, temperatures: jax.Array
 ) -> jax.Array:
-    """Sums of the KL at each temperature over `valid` bool[n, T] timesteps: [n, K]."""
 
     def at(temperature: jax.Array) -> jax.Array:
         return jnp.where(valid, kl_to_reference(reference, policy / temperature), 0).sum(axis=1)

@@ -76,7 +76,6 @@ def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None
 
 
 def _clip_to_scale(change: Interval) -> Interval:
-    """Clip a difference of two ratings to the length of the scale."""
     length = siu2025.RATING_RANGE[1] - siu2025.RATING_RANGE[0]
     mean, low, high = np.clip([change.mean, *change.bounds], -length, length).tolist()
     return Interval(mean, low, high, change.std_error)

@@ -40,8 +40,7 @@ class Ratio:
         return cls(total, counted.sum(axis=1), is_proportion)
 
     def group_by(self, groups: np.ndarray) -> Ratio:
-        """Sum over groups of games, int[N] (e.g. `Games.deck_ids`): the interval resamples
-        groups."""
+        """Sum over groups of games, int[N]: the interval resamples groups."""
         if len(groups) == len(set(groups.tolist())):
             return self
         sums = group_sums(self.numerator, groups), group_sums(self.denominator, groups)

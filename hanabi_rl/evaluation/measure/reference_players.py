@@ -55,7 +55,6 @@ def infer_partner_style(table: PythonGame, since: int) -> PartnerStyle:
 def _update_style(
     style: PartnerStyle, now: PythonGame, past: PythonGame, move: Move, since: int
 ) -> PartnerStyle:
-    """Update the style with the move made in the state `past`."""
     if move.kind in ("play", "discard"):
         if since > 0 or scripted_players.is_hinted(past, past.player, move.slot):
             style = style._replace(plays=move.kind == "play")
@@ -73,7 +72,6 @@ def _update_style(
 
 
 def _possible_cards(now: PythonGame, order: int) -> set[int]:
-    """Possible identities of a card that the current player holds or held."""
     hand = now.hands[now.player]
     if order in hand:
         return scripted_players.possible_cards(now, now.player, hand.index(order))
@@ -158,7 +156,6 @@ def _newly_certain(table: PythonGame, hint: int) -> set[int]:
 
 
 def _playable(table: PythonGame, hint: int) -> list[int]:
-    """Slots touched by the hint whose card is playable."""
     move = decode_action(table.rules, hint)
     hand = table.hands[_target(table, move)]
     return [
@@ -187,7 +184,6 @@ def _touches_new_card(table: PythonGame, hint: int) -> bool:
 
 
 def _touched(table: PythonGame, hint: int, seat: int) -> list[int]:
-    """Slots of `seat` touched by the hint; none if it is for another seat."""
     move = decode_action(table.rules, hint)
     return table.touched(move) if _target(table, move) == seat else []
 

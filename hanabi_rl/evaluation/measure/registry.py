@@ -92,7 +92,6 @@ _REPORTED = {("G1", "hints"), ("G2", "hints"), ("G2", "named"), ("G3", "hints")}
 
 
 def _dominance(kind: dominance.DominanceKind, level: dominance.KnowledgeLevel) -> Measure:
-    """G1, G2 or G3 at one level of knowledge."""
     takes, known = _TAKES[kind]
     name, label = f"{kind.lower()}_{level}", f"{kind}: {takes} card known {known} ({level})"
     unit = "fraction of own turns per game"

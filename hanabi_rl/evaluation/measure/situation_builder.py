@@ -176,8 +176,7 @@ class SituationBuilder:
     def uninformative_hint(
         self, *kinds: Kind, after: int = 1, but: tuple[int, int] = (-1, -1)
     ) -> SituationBuilder:
-        """Give a random hint to the seat `after` seats on, of `kinds` (default: both), except
-        `but`."""
+        """Hint at random to the seat `after` seats on, any of `kinds` but `but`."""
         values = dict(zip(("color", "rank"), but, strict=True))
         moves = [decode_action(self.table.rules, hint) for hint in legal_hints(self.table)]
         fit = [
@@ -235,7 +234,6 @@ def _build_instance(
 
 
 def _position(games: Games, game: int, matches: Callable[[PythonGame], bool]) -> Situation | None:
-    """First matching position of a recorded game."""
     table = PythonGame(games.rules, games.decks[game])
     for action in games.actions[game, : games.num_actions[game]].tolist():
         if matches(table):

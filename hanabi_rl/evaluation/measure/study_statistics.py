@@ -158,13 +158,11 @@ def _paired(kind: TestKind, about: tuple[str, str], values: Sequence[_GroupValue
 
 
 def _student_p(interval: Interval, freedom: int) -> float:
-    """Two-sided p of the t test of 0 that belongs to a t interval."""
     return float(2 * stdtr(freedom, -abs(interval.mean) / interval.std_error))
 
 
 def _preference(about: tuple[str, str], values: Sequence[_GroupValues]) -> TestResult:
-    """Fraction of groups whose majority ranks the first agent above the second; ties are
-    dropped."""
+    """Fraction of groups whose majority ranks the first agent higher; ties are dropped."""
     votes: dict[int, list[bool]] = {}
     for group, a, b in values:
         if a is not None and b is not None and a != b:
@@ -211,8 +209,7 @@ def rating_curves(blocks: Sequence[PersonAgentData]) -> Curves | None:
 
 
 def _leave_out(groups: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) -> np.ndarray | None:
-    """Fit without each group, highest power first, float[groups, degree + 1]; None if
-    underdetermined."""
+    """Fit without each group, float[groups, degree + 1]; None if underdetermined."""
     values, which = np.unique(x, return_inverse=True)
     gives = group_sums(np.eye(len(values))[which], groups) > 0  # bool[groups, values]
     only_they = gives & (gives.sum(axis=0) == 1)

@@ -92,7 +92,6 @@ def most_surprising(decisions: Decisions, games: Games, count: int) -> list[Surp
 
 
 def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> SurprisingMove:
-    """Describe the decision of `game` at `turn`, counted from 0."""
     rules, deck, moves = games.rules, games.decks[game], games.moves(game)
     table = PythonGame(rules, deck)
     for action in moves[:turn]:

@@ -276,13 +276,11 @@ class _Play:
         return self._test.partner(self.table, self.rng)
 
     def take(self, action: int) -> None:
-        """Apply a move after the prefix."""
         self._own += self.table.player == self._situation.seat
         self.table.apply(action)
 
     def next_action(self, own: int) -> int:
-        """Apply and return the next move, of the prefix, the partner or `own`; the no-op at the
-        end."""
+        """Apply and return the next move: prefix, partner or `own`; no-op at the end."""
         if self.table.turn < len(self._situation.prefix):
             self.table.apply(self._situation.prefix[self.table.turn])
         elif (mine := self.waits_for_agent()) is None:
