@@ -79,6 +79,8 @@ _behaviour = functools.partial(Measure, group="behaviour")
 _prediction = functools.partial(Measure, group="prediction")
 _scores = functools.partial(Measure, group="scores")
 _links = functools.partial(Measure, group="interdependence")
+_per_game = functools.partial(_links, unit="links per game", source=BISWAS)
+_of_hints = functools.partial(_links, unit="fraction of hints")
 _team = functools.partial(Measure, group="team")
 _objective = functools.partial(Measure, group="objective")
 _detail = functools.partial(Measure, group="objective detail")
@@ -104,7 +106,7 @@ def _dominance(kind: dominance.DominanceKind, level: dominance.KnowledgeLevel) -
 def _outcome(name: str, label: str, outcome: str) -> Measure:
     """Information links with one of `links.OUTCOMES`."""
     of = functools.partial(interdependence.outcome_links, outcome=outcome)
-    return _links(name, label, "links per game", of, BISWAS)
+    return _per_game(name, label, of=of)
 
 
 _ALL = (
@@ -166,18 +168,14 @@ _ALL = (
     _scores("points", "points before the last life is lost", "points per game", selfplay.points),
     _scores("zero_rate", "games of score 0", "fraction of games", selfplay.zero_rate),
     _scores("perfect_rate", "perfect games", "fraction of games", selfplay.perfect_rate),
-    _links(
-        "constructive",
-        "constructive links: a hinted card scored",
-        "links per game",
-        interdependence.constructive,
-        BISWAS,
+    _per_game(
+        "constructive", "constructive links: a hinted card scored", of=interdependence.constructive
     ),
-    _links(
+    _per_game(
         "constructive_kept",
         "  in games not lost",
-        "links per game",
-        interdependence.constructive_kept,
+        of=interdependence.constructive_kept,
+        source="ours",
     ),
     _links(
         "constructive_per_point",
@@ -185,31 +183,17 @@ _ALL = (
         "links per point",
         interdependence.constructive_per_point,
     ),
-    _links(
+    _per_game(
         "nonconstructive",
         "non-constructive links: sum of 4 below",
-        "links per game",
-        interdependence.nonconstructive,
-        BISWAS,
+        of=interdependence.nonconstructive,
     ),
     _outcome("misplays", "  hinted card misplayed", "misplay"),
     _outcome("useful_discards", "  useful hinted card discarded", "useful_discard"),
     _outcome("useless_discards", "  useless hinted card discarded", "useless_discard"),
     _outcome("loops", "  hinted card scored, hint uninformative", "loop"),
-    _links(
-        "firework_links",
-        "cards played on another seat's card",
-        "links per game",
-        interdependence.firework,
-        BISWAS,
-    ),
-    _links(
-        "token_links",
-        "hints with a token of another seat",
-        "links per game",
-        interdependence.token,
-        BISWAS,
-    ),
+    _per_game("firework_links", "cards played on another seat's card", of=interdependence.firework),
+    _per_game("token_links", "hints with a token of another seat", of=interdependence.token),
     _links(
         "triggers",
         "hints per turn of the giver",
@@ -223,24 +207,15 @@ _ALL = (
         "hints per turn with an information token",
         interdependence.triggers_with_token,
     ),
-    _links(
+    _of_hints(
         "not_accepted",
         "hints with no card used (A0)",
-        "fraction of hints",
-        interdependence.not_accepted,
-        BISWAS,
+        of=interdependence.not_accepted,
+        source=BISWAS,
     ),
-    _links(
-        "not_prompt",
-        "  none on the next turn (A1)",
-        "fraction of hints",
-        interdependence.not_prompt,
-    ),
-    _links(
-        "not_helpful",
-        "hints with no constructive link (A2)",
-        "fraction of hints",
-        interdependence.not_helpful,
+    _of_hints("not_prompt", "  none on the next turn (A1)", of=interdependence.not_prompt),
+    _of_hints(
+        "not_helpful", "hints with no constructive link (A2)", of=interdependence.not_helpful
     ),
     _links(
         "hinted_points",
