@@ -69,7 +69,7 @@ def table(agent: str, pause: float, out: Path) -> Iterator[str]:
     """`hanabi-rl play` in a process of its own; its address."""
     command = [sys.executable, "-m", "hanabi_rl", "play", agent, "--no-browser", "--port", "0"]
     server = subprocess.Popen(
-        [*command, "--pause", str(pause), "--out", str(out)],
+        [*command, "--move-delay", str(pause), "--out", str(out)],
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         text=True,

@@ -4,8 +4,8 @@ Recurrent PPO on jaxmarl's Hanabi: collect with one network call per timestep, t
 minibatches, each re-running the policy and the BC network (for the KL) over the chunk in float32.
 No evaluation, no logging. Learning quality is not its purpose. It runs within a tenth of the
 published AH2AC2 trainer's speed on the same core, so `ours / this` is a fair ratio. It shares no
-code with `hanabi_rl` or with docs/tutorials/hdr_ippo.ipynb, which explains the algorithm: a
-baseline must not become faster with the code that it measures.
+code with `hanabi_rl` or docs/tutorials/hdr_ippo.ipynb, which explains the algorithm: a baseline
+must not become faster with the code that it measures.
 
     taskset -c 0 python benchmarks/plain_hdr_ippo.py --envs 64 --steps 128 --updates 3
 prints env steps per second (median over updates after the first two). `update.py` measures it

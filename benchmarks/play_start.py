@@ -44,7 +44,7 @@ def start(arguments: list[str], cache: Path, games: Path, moves: int) -> Start:
     """Starts the command, and plays 1 + `moves` moves, of which the first is made at once."""
     environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     command = [sys.executable, "-m", "hanabi_rl", "play", *arguments, "--no-browser", "--port", "0"]
-    command += ["--pause", "0"]
+    command += ["--move-delay", "0"]
     started, spent = time.perf_counter(), _children_s()
     server = subprocess.Popen(
         [*command, "--out", str(games)],
@@ -61,7 +61,7 @@ def start(arguments: list[str], cache: Path, games: Path, moves: int) -> Start:
             frame = json.loads(socket.recv())["frame"]
             table_s = time.perf_counter() - started
             frame = after_move(socket, frame)
-            answer_s = time.perf_counter() - started
+            timeout_s = time.perf_counter() - started
             seconds, processor = [], []
             for _ in range(moves):
                 if frame["over"]:
@@ -73,7 +73,7 @@ def start(arguments: list[str], cache: Path, games: Path, moves: int) -> Start:
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(20)
-    return Start(table_s, answer_s, _children_s() - spent, seconds, processor)
+    return Start(table_s, timeout_s, _children_s() - spent, seconds, processor)
 
 
 def after_move(socket: ClientConnection, frame: dict[str, Any]) -> dict[str, Any]:
@@ -118,11 +118,11 @@ def main() -> None:
         f"hanabi-rl play {' '.join(arguments)}: seconds to the first table, to the answer to a"
     ]
     lines += ["first move made at once, and of processor time"]
-    for name, (table_s, answer_s, processor_s) in (
+    for name, (table_s, timeout_s, processor_s) in (
         ("without a compilation cache", cold[:3]),
         (f"with one (median of {chosen.repeats})", warm),
     ):
-        lines += [f"{name:>28} {table_s:6.1f} {answer_s:6.1f} {processor_s:6.1f}"]
+        lines += [f"{name:>28} {table_s:6.1f} {timeout_s:6.1f} {processor_s:6.1f}"]
     for what, field in (("answers", "moves"), ("their processor time", "moves_processor")):
         times = sorted(second for run in runs for second in getattr(run, field))
         if times:

@@ -159,7 +159,7 @@ def wrong(store: Store, key: str, games: int, heard: Heard) -> dict[str, int]:
     opened = store.key(key)
     assert opened is not None
     kept = list(store.finished(opened))
-    scores = {grant.game_id: score for grant, score in kept}
+    scores = {lease.game_id: score for lease, score in kept}
     decks = [deck_of(store.secret, opened.key_id, Rules(), i) for i in range(games)]
     return {
         "charged": sum(row.interruptions for row in store.rows(opened)),

@@ -18,9 +18,9 @@ from hanabi_rl.evaluation.measure.study_summary import StudyReport, report_of
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.participant import Participant, PlayedGame
-from hanabi_rl.people.serve.study import Study, study_of
-from hanabi_rl.people.serve.study_folder import StudyFolder
+from hanabi_rl.people.study.design import Study, study_of
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.participant import Participant, PlayedGame
 
 AGENTS = ("bot:a", "bot:b", "bot:c")
 GAMES, STATEMENTS = 3, 6

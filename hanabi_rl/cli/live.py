@@ -32,7 +32,7 @@ def live(
     credentials: Path | None = None,
     players: tuple[int, ...] = (),
     tables: Annotated[int, Range(1, 64)] = 1,
-    pause: Seconds = 2.0,
+    move_delay: Seconds = 2.0,
     keep: Literal["games", "none"] = "games",
     out: Path = Path("live-games"),
     remember: Flag = False,
@@ -51,7 +51,7 @@ def live(
             each. A name that nobody has makes a new account.
         players: the numbers of players it sits down with; by default all that the agent plays with.
         tables: so many at a time; the server lets only accounts named Bot-... have several.
-        pause: seconds before a move, at least; none in speedruns, less where its clock runs out.
+        move_delay: minimum seconds before a move; 0 in speedruns, less if the clock runs out.
         keep: games keeps the cards and moves of games in --out; none keeps no game.
         out: the folder that games are kept in, as train/bc.py --data reads them.
         remember: keep what the agent learns of each company it plays with, in OUT/players.
@@ -84,7 +84,7 @@ def live(
     settings = BotSettings(
         agent=agent,
         players=frozenset(policies),
-        pause_s=pause,
+        move_delay_s=move_delay,
         tables=tables,
         keep=keep == "games",
         remember=remember,

@@ -47,16 +47,15 @@ def play(
     out: Path = Path("games"),
     port: Port = 8642,
     no_browser: Flag = False,
-    pause: Seconds = 0.8,
-    strangers: Flag = False,
+    move_delay: Seconds = 0.8,
+    reset_memory: Flag = False,
     process: str | None = None,
 ) -> None:
     """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
 
     Args:
-        agents: your partners (default: who plays best with strangers, by `hanabi-rl gauntlet`); one
-            sits at all other seats, or name one a seat, around the table from yours. With --watch,
-            the agents to watch.
+        agents: your partners (default: the best agent of `hanabi-rl gauntlet`). One agent takes
+            all other seats; several are seated clockwise from you. With --watch: agents to watch.
         players: 2 to 5, you included; by default 2, or what the agents were trained for.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: as text, moves typed; reads a pipe too.
@@ -66,16 +65,16 @@ def play(
         out: the folder that games are kept in, as train/bc.py --data reads them.
         port: of the page on this machine; 0 takes any that is free.
         no_browser: only print the address.
-        pause: seconds before a partner's move is shown in the browser.
-        strangers: forget what a partner who remembers (agent:adhoc-2p) learnt of you in the games
-            that are kept in --out.
+        move_delay: seconds before a partner's move is shown in the browser.
+        reset_memory: start without what a partner with memory (agent:adhoc-2p) learned of you in
+            the games in --out.
         process: in the place of agents a program that is asked for moves in lines of JSON
             (docs/play.md), started once a seat.
     """
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
     named = chosen_decks(seed_names, None, seed)[-1]
-    names = _line_up(agents, players, watch)
+    names = _lineup(agents, players, watch)
     if not terminal:
         check_extra("; --terminal does not")
     from hanabi_rl.people.serve.folder import GameFolder
@@ -102,7 +101,7 @@ def play(
                 seed,
                 policies,
                 remembers,
-                reset_memory=strangers,
+                reset_memory=reset_memory,
                 seed_names=named,
             )
 
@@ -113,7 +112,9 @@ def play(
         starting = LazyPartners(partners)  # the table is laid meanwhile
         with contextlib.suppress(KeyboardInterrupt):
             table = table_with(starting)
-            _run_page(table, out, listening, starting, open_browser=not no_browser, pause=pause)
+            _run_page(
+                table, out, listening, starting, open_browser=not no_browser, move_delay=move_delay
+            )
     if starting.give_up():
         # what is being made cannot be stopped, and may abort with a message at an ordinary exit;
         # every move that anybody saw is on disk
@@ -133,16 +134,16 @@ def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Se
         policies = load_agents(names, players or _players(names, watch))
     names = _fill(names, policies[0], watch)
     rules = policies[0].rules
-    line_up = list(policies) * len(names) if len(policies) == 1 else list(policies)
+    lineup = list(policies) * len(names) if len(policies) == 1 else list(policies)
 
     def partners() -> PartnerRunner:
         with progress("getting ready"):
             # one game at a time: sooner than compiled, but for a search, which computes far more
-            run = compiled if any(map(runs_search, line_up)) else NumPyInterpreter()
-            return PartnerRunner(line_up, rules, run=run, series=out / "series")
+            run = compiled if any(map(runs_search, lineup)) else NumPyInterpreter()
+            return PartnerRunner(lineup, rules, run=run, series=out / "series")
 
-    identities = [policy.identity() for policy in line_up]
-    return rules, names, partners, identities, any(map(has_profile, line_up))
+    identities = [policy.identity() for policy in lineup]
+    return rules, names, partners, identities, any(map(has_profile, lineup))
 
 
 def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
@@ -155,7 +156,7 @@ def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitSt
     return rules, [f"process:{command}"] * (players - (not watch)), lambda: partners, [], False
 
 
-def _line_up(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
+def _lineup(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
     """The agents as named; more than one must fill the seats."""
     names = list(agents) or [_best_partner(players or 2)]
     seats = None if players is None else players - (not watch)
@@ -202,7 +203,7 @@ def _run_page(
     starting: LazyPartners,
     *,
     open_browser: bool,
-    pause: float,
+    move_delay: float,
 ) -> None:
     import uvicorn
 
@@ -213,7 +214,7 @@ def _run_page(
     if open_browser:
         webbrowser.open(address)
     config = uvicorn.Config(
-        make_app(table, pause, at_end=starting.give_up),
+        make_app(table, move_delay, at_end=starting.give_up),
         log_level="warning",
         access_log=False,
         ws="websockets-sansio",

@@ -17,8 +17,8 @@ from hanabi_rl.storage.validation import BoundedCount, Port, Seconds
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
-    from hanabi_rl.people.serve.study_folder import StudyFolder
-    from hanabi_rl.people.serve.study_play import StudyPlay
+    from hanabi_rl.people.study.folder import StudyFolder
+    from hanabi_rl.people.study.play import StudyPlay
 
 
 def study(
@@ -26,7 +26,7 @@ def study(
     state: Path | None = None,
     host: str = "127.0.0.1",
     port: Port = 8644,
-    pause: Seconds = 0.8,
+    move_delay: Seconds = 0.8,
     slots: BoundedCount = 16,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
@@ -39,7 +39,7 @@ def study(
         state: the folder of all that is kept; by default studies/ and the file's name.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
-        pause: seconds before a partner's move is shown.
+        move_delay: seconds before a partner's move is shown.
         slots: games with each agent that are kept compiled at a time; more take turns.
         tls_cert: a certificate, with --tls-key; without, put a proxy in front.
         tls_key: its key.
@@ -49,10 +49,10 @@ def study(
     import uvicorn
 
     from hanabi_rl.people.serve.request_timeouts import GuardedConfig
-    from hanabi_rl.people.serve.study import read_study
-    from hanabi_rl.people.serve.study_folder import StudyFolder
-    from hanabi_rl.people.serve.study_pages import make_study
     from hanabi_rl.people.serve.web import MAX_MESSAGE
+    from hanabi_rl.people.study.design import read_study
+    from hanabi_rl.people.study.folder import StudyFolder
+    from hanabi_rl.people.study.pages import make_study
     from hanabi_rl.runs.run_dir import lock_run_dir
 
     file = _shipped(file) or file
@@ -70,7 +70,7 @@ def study(
             flush=True,
         )
         config = GuardedConfig(
-            lambda guard: make_study(play, pause, guard),
+            lambda limiter: make_study(play, move_delay, limiter),
             limits,
             log_level="warning",
             access_log=False,  # addresses are nobody's business
@@ -92,7 +92,7 @@ def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:
         out: the file to write (.safetensors, AH2AC2's layout); `data convert` makes others of it.
         unfinished: also games that were left, or go on.
     """
-    from hanabi_rl.people.serve.study_export import export_study
+    from hanabi_rl.people.study.export import export_study
 
     exported = export_study(_folder(study), out, unfinished=unfinished)
     print(
@@ -106,10 +106,10 @@ def list_games(study: Path) -> None:
     Args:
         study: the folder of the study.
     """
-    from hanabi_rl.people.serve.study_steps import next_step
+    from hanabi_rl.people.study.participant import next_step
 
     folder = _folder(study)
-    people = folder.everyone()
+    people = folder.participants()
     for person in people:
         done = [each.game for each in person.games if each.game.end_reason == "finished"]
         step = next_step(folder.study, person)
@@ -140,7 +140,7 @@ GAME_COMMANDS = {"list": list_games, "export": export_games, "withdraw": withdra
 
 
 def _folder(path: Path) -> StudyFolder:
-    from hanabi_rl.people.serve.study_folder import StudyFolder, read_study_of
+    from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 
     if not (path / "study.json").is_file():
         raise ValueError(f"expected the folder of a study, got {path}: no study.json in it")
@@ -166,7 +166,7 @@ def _studies() -> Path:
 def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
     from hanabi_rl.agents.preloaded_profile import has_profile
     from hanabi_rl.people.serve.runner import PartnerRunner
-    from hanabi_rl.people.serve.study_play import StudyPlay
+    from hanabi_rl.people.study.play import StudyPlay
 
     names, players = folder.study.policies, folder.study.players
     with progress(f"loading {', '.join(names)}"):

@@ -48,7 +48,7 @@ def submit(
     predict: tuple[int, ...] = (),
     connections: Annotated[int, Range(1, 64)] = 6,
     seed: Seed = 0,
-    patience: Seconds = 600.0,
+    timeout: Seconds = 600.0,
     json: Flag = False,
 ) -> None:
     """Play a key's games at a challenge's server (`hanabi-rl serve`, or another that speaks
@@ -67,7 +67,7 @@ def submit(
             of players.
         connections: games at a time; where the server allows fewer, so many.
         seed: of agents that play by chance.
-        patience: seconds without a word of the server until it is given up.
+        timeout: seconds without a server response before giving up.
         json: print one line of JSON on stdout and the text on stderr.
     """
     if importlib.util.find_spec("websockets") is None or importlib.util.find_spec("orjson") is None:
@@ -83,7 +83,7 @@ def submit(
     if at.address.startswith("http:") and urlsplit(at.address).hostname not in LOOPBACK:
         print(f"{at.address} is not encrypted: who listens learns the key", file=sys.stderr)
     if predict:
-        _predict(at, agents_for(agents, sorted(set(predict))), patience)
+        _predict(at, agents_for(agents, sorted(set(predict))), timeout)
         return
     games = at.games()
     if not games:
@@ -92,13 +92,13 @@ def submit(
         )
     left = collections.Counter(game.num_players for game in games if game.status != "DONE")
     make = _players(agents, process, left, seed)
-    ended, exit_code = _play(at, games, make, connections, patience)
+    ended, exit_code = _play(at, games, make, connections, timeout)
     after = at.games()
     record = summary(after, ended)
     print(_text(at, record), file=sys.stderr if json else sys.stdout)
     if json:
         print(json_format.dumps(record))
-    sys.exit(exit_code or (1 if record["unlike"] else 0))
+    sys.exit(exit_code or (1 if record["score_mismatches"] else 0))
 
 
 def read_key(key: str | None, file: Path | None) -> str:
@@ -157,7 +157,7 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
 
 
 def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str, Any]:
-    """What the server says of a key's games, by number of players; `unlike` counts the games that
+    """The server's record of a key's games, by number of players; `score_mismatches`: games that
     ended otherwise here than it says."""
     import numpy as np
 
@@ -180,8 +180,8 @@ def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str
             of_size |= {"median": median.mean, "zero": int((scores == 0).sum())}
             of_size["perfect"] = int((scores == 25).sum())
         record["players"][str(size)] = of_size
-    unlike = collections.Counter[tuple[Any, ...]](ended) - told
-    return record | {"played": len(ended), "unlike": unlike.total()}
+    mismatches = collections.Counter[tuple[Any, ...]](ended) - told
+    return record | {"played": len(ended), "score_mismatches": mismatches.total()}
 
 
 def _players(
@@ -216,7 +216,7 @@ def _play(
     games: Sequence[KeyGame],
     make: Callable[[int], Any],
     connections: int,
-    patience: float,
+    timeout: float,
 ) -> tuple[list[FinishedGame], int]:
     """The games that were played, with a progress bar, and the exit code where a signal came."""
     from hanabi_rl.people.serve.submission import Submission
@@ -224,7 +224,7 @@ def _play(
     from hanabi_rl.storage.progress import Progress
 
     before = sum(game.status == "DONE" for game in games)
-    submission = Submission(at, make, connections=connections, patience_s=patience)
+    submission = Submission(at, make, connections=connections, timeout_s=timeout)
     with (
         GracefulStop(STOPPING) as stop,
         Progress("submit", total=len(games), unit="games", initial=before) as progress,
@@ -251,20 +251,20 @@ def _play(
     return submission.ended, stop.exit_code
 
 
-def _predict(at: ChallengeClient, policies: dict[int, Policy], patience: float) -> None:
+def _predict(at: ChallengeClient, policies: dict[int, Policy], timeout: float) -> None:
     """Predicts for each number of players in turn."""
     from hanabi_rl.runs.run_dir import GracefulStop
 
     with GracefulStop("Stopping after this turn; what was said stands.") as stop:
         for size, policy in policies.items():
-            if not _predict_size(at, size, policy, stop, patience):
+            if not _predict_size(at, size, policy, stop, timeout):
                 print("Stopped; the same command goes on.", file=sys.stderr)
                 sys.exit(stop.exit_code)
             print(f"{size} players: {at.address} has all predictions, and shows how good they are")
 
 
 def _predict_size(
-    at: ChallengeClient, size: int, policy: Policy, stop: GracefulStop, patience: float
+    at: ChallengeClient, size: int, policy: Policy, stop: GracefulStop, timeout: float
 ) -> bool:
     """Whether all games were predicted before a signal."""
     from hanabi_rl.people.serve.prediction_client import predict_all
@@ -278,7 +278,7 @@ def _predict_size(
         seen[:] = batch, batches
 
     def predict() -> None:
-        if predict_all(at, policy, on_turn, stopped, patience):
+        if predict_all(at, policy, on_turn, stopped, timeout):
             finished.set()
 
     with contextlib.ExitStack() as stack:
@@ -313,9 +313,9 @@ def _text(at: ChallengeClient, record: Mapping[str, Any]) -> str:
             )
         lines.append(line)
     lines.append(f"{record['played']:,} of them were played now.")
-    if record["unlike"]:
+    if record["score_mismatches"]:
         lines.append(
-            f"{count(record['unlike'], 'game')} ended here otherwise than the server says: ask "
+            f"{count(record['score_mismatches'], 'game')} ended otherwise on the server: ask "
             "who runs it"
         )
     return "\n".join(lines)

@@ -6,9 +6,8 @@ from scipy import stats
 from support.benchmarks import benchmark
 
 from hanabi_rl.data.files import load_games, save_games
-from hanabi_rl.people.serve.study_export import export_study, gather, read_export
-from hanabi_rl.people.serve.study_folder import StudyFolder, read_study_of
-from hanabi_rl.people.serve.study_person_data import person_agent_data
+from hanabi_rl.people.study.export import export_study, gather, person_agent_data, read_export
+from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 
 simulated = benchmark("simulated_study")
 
@@ -21,7 +20,7 @@ def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
     out = tmp_path / "games.safetensors"
     assert export_study(folder, out) == 18
     assert person_agent_data(read_export(out)) == from_folder
-    numbers = sorted(person.number for person in folder.everyone())
+    numbers = sorted(person.number for person in folder.participants())
     for block, expected in zip(
         sorted(from_folder, key=lambda each: (each.agent, each.person)),
         simulated.as_blocks(drawn),

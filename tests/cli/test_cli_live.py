@@ -34,7 +34,7 @@ def account(monkeypatch):
         (["--tables", "2"], "expected an account named Bot-..., which alone may have several"),
         (["--players", "6"], "--players: expected 2 to 5, got 6"),
         (["--remember"], "--remember: expected an agent that learns who its partners are"),
-        (["--pause", "-1"], "--pause: expected"),
+        (["--move-delay", "-1"], "--move-delay: expected"),
     ],
 )
 def test_what_is_wrong_is_said_first(arguments, said, account, capsys):
@@ -79,7 +79,7 @@ def test_a_run_as_a_user_starts_it(tmp_path):
         command = [sys.executable, "-m", "hanabi_rl", "live", "--agent", "agent:adhoc-2p"]
         command += ["--server", address, "--credentials", str(secret), "--remember"]
         process = subprocess.Popen(
-            [*command, "--pause", "0", "--out", str(out / "games"), "--notes"],
+            [*command, "--move-delay", "0", "--out", str(out / "games"), "--notes"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from hanabi_rl.agents.loading import is_bundled_for
-from hanabi_rl.cli.play import _line_up, progress
+from hanabi_rl.cli.play import _lineup, progress
 from hanabi_rl.evaluation.measure.gauntlet import SCORES_FILE, VERSION
 from hanabi_rl.games.hanabi.rules import Rules
 
 
 @pytest.mark.parametrize("players", [None, 2, 3, 4, 5])
 def test_without_a_name_the_partner_is_who_scores_most_with_strangers(players):
-    (name,) = _line_up([], players, watch=False)
+    (name,) = _lineup([], players, watch=False)
     assert is_bundled_for(name, Rules(num_players=players or 2))
     content = json.loads(SCORES_FILE.read_text())
     assert content["gauntlet_version"] == VERSION
@@ -34,13 +34,13 @@ def test_without_a_name_the_partner_is_who_scores_most_with_strangers(players):
 @pytest.mark.parametrize("players", [1, 6])
 def test_nobody_plays_alone_or_with_five_others(players):
     with pytest.raises(ValueError, match=f"--players: expected 2 to 5, got {players}"):
-        _line_up([], players, watch=False)
+        _lineup([], players, watch=False)
 
 
 def test_several_agents_must_fill_the_seats():
-    assert _line_up(["bot:simple", "bot:smart"], 3, watch=False) == ["bot:simple", "bot:smart"]
+    assert _lineup(["bot:simple", "bot:smart"], 3, watch=False) == ["bot:simple", "bot:smart"]
     with pytest.raises(ValueError, match="expected 1 or 3 agents for 4 players, got 2"):
-        _line_up(["bot:simple", "bot:smart"], 4, watch=False)
+        _lineup(["bot:simple", "bot:smart"], 4, watch=False)
 
 
 @pytest.mark.slow

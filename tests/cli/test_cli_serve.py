@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.postgres import cluster, programs
-from support.serving import agree
+from support.serving import agree, write_moves
 
 from hanabi_rl.cli import main
 from hanabi_rl.people.serve.inference_process import Identities, InferenceProcess, StartupError
@@ -55,8 +55,8 @@ def test_a_candidate_from_its_entry_to_its_last_key(
     assert key is not None
     assert [row.num_players for row in store.rows(key)] == [2] * 8 + [3] * 18
     agree(store, {2: ("bot:simple",), 3: ("bot:iggi", "bot:value")})
-    grant = store.claim(key)
-    store.finish(grant, 0, [0], 3, 3)
+    lease = store.claim(key)
+    write_moves(store, lease, 0, [0], (3, 3))
     listed = run(capsys, "keys", "list", *at)
     assert "games of 3 players are played with bot:iggi, bot:value\n" in listed
     assert text not in listed and f"{key.hint}...  1 done, 0 active, 25 todo" in listed
@@ -154,7 +154,7 @@ def test_a_proxy_that_cannot_be_loaded_is_one_line_and_nothing_is_left(
         (("--host", "192.0.2.1"), "--host: expected an address of this machine, got 192.0.2.1"),
         (("--tls-cert", "cert.pem"), "expected --tls-cert and --tls-key, got one of them"),
         (("--tls-cert", "a", "--tls-key", "b"), "--tls-cert a --tls-key b: expected a certificate"),
-        (("--prediction", "none.safetensors"), "got none.safetensors, which does not exist"),
+        (("--prediction-games", "none.safetensors"), "got none.safetensors, which does not exist"),
     ],
 )
 def test_a_flag_of_serve_is_checked_before_anything_starts(

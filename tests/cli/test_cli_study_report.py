@@ -18,10 +18,10 @@ from hanabi_rl.evaluation.measure.study_games import OF_AGENT, PlayFigures
 from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.participant import PlayedGame
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_export import gather
-from hanabi_rl.people.serve.study_folder import StudyFolder, read_study_of
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.export import gather
+from hanabi_rl.people.study.folder import StudyFolder, read_study_of
+from hanabi_rl.people.study.participant import PlayedGame
 
 simulated = benchmark("simulated_study")
 
@@ -32,10 +32,10 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("study") / "study"
     drawn = simulated.draw(simulated.SCENARIOS["line"], 7, np.random.default_rng(0))
     folder = simulated.write_study(path, drawn)
-    first = folder.everyone()[0]
+    first = folder.participants()[0]
     played = first.games[0]
     turn = 1 - min(played.game.people)
-    marked = dataclasses.replace(played, questioned=(turn,))
+    marked = dataclasses.replace(played, flagged=(turn,))
     folder.change(first.number, lambda person: person.with_game(0, marked))
     return path
 
@@ -45,7 +45,7 @@ def pairs(tmp_path_factory):
     """Seven pairs, who play a game with each other and one each with a bot."""
     study = study_of(
         STUDY
-        | {"participants": 14, "instead": "bot:b", "wait": 9, "questionable": True}
+        | {"participants": 14, "fallback_agent": "bot:b", "wait_s": 9, "flag_moves": True}
         | {"agents": [{"name": "person"}, {"name": "bot:b"}]}
         | {"after_partner": [{"name": "well", "text": "It went well."}]}
     )
@@ -57,7 +57,7 @@ def pairs(tmp_path_factory):
         game = Game(number, Rules(), deck, frozenset({seat}), moves=moves)
         game = dataclasses.replace(game, status="done", end_reason="finished")
         return PlayedGame(
-            game, agent, f"identity of {agent}", 0.0, paired_game=twin, questioned=(1 - seat,)
+            game, agent, f"identity of {agent}", 0.0, paired_game=twin, flagged=(1 - seat,)
         )
 
     for row, person in enumerate(people):
@@ -116,7 +116,7 @@ def report(capsys, *args):
 def test_a_folder_and_its_export_say_the_same(folder, tmp_path, capsys):
     args = "--answers-only", "--plot", tmp_path / "study.png"
     of_folder, text = report(capsys, folder, *args)
-    assert "7 people agreed, 7 played" in text and "points a game" in text
+    assert "7 people agreed, 7 played" in text and "points per game" in text
     assert (tmp_path / "study.png").stat().st_size > 10_000
     out = tmp_path / "games.safetensors"
     main(["games", "export", "--study", str(folder), "--out", str(out)])
@@ -161,8 +161,8 @@ def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
         return [
             {
                 "agent": "x",
-                "itself": {"policy_hash": f"{prefix}{name}"},
-                "over_families": {"all": {"mean": number, "worst": -number}},
+                "self_play": {"policy_hash": f"{prefix}{name}"},
+                "family_summary": {"all": {"mean": number, "worst": -number}},
             }
             for number, name in enumerate(simulated.AGENTS)
         ]
@@ -180,7 +180,7 @@ def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
         for name in ("gauntlet, mean", "gauntlet, worst", "BR-Prox")
     }
     assert all(each["n"] == 3 and each["p"] is None for each in found["across_agents"])
-    assert "not enough agents to say: 5 are" in text
+    assert "too few agents: at least 5" in text
     path.write_text(json.dumps({"agents": agents("")}))
     with pytest.raises(SystemExit):
         report(capsys, folder, "--gauntlet", path)

@@ -2,13 +2,14 @@
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hanabi_rl.algorithms.bc_training import BCConfig
-from hanabi_rl.launch import cluster
 from hanabi_rl.launch import sweep as sweeping
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
@@ -60,29 +61,38 @@ def test_a_run_keeps_their_number_and_a_resumed_one_names_the_difference(
     assert resumed() == ""
 
 
-def test_every_run_of_a_sweep_has_as_many_as_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has cores of its own, fewer than these."""
+def test_runs_of_a_sweep_use_the_threads_of_the_sweep(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each run is pinned to fewer cores than the sweep has."""
     pinned: list[Any] = []
+    threads: list[str] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: pinned.append(cores))
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "1")
 
-    class Pool:
-        def __init__(self, jobs: int, initializer: Any, initargs: Any, **_: Any) -> None:
-            shares, *others = initargs
-            for _worker in range(jobs):
-                monkeypatch.setenv(VARIABLE, "0")
-                initializer(shares, *others)
-                threads.append(os.environ[VARIABLE])
-            raise KeyboardInterrupt
+    class InThisProcess:
+        sentinel, exitcode = 0, 0
 
-    threads: list[str] = []
-    monkeypatch.setattr(sweeping, "ProcessPoolExecutor", Pool)
+        def __init__(self, target: Any, args: Any) -> None:
+            self.target, self.args = target, args
+
+        def start(self) -> None:
+            """Run at once, and restore the sweep's own streams and number of threads."""
+            own, streams = os.environ.pop(VARIABLE, None), (sys.stdout, sys.stderr)
+            self.target(*self.args)
+            sys.stdout.close()
+            sys.stdout, sys.stderr = streams
+            threads.append(os.environ.pop(VARIABLE))
+            if own is not None:
+                os.environ[VARIABLE] = own
+
+    context = SimpleNamespace(Process=InThisProcess)
+    monkeypatch.setattr(sweeping.multiprocessing, "get_context", lambda _: context)
+    monkeypatch.setattr(sweeping, "wait", lambda _: None)
     for jobs in (2, 3):
         monkeypatch.delenv(VARIABLE, raising=False)
-        with pytest.raises(KeyboardInterrupt):
-            sweeping._run_at_once("bc", [], jobs)
-        assert threads == ["4"] * jobs and len(pinned) == jobs
+        configs = [BCConfig(run_dir=str(tmp_path / f"{jobs}-{k}")) for k in range(jobs)]
+        sweeping._run_at_once(lambda *_: None, "bc", configs, jobs)
+        assert threads == ["4"] * jobs and all(0 < len(cores) < 4 for cores in pinned)
         threads.clear()
         pinned.clear()
-    monkeypatch.delenv(VARIABLE)
-    assert cluster._accelerator_environment(2)[VARIABLE] == "4"

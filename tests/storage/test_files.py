@@ -20,8 +20,8 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.launch.sweep_config import parse_sweep
 from hanabi_rl.people.live.account import read_account
-from hanabi_rl.people.serve.study import read_study
-from hanabi_rl.people.serve.study_export import _read_lines
+from hanabi_rl.people.study.design import read_study
+from hanabi_rl.people.study.export import _read_lines
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.storage import files
 
@@ -149,7 +149,6 @@ def test_text_that_people_may_have_edited_is_read_in_one_place() -> None:
         "storage/compilation_cache.py": 1,  # /proc/cpuinfo
         "nn/precision.py": 1,  # the same
         "runs/tracking.py": 1,  # W&B's name of a run
-        "launch/sweep.py": 1,  # output of a run
     }
     found: dict[str, int] = {}
     package = ROOT / "hanabi_rl"

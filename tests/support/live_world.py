@@ -46,7 +46,7 @@ class BotPeer(Peer):
 
     def __init__(self, world: World, bot: LiveBot, choose: Choose) -> None:
         super().__init__(world, bot.username)
-        self.bot, self.choose, self.pacer = bot, choose, SendRateLimiter()
+        self.bot, self.choose, self.rate_limiter = bot, choose, SendRateLimiter()
         self.queue: collections.deque[Send] = collections.deque()
         self.thinking: list[tuple[float, RequestMove]] = []
         self.fetching: list[tuple[float, int]] = []
@@ -68,7 +68,7 @@ class BotPeer(Peer):
             if isinstance(effect, Send):
                 self.queue.append(effect)
             elif isinstance(effect, RequestMove):
-                self.thinking.append((self.world.now + effect.pause_s, effect))
+                self.thinking.append((self.world.now + effect.move_delay_s, effect))
             elif isinstance(effect, Fetch):
                 self.fetching.append((self.world.now + 0.5, effect.number))
             elif isinstance(effect, GameEnded):
@@ -82,14 +82,14 @@ class BotPeer(Peer):
         now = self.world.now
         for due in [each for each in self.thinking if each[0] <= now]:
             self.thinking.remove(due)
-            self.do(self.bot.on_move(due[1].ticket, self.choose(due[1]), now))
+            self.do(self.bot.on_move(due[1].token, self.choose(due[1]), now))
         self.receive_games()
         self.do(self.bot.tick(now))
-        while self.queue and self.pacer.wait_s(now) <= 0:
+        while self.queue and self.rate_limiter.wait_s(now) <= 0:
             send = self.queue.popleft()
-            if send.ticket is None or self.bot.is_current(send.ticket):
+            if send.token is None or self.bot.is_current(send.token):
                 self.out.append(write_frame(send.command, send.fields))
-                self.pacer.sent(now)
+                self.rate_limiter.sent(now)
 
     def receive_games(self) -> None:
         """Answers of `/export`."""
@@ -280,7 +280,7 @@ def cautious(seed: int = 0) -> Choose:
     def choose(think: RequestMove) -> PartnerAction:
         table = think.game.table()
         rules, seat = table.rules, table.player
-        assert seat not in think.game.people and think.game.to_move == seat
+        assert seat not in think.game.people and think.game.current_player == seat
         legal = [a for a in range(rules.noop) if table.illegal_reason(a) is None]
         weights = np.zeros(rules.num_moves, np.float32)
         weights[legal] = 1.0 / len(legal)

@@ -101,8 +101,8 @@ class CountingPolicy:
     def init_carry(self, batch: int) -> jax.Array:
         return jnp.zeros(batch, jnp.int32)
 
-    def next_game(self, carry: Any, met: jax.Array) -> Any:
-        return carry + met
+    def next_game(self, carry: Any, agents_played: jax.Array) -> Any:
+        return carry + agents_played
 
     def step(
         self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None

@@ -30,12 +30,14 @@ def play_test(
     address: str, key: str, players: int, seats: list[int], source: str = "127.0.0.1"
 ) -> RemoteGame:
     """A test game."""
-    return ChallengeClient(address, key, source).play_test(players, seats)
+    positions = "".join(f"&candidate_positions={seat}" for seat in seats)
+    query = f"play-random-agent?num_players={players}{positions}&test_submission_key={key}"
+    return RemoteGame(ChallengeClient(address, key, source), query)
 
 
 def evaluation_info(address: str, key: str) -> dict[str, Any]:
     """What the client asks before every game; it ignores the status."""
-    return ChallengeClient(address, key).evaluation_info()
+    return ChallengeClient(address, key).info()[1]
 
 
 def predictions(address: str, key: str, players: int = 2) -> contextlib.closing[RemotePrediction]:
@@ -52,7 +54,7 @@ def play_out(environment: RemoteGame, choose: Choose = first_legal) -> float:
     """A game to its end; its score."""
     agents = set(environment.info["candidate_controlling"])
     while not environment.done:
-        assert environment.said - agents in ({"info"}, {"done", "score"})  # and nothing else
+        assert environment.keys - agents in ({"info"}, {"done", "score"})  # and nothing else
         # the published client makes int32 of lists of whole numbers: one dtype for all frames
         for row in environment.rows.values():
             assert all(values.dtype == np.float64 for values in row.values())

@@ -188,7 +188,7 @@ def games_at_turn(count: int, turns: range, seat: int = 0) -> list[Game]:
     found: list[Game] = []
     for seed in itertools.count():
         game = random_game(TINY, seed, turns=turns[seed % len(turns)], seat=seat)
-        if game.to_move == seat and not game.table().over and len(game.moves) in turns:
+        if game.current_player == seat and not game.table().over and len(game.moves) in turns:
             found.append(game)
         if len(found) == count:
             return found

@@ -17,6 +17,7 @@ from support.games import TINY
 
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.folder import GameFolder
+from hanabi_rl.people.serve.grants import GameLease, MoveWrite
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
@@ -24,10 +25,10 @@ from hanabi_rl.people.serve.proxies import Proxy
 from hanabi_rl.people.serve.request_limits import RequestLimiter
 from hanabi_rl.people.serve.request_timeouts import protocols
 from hanabi_rl.people.serve.store import Store
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_folder import StudyFolder
-from hanabi_rl.people.serve.study_play import StudyPlay
 from hanabi_rl.people.serve.web import MAX_MESSAGE, make_app
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.play import StudyPlay
 
 
 class Simple:
@@ -69,10 +70,10 @@ def make_play(
 
 @contextlib.contextmanager
 def serve_app(
-    app: Starlette, guard: RequestLimiter | None = None, max_message: int = MAX_MESSAGE
+    app: Starlette, limiter: RequestLimiter | None = None, max_message: int = MAX_MESSAGE
 ) -> Iterator[str]:
     """The real server in a thread, on a free port of this machine; yields its address."""
-    http, ws = protocols(guard or RequestLimiter())
+    http, ws = protocols(limiter or RequestLimiter())
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
@@ -106,9 +107,22 @@ def agree(store: Store, proxies: Mapping[int, Sequence[str]]) -> dict[int, tuple
     )
 
 
-def serve(play: LocalPlay, pause: float = 0.0) -> contextlib.AbstractContextManager[str]:
+def write_moves(
+    store: Store,
+    lease: GameLease,
+    turn: int,
+    actions: Sequence[int],
+    end: tuple[int, int] | None = None,
+) -> None:
+    """One game's moves from number `turn` on; `end` is score and points. Raises StaleLeaseError."""
+    (error,) = store.write([MoveWrite(lease, turn, tuple(actions), end)])
+    if error is not None:
+        raise error
+
+
+def serve(play: LocalPlay, move_delay: float = 0.0) -> contextlib.AbstractContextManager[str]:
     """The page of one machine, served."""
-    return serve_app(make_app(play, pause))
+    return serve_app(make_app(play, move_delay))
 
 
 STUDY = {

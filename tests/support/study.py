@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from hanabi_rl.people.serve.study_cookie import StudyCookie
+from hanabi_rl.people.study.requests import StudyCookie
 
 HOST = "study.example"
 ADDRESS = "203.0.113.77"

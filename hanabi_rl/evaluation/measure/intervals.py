@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,9 +66,16 @@ def bounds_text(bounds: Sequence[float | None], spec: str = ".2f") -> str:
     return f"[{known[0]:{spec}}, {known[1]:{spec}}]"
 
 
+def interval_dict(name: str, interval: Interval | None) -> dict[str, Any]:
+    """JSON-ready: `name` and `name_ci95` of an interval; None without one."""
+    mean, bounds = (None, None) if interval is None else (interval.mean, interval.bounds)
+    return {name: mean, f"{name}_ci95": bounds}
+
+
 def explained(text: str) -> str:
-    """`text`, plus a line that explains `n/a` if the text contains it."""
-    return f"{text}\n{_REASON}" if re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text) else text
+    """`text`, plus a line that explains `n/a` if the text contains it and no such line yet."""
+    needed = _REASON not in text and re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text)
+    return f"{text}\n{_REASON}" if needed else text
 
 
 def mean_interval(
@@ -356,13 +363,15 @@ def _leave_one_out(values: np.ndarray) -> np.ndarray:
 def _between_order_statistics(values: np.ndarray, level: float) -> Interval:
     """Narrowest interval between the k-th smallest and k-th largest of `values` float[N] that
     contains the median with probability >= `level` (binomial). Its standard error is NaN."""
-    from scipy.stats import quantile_test
+    from scipy.special import bdtr  # `quantile_test` is slow to import, and wrong at exact tails
 
-    median = float(np.median(values))
-    low, high = quantile_test(values, q=median, p=0.5).confidence_interval(level)
-    if np.isnan([low, high]).any():
+    median, count = float(np.median(values)), len(values)
+    tails = bdtr(np.arange(count, dtype=np.float64), count, 0.5)  # P(at most 0, 1, ... below)
+    outside = int((tails <= 1 - _upper_tail(level)).sum())
+    if not outside:
         return _unbounded(median)
-    return Interval(median, float(low), float(high), np.nan)
+    ordered = np.sort(values)
+    return Interval(median, float(ordered[outside - 1]), float(ordered[-outside]), np.nan)
 
 
 def _unbounded(estimate: float) -> Interval:

@@ -138,10 +138,10 @@ def log_in(server: Server, account: Account) -> str:
     except OSError as error:
         raise LoginFailedError(str(error)) from None
     if answer.status in (400, 401, 403):
-        said = answer.body[:2000].decode("utf-8", "replace").replace(account.password, "***")
-        words = " ".join(said.split())[:200]
+        reply = answer.body[:2000].decode("utf-8", "replace").replace(account.password, "***")
+        text = " ".join(reply.split())[:200]
         raise LoginRefusedError(
-            f"{server.host} does not let {account.username} in ({answer.status}): {words}"
+            f"{server.host} does not let {account.username} in ({answer.status}): {text}"
         )
     if answer.status != 200:
         raise LoginFailedError(f"{server.host}: the log-in was answered with {answer.status}")

@@ -24,113 +24,111 @@ from hanabi_rl.people.serve.partner_protocol import PartnerAction
 from hanabi_rl.people.serve.runner import PartnerRunner
 from hanabi_rl.people.serve.ticks import Run, compiled
 
+_Request = RequestMove | GameEnded | Forget
+_Result = PartnerAction | Exception | None
+
 
 class AgentWorker:
     """`policies` by the number of players; games of each in `slots` slots. `folder` keeps games,
-    `acquaintances` what the agent learnt of people (None: nothing does)."""
+    `partner_memory` what the agent learnt of people (None: nothing does)."""
 
     def __init__(
         self,
         policies: Mapping[int, Policy],
         slots: int,
         folder: GameFolder | None,
-        acquaintances: PartnerMemory | None,
+        partner_memory: PartnerMemory | None,
         run: Run = compiled,
     ) -> None:
-        self._policies, self._folder, self._acquaintances = policies, folder, acquaintances
+        self._policies, self._folder, self._partner_memory = policies, folder, partner_memory
         self._runners = {
             players: PartnerRunner([policy], policy.rules, slots, run=run)
             for players, policy in policies.items()
         }
-        self._asked = AsyncBatcher[RequestMove | GameEnded | Forget, PartnerAction | None](
-            self._think_together
-        )
+        self._batcher = AsyncBatcher[_Request, PartnerAction | None](self._process_batch)
 
-    async def think(self, asked: RequestMove) -> PartnerAction:
-        """See `connection.Agents`."""
-        answer = await self._asked.ask(asked)
+    async def query(self, request: RequestMove) -> PartnerAction:
+        """See `AgentBackend`."""
+        answer = await self._batcher.ask(request)
         assert answer is not None
         return answer
 
-    async def ended(self, ended: GameEnded) -> None:
-        """See `connection.Agents`."""
+    async def on_game_ended(self, ended: GameEnded) -> None:
+        """See `AgentBackend`."""
         if ended.game is not None and self._folder is not None:
             self._folder.finish(ended.game)
-        if ended.seen is not None and self._acquaintances is not None:
-            await self._asked.ask(ended)
+        if ended.observed is not None and self._partner_memory is not None:
+            await self._batcher.ask(ended)
 
     async def forget(self, forget: Forget) -> None:
-        """See `connection.Agents`."""
-        if self._acquaintances is not None:
-            await self._asked.ask(forget)
+        """See `AgentBackend`."""
+        if self._partner_memory is not None:
+            await self._batcher.ask(forget)
 
-    async def _think_together(
-        self, asked: list[RequestMove | GameEnded | Forget]
-    ) -> Sequence[PartnerAction | Exception | None]:
-        return await asyncio.to_thread(self._each, asked)
+    async def _process_batch(self, requests: list[_Request]) -> Sequence[_Result]:
+        return await asyncio.to_thread(self._process, requests)
 
-    def _each(
-        self, asked: Sequence[RequestMove | GameEnded | Forget]
-    ) -> list[PartnerAction | Exception | None]:
+    def _process(self, requests: Sequence[_Request]) -> list[_Result]:
         """What is wrong with one is told to it alone; those of one number of players go together,
         and what was played before a game ended is thought of before it is learnt from. What is
         learnt and forgotten keeps its order."""
-        found: list[PartnerAction | Exception | None] = [None] * len(asked)
+        found: list[_Result] = [None] * len(requests)
         for players, runner in self._runners.items():
-            here = [
+            indices = [
                 i
-                for i, one in enumerate(asked)
-                if isinstance(one, RequestMove) and one.game.rules.num_players == players
+                for i, request in enumerate(requests)
+                if isinstance(request, RequestMove) and request.game.rules.num_players == players
             ]
             for i, answer in zip(
-                here, self._answers(runner, [asked[i] for i in here]), strict=True
+                indices, self._actions(runner, [requests[i] for i in indices]), strict=True
             ):
                 found[i] = answer
-        for i, one in enumerate(asked):
+        for i, request in enumerate(requests):
             try:
-                if isinstance(one, GameEnded):
-                    self._learn(one)
-                elif isinstance(one, Forget):
-                    self._forget(one)
+                if isinstance(request, GameEnded):
+                    self._learn(request)
+                elif isinstance(request, Forget):
+                    self._forget(request)
             except Exception as error:
                 found[i] = error
         return found
 
     def _forget(self, forget: Forget) -> None:
         """Also in games that go on: they are played again without what is deleted."""
-        if self._acquaintances is not None:
-            self._acquaintances.forget(forget.player)
+        if self._partner_memory is not None:
+            self._partner_memory.forget(forget.player)
         for runner in self._runners.values():
             runner.forget()
 
-    def _answers(
-        self, runner: PartnerRunner, asked: Sequence[Any]
+    def _actions(
+        self, runner: PartnerRunner, requests: Sequence[Any]
     ) -> list[PartnerAction | Exception]:
-        if not asked:
+        if not requests:
             return []
         try:
-            given = [self._known(one.game.rules.num_players, one.partners) for one in asked]
-            return list(runner.partner_action([one.game for one in asked], initial_memories=given))
+            games = [request.game for request in requests]
+            memories = [self._read_memory(r.game.rules.num_players, r.partners) for r in requests]
+            return list(runner.partner_action(games, initial_memories=memories))
         except Exception as error:
-            if len(asked) == 1:
+            if len(requests) == 1:
                 return [error]
-            return [self._answers(runner, [one])[0] for one in asked]
+            return [self._actions(runner, [request])[0] for request in requests]
 
-    def _known(self, players: int, partners: Sequence[str]) -> Any:
+    def _read_memory(self, players: int, partners: Sequence[str]) -> Any:
         """The agent's memory before a game with these partners; None: they are strangers."""
-        if self._acquaintances is None:
+        if self._partner_memory is None:
             return None
         policy = self._policies[players]
-        known = self._acquaintances.read(policy.identity(), partners, policy.init_carry(1))
-        return None if known is None else jax.tree.map(lambda leaf: leaf[0], known)
+        memory = self._partner_memory.read(policy.identity(), partners, policy.init_carry(1))
+        return None if memory is None else jax.tree.map(lambda leaf: leaf[0], memory)
 
     def _learn(self, ended: GameEnded) -> None:
-        game, acquaintances = ended.seen, self._acquaintances
-        if game is None or acquaintances is None:
+        game, partner_memory = ended.observed, self._partner_memory
+        if game is None or partner_memory is None:
             return
         players = game.rules.num_players
         runner, policy = self._runners[players], self._policies[players]
-        runner.partner_action([game], initial_memories=[self._known(players, ended.partners)])
+        runner.partner_action([game], initial_memories=[self._read_memory(players, ended.partners)])
         memory = jax.tree.map(lambda leaf: np.asarray(leaf)[None], runner.memory(game.game_id))
         after = next_game(policy, memory, jnp.ones(1, bool))
-        acquaintances.write(policy.identity(), ended.partners, after)
+        partner_memory.write(policy.identity(), ended.partners, after)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hanabi_rl.people.live.commands import CommandHandler
@@ -25,7 +25,7 @@ from hanabi_rl.people.live.effects import (
 )
 from hanabi_rl.people.live.lobby import Lobby
 from hanabi_rl.people.live.missed_games import MissedGames
-from hanabi_rl.people.live.protocol import FrameError, cannot_play, names_of, read_frame, table_of
+from hanabi_rl.people.live.protocol import FrameError, names_of, read_frame, refusal, table_of
 from hanabi_rl.people.live.seat import Seat
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
@@ -40,7 +40,7 @@ class LiveBot:
         self.username, self.settings = username, settings
         self.seats: dict[int, Seat] = {}
         self._lobby = Lobby()
-        self._desk = CommandHandler(settings, self._lobby, self.seats)
+        self._commands = CommandHandler(settings, self._lobby, self.seats)
         self._serials = itertools.count(1)
         self._missed = MissedGames(settings.players, self._serials)
         self.closing = False
@@ -50,13 +50,13 @@ class LiveBot:
 
     def close(self) -> list[Effect]:
         """Takes no new seat, and leaves replays, and rooms whose game has not begun."""
-        self.closing = self._desk.closed = True
+        self.closing = self._commands.closed = True
         effects: list[Effect] = []
         for seat in self.seats.values():
             if seat.phase == "room":
                 effects.append(Send("tableLeave", {"tableID": seat.table}))
             effects += seat.leave_replay()
-        return self._swept(effects)
+        return self._cleanup(effects)
 
     @property
     def is_closed(self) -> bool:
@@ -71,64 +71,70 @@ class LiveBot:
     def on_connected(self) -> None:
         """A new connection: whatever the last one had asked for will not come. Rooms before a game
         are lost with it; of games that go on `welcome` tells."""
-        self._desk.disconnected()
+        self._commands.on_disconnected()
         self.last_error = ""
-        self._missed.connected()
+        self._missed.on_connected()
         for table in [t for t, seat in self.seats.items() if seat.phase == "room"]:
-            self._missed.add(self.seats.pop(table).untold(self.username))
+            self._missed.add(self.seats.pop(table).partial_game(self.username))
         for seat in self.seats.values():
             if not seat.is_replay:
-                seat.disconnected()
+                seat.on_disconnected()
 
     def receive(self, frame: str | bytes, now: float) -> list[Effect]:
         """One frame of the server. What is not understood is left alone."""
         try:
             command, fields = read_frame(frame)
-            read = _READ.get(command)
-            return [] if read is None else self._swept(read(self, fields, now))
+            if command in _SEAT_HANDLERS:
+                seat = self._seat(fields)
+                effects = [] if seat is None else _SEAT_HANDLERS[command](seat, fields, now)
+            elif command in _HANDLERS:
+                effects = _HANDLERS[command](self, fields, now)
+            else:
+                return []
+            return self._cleanup(effects)
         except (FrameError, DesyncError) as error:
             return [LogLine(f"left alone: {error}")]
 
-    def on_move(self, ticket: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
-        """What the agent answered to a `Think`; its pause is over."""
-        seat = self.seats.get(ticket.table)
-        return [] if seat is None else seat.thought(ticket, answer, now)
+    def on_move(self, token: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
+        """What the agent answered to a `RequestMove`; its delay is over."""
+        seat = self.seats.get(token.table)
+        return [] if seat is None else seat.on_move(token, answer, now)
 
     def on_response(self, number: int, status: int, body: bytes, now: float) -> list[Effect]:
         """What a `Fetch` was answered with: status and body; 0 and why where with nothing."""
-        return self._swept(self._missed.fetched(number, status, body, now))
+        return self._cleanup(self._missed.on_response(number, status, body, now))
 
-    def is_current(self, ticket: DecisionToken) -> bool:
+    def is_current(self, token: DecisionToken) -> bool:
         """Whether what was decided then may still be sent."""
-        seat = self.seats.get(ticket.table)
-        return seat is not None and seat.is_current(ticket)
+        seat = self.seats.get(token.table)
+        return seat is not None and seat.is_current(token)
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed: to be called every second or so."""
-        self._desk.tick(now)
+        self._commands.tick(now)
         effects: list[Effect] = []
         for seat in list(self.seats.values()):
-            if self._desk.closed:  # the server restarts no game before it stops
+            if self._commands.closed:  # the server restarts no game before it stops
                 effects += seat.leave_replay()
             effects += seat.tick(now)
-            since = seat.alone_since
+            since = seat.empty_since
             if seat.phase == "room" and since is not None and now - since > EMPTY_ROOM_TIMEOUT_S:
-                seat.alone_since = now  # once, until it has an effect
+                seat.empty_since = now  # once, until it has an effect
                 effects.append(Send("tableLeave", {"tableID": seat.table}))
-        return self._swept([*effects, *self._missed.tick(now)])
+        return self._cleanup([*effects, *self._missed.tick(now)])
 
-    def _swept(self, effects: list[Effect]) -> list[Effect]:
+    def _cleanup(self, effects: list[Effect]) -> list[Effect]:
         """Without the seats that were left; games of people who would rather not are not kept."""
         for table, seat in list(self.seats.items()):
             if seat.is_gone:
                 del self.seats[table]
             if seat.missed:
                 seat.missed = False
-                self._missed.add(seat.untold(self.username))
+                self._missed.add(seat.partial_game(self.username))
         for effect in effects:
             if isinstance(effect, GameEnded) and effect.game is not None:
                 self._missed.mark_complete(effect.game.game_id)
-        return [self._desk.allowed(e) if isinstance(e, GameEnded) else e for e in effects]
+        return [self._commands.apply_consent(e) if isinstance(e, GameEnded) else e for e in effects]
 
     def _seat(self, fields: Any) -> Seat | None:
         table = table_of(fields)
@@ -138,21 +144,21 @@ class LiveBot:
         if not isinstance(fields, Mapping):
             raise FrameError("welcome: expected an object")
         self.username = str(fields.get("username") or self.username)
-        self._desk.me = fields.get("userID")
-        self._desk.closed = self.closing or bool(
+        self._commands.me = fields.get("userID")
+        self._commands.closed = self.closing or bool(
             fields.get("shuttingDown") or fields.get("maintenanceMode")
         )
         tables = fields.get("playingAtTables")
-        again = [t for t in tables if type(t) is int] if isinstance(tables, list) else []
-        effects = self._back_in_replays(fields.get("disconSpectatingTable"))
-        for table in [table for table in self.seats if table not in again]:
+        rejoined = [t for t in tables if type(t) is int] if isinstance(tables, list) else []
+        effects = self._rejoin_replay(fields.get("disconSpectatingTable"))
+        for table in [table for table in self.seats if table not in rejoined]:
             effects += self.seats[table].on_table_gone(now)  # it ended while we were away
-        for table in again:
+        for table in rejoined:
             self.seats.setdefault(table, self._new_seat(table))
             effects.append(Send("tableReattend", {"tableID": table}))
         return effects
 
-    def _back_in_replays(self, lost: Any) -> list[Effect]:
+    def _rejoin_replay(self, lost: Any) -> list[Effect]:
         """Back in the replay that we were in when the connection was `lost`; others are closed."""
         for table in [t for t, seat in self.seats.items() if seat.is_replay and t != lost]:
             del self.seats[table]
@@ -164,17 +170,17 @@ class LiveBot:
         return Seat(table, self.settings, self._serials, self._missed.newest)
 
     def _tables(self, fields: Any, now: float) -> list[Effect]:
-        self._lobby.listed(fields)
+        self._lobby.on_table_list(fields)
         return []
 
     def _table(self, fields: Any, now: float) -> list[Effect]:
-        self._lobby.told(fields)
+        self._lobby.on_table(fields)
         table = fields.get("id") if isinstance(fields, Mapping) else None
         if type(table) is not int:
             return []
         seat, line = self.seats.get(table), self._lobby.get(table)
         if seat is not None and fields.get("sharedReplay"):
-            return seat.watched_by(fields.get("spectators"))
+            return seat.on_spectators(fields.get("spectators"))
         if seat is None or line is None or seat.phase != "room" or line.running:
             return []
         return self._room(seat, list(line.players), line.options, now)
@@ -183,7 +189,7 @@ class LiveBot:
         table = table_of(fields)
         if table is None:
             return []
-        self._lobby.gone(table)
+        self._lobby.on_table_gone(table)
         seat = self.seats.get(table)
         if seat is not None and seat.phase == "room":
             del self.seats[table]
@@ -195,7 +201,7 @@ class LiveBot:
         if table is None or table in self.seats:
             return []
         self.seats[table] = self._new_seat(table)
-        return self._desk.hello(table)
+        return self._commands.greeting(table)
 
     def _left(self, fields: Any, now: float) -> list[Effect]:
         table = table_of(fields)
@@ -215,16 +221,16 @@ class LiveBot:
         play, whoever came or went."""
         seat.names = names
         seat.options = options if isinstance(options, Mapping) else {}
-        alone = all(name == self.username for name in names)
-        seat.alone_since = (seat.alone_since or now) if alone else None
-        able = [n for n in self.settings.players if n >= len(names)]
-        size = min(able) if able else len(names)
-        refused = cannot_play(options, size, self.settings.players)
-        if refused is None or seat.leaving:
+        is_empty = all(name == self.username for name in names)
+        seat.empty_since = (seat.empty_since or now) if is_empty else None
+        sizes = [n for n in self.settings.players if n >= len(names)]
+        size = min(sizes) if sizes else len(names)
+        reason = refusal(options, size, self.settings.players)
+        if reason is None or seat.leaving:
             return []
         seat.leaving = True
-        say = table_chat(seat.table, f"I am sorry, {refused}, so I leave.")
-        return [say, Send("tableLeave", {"tableID": seat.table})]
+        message = table_chat(seat.table, f"I am sorry, {reason}, so I leave.")
+        return [message, Send("tableLeave", {"tableID": seat.table})]
 
     def _table_start(self, fields: Any, now: float) -> list[Effect]:
         table = table_of(fields)
@@ -235,61 +241,31 @@ class LiveBot:
             return [] if stays else [Send("tableUnattend", {"tableID": table})]
         if table not in self.seats or self.seats[table].is_replay:
             self.seats[table] = self._new_seat(table)
-        return self.seats[table].starts(now)
+        return self.seats[table].on_start(now)
 
     def _init(self, fields: Any, now: float) -> list[Effect]:
         seat = self._seat(fields)
         if seat is None:
             return []
         if fields.get("replay") or fields.get("sharedReplay") or fields.get("spectating"):
-            return seat.replays(fields, now)
+            return seat.on_replay(fields, now)
         return seat.on_init(fields, now)
-
-    def _list(self, fields: Any, now: float) -> list[Effect]:
-        seat = self._seat(fields)
-        return [] if seat is None else seat.on_action_list(fields.get("list"), now)
-
-    def _action(self, fields: Any, now: float) -> list[Effect]:
-        seat = self._seat(fields)
-        return [] if seat is None else seat.on_action(fields.get("action"), now)
-
-    def _clock(self, fields: Any, now: float) -> list[Effect]:
-        seat = self._seat(fields)
-        if seat is not None:
-            seat.on_clock(fields)
-        return []
-
-    def _pause(self, fields: Any, now: float) -> list[Effect]:
-        seat = self._seat(fields)
-        return [] if seat is None else seat.on_pause(bool(fields.get("active")), now)
 
     def _finished(self, fields: Any, now: float) -> list[Effect]:
         table, seat = table_of(fields), self._seat(fields)
         if seat is not None:
-            return seat.finished(fields, now, stay=not self._desk.closed)
+            return seat.on_finish(fields, now, stay=not self._commands.closed)
         return [] if table is None else [Send("tableUnattend", {"tableID": table})]
-
-    def _spectators(self, fields: Any, now: float) -> list[Effect]:
-        seat = self._seat(fields)
-        return [] if seat is None else seat.watched_by(fields.get("spectators"))
-
-    def _leader(self, fields: Any, now: float) -> list[Effect]:
-        seat = self._seat(fields)
-        return [] if seat is None else seat.led_by(str(fields.get("name") or ""))
 
     def _history(self, fields: Any, now: float) -> list[Effect]:
         self._missed.on_history(fields)
         for seat in self.seats.values():
-            seat.is_newer_than(self._missed.newest)
+            seat.set_newest_game(self._missed.newest)
         return []
-
-    def _identities(self, fields: Any, now: float) -> list[Effect]:
-        seat = self._seat(fields)
-        return [] if seat is None else seat.on_identities(fields.get("cardIdentities"))
 
     def _warning(self, fields: Any, now: float) -> list[Effect]:
         text = str(fields.get("warning", "") if isinstance(fields, Mapping) else "")[:200]
-        effects = self._desk.refused(text, now)
+        effects = self._commands.on_warning(text, now)
         for seat in self.seats.values():
             effects += seat.on_warning(now)
         return effects
@@ -302,16 +278,17 @@ class LiveBot:
         private = isinstance(fields, Mapping) and fields.get("recipient") == self.username
         if not private or fields.get("who") in ("", None, self.username):
             return []
-        return self._desk.asked(str(fields["who"]), html.unescape(str(fields.get("msg", ""))), now)
+        text = html.unescape(str(fields.get("msg", "")))
+        return self._commands.on_message(str(fields["who"]), text, now)
 
     def _shutdown(self, fields: Any, now: float) -> list[Effect]:
-        told = fields if isinstance(fields, Mapping) else {}
-        for name in {"shuttingDown", "maintenanceMode"} & set(told):
-            self._desk.closed = self.closing or bool(told[name])
+        status = fields if isinstance(fields, Mapping) else {}
+        for name in {"shuttingDown", "maintenanceMode"} & set(status):
+            self._commands.closed = self.closing or bool(status[name])
         return []
 
 
-_READ: dict[str, Any] = {
+_HANDLERS: dict[str, Callable[[LiveBot, Any, float], list[Effect]]] = {
     "welcome": LiveBot._welcome,
     "tableList": LiveBot._tables,
     "table": LiveBot._table,
@@ -322,18 +299,21 @@ _READ: dict[str, Any] = {
     "game": LiveBot._game,
     "tableStart": LiveBot._table_start,
     "init": LiveBot._init,
-    "gameActionList": LiveBot._list,
-    "gameAction": LiveBot._action,
-    "clock": LiveBot._clock,
-    "pause": LiveBot._pause,
     "finishOngoingGame": LiveBot._finished,
-    "spectators": LiveBot._spectators,
-    "replayLeader": LiveBot._leader,
     "gameHistory": LiveBot._history,
-    "cardIdentities": LiveBot._identities,
     "warning": LiveBot._warning,
     "error": LiveBot._error,
     "chat": LiveBot._chat,
     "shutdown": LiveBot._shutdown,
     "maintenance": LiveBot._shutdown,
 }
+_SEAT_HANDLERS: dict[str, Callable[[Seat, Any, float], list[Effect]]] = {
+    "gameActionList": lambda seat, fields, now: seat.on_action_list(fields.get("list"), now),
+    "gameAction": lambda seat, fields, now: seat.on_action(fields.get("action"), now),
+    "clock": lambda seat, fields, now: seat.on_clock(fields),
+    "pause": lambda seat, fields, now: seat.on_pause(bool(fields.get("active")), now),
+    "spectators": lambda seat, fields, now: seat.on_spectators(fields.get("spectators")),
+    "replayLeader": lambda seat, fields, now: seat.on_leader(str(fields.get("name") or "")),
+    "cardIdentities": lambda seat, fields, now: seat.on_identities(fields.get("cardIdentities")),
+}
+"""Messages about one table, for our seat there."""

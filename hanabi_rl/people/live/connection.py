@@ -48,10 +48,10 @@ _socket_log.setLevel(logging.WARNING)  # more would show the session's cookie
 class AgentBackend(Protocol):
     """Those who think, and keep what is to be kept."""
 
-    async def think(self, asked: RequestMove) -> PartnerAction:
+    async def query(self, request: RequestMove) -> PartnerAction:
         """The agent's answer."""
 
-    async def ended(self, ended: GameEnded) -> None:
+    async def on_game_ended(self, ended: GameEnded) -> None:
         """A game is over: keep what may be kept."""
 
     async def forget(self, forget: Forget) -> None:
@@ -67,17 +67,18 @@ class Connection:
         server: Server,
         account: Account,
         agents: AgentBackend,
-        pacer: SendRateLimiter | None = None,
+        rate_limiter: SendRateLimiter | None = None,
         back_off: BackOff | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bot, self._server, self._account, self._agents = bot, server, account, agents
-        self._pacer, self._back_off = pacer or SendRateLimiter(), back_off or BackOff()
+        self._rate_limiter = rate_limiter or SendRateLimiter()
+        self._back_off = back_off or BackOff()
         self._clock = clock
         self._queue: asyncio.Queue[Send] = asyncio.Queue()
-        self._thinking: set[asyncio.Task[None]] = set()
+        self._querying: set[asyncio.Task[None]] = set()
         self._fetching: set[asyncio.Task[None]] = set()
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._saving: set[asyncio.Task[None]] = set()
 
     def close(self) -> bool:
         """Takes no new seat, and ends once the games going on have, and those that it missed the
@@ -92,30 +93,30 @@ class Connection:
         Raises:
             LoginRefusedError: the server does not want this account, now or any more.
         """
-        thrown_out = 0
+        failed = 0
         try:
             while not self._bot.is_closed:
-                began = self._clock()
-                why = await self._one()
+                started = self._clock()
+                reason = await self._connect_once()
                 if self._bot.is_closed:
                     return
-                self._back_off.lasted(self._clock() - began)
-                thrown_out = thrown_out + 1 if self._bot.last_error else 0
-                if thrown_out == MAX_FAILED_CONNECTIONS:
+                self._back_off.record_duration(self._clock() - started)
+                failed = failed + 1 if self._bot.last_error else 0
+                if failed == MAX_FAILED_CONNECTIONS:
                     raise LoginRefusedError(
                         f"the server ended {MAX_FAILED_CONNECTIONS} connections in a row: "
                         f"{self._bot.last_error} "
                         "(does another program use this account?)"
                     )
                 wait = self._back_off.next_s()
-                log.warning("%s; connecting again in %.0f s", why, wait)
+                log.warning("%s; connecting again in %.0f s", reason, wait)
                 await asyncio.sleep(wait)
         finally:
             for task in self._fetching:
                 task.cancel()
-            await asyncio.gather(*self._keeping)
+            await asyncio.gather(*self._saving)
 
-    async def _one(self) -> str:
+    async def _connect_once(self) -> str:
         """One connection from log-in to its end; why it ended."""
         self._bot.on_connected()
         try:
@@ -133,7 +134,7 @@ class Connection:
                 logger=_socket_log,
             ) as socket:
                 log.info("connected to %s as %s", self._server.host, self._account.username)
-                await self._converse(socket)
+                await self._exchange(socket)
             return "the connection ended"
         except LoginFailedError as error:
             return str(error)
@@ -142,7 +143,7 @@ class Connection:
         except (OSError, InvalidHandshake, WebSocketException) as error:
             return f"no connection: {type(error).__name__}: {error}"
 
-    async def _converse(self, socket: ClientConnection) -> None:
+    async def _exchange(self, socket: ClientConnection) -> None:
         self._queue = asyncio.Queue()
         tasks = [
             asyncio.create_task(coroutine)
@@ -153,7 +154,7 @@ class Connection:
             for task in done:
                 task.result()
         finally:
-            left = [*tasks, *self._thinking]
+            left = [*tasks, *self._querying]
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
@@ -165,11 +166,11 @@ class Connection:
     async def _write(self, socket: ClientConnection) -> None:
         while True:
             send = await self._queue.get()
-            while (wait := self._pacer.wait_s(self._clock())) > 0:
+            while (wait := self._rate_limiter.wait_s(self._clock())) > 0:
                 await asyncio.sleep(wait)
-            if send.ticket is not None and not self._bot.is_current(send.ticket):
+            if send.token is not None and not self._bot.is_current(send.token):
                 continue  # the turn has passed
-            self._pacer.sent(self._clock())
+            self._rate_limiter.sent(self._clock())
             await socket.send(write_frame(send.command, send.fields))
 
     async def _tick(self) -> None:
@@ -183,30 +184,30 @@ class Connection:
             if isinstance(effect, Send):
                 self._queue.put_nowait(effect)
             elif isinstance(effect, RequestMove):
-                task = asyncio.create_task(self._think(effect))
-                self._thinking.add(task)
-                task.add_done_callback(self._thinking.discard)
+                task = asyncio.create_task(self._query(effect))
+                self._querying.add(task)
+                task.add_done_callback(self._querying.discard)
             elif isinstance(effect, Fetch):
                 task = asyncio.create_task(self._fetch(effect.number))
                 self._fetching.add(task)
                 task.add_done_callback(self._fetching.discard)
             elif isinstance(effect, GameEnded | Forget):
-                task = asyncio.create_task(self._keep(effect))
-                self._keeping.add(task)
-                task.add_done_callback(self._keeping.discard)
+                task = asyncio.create_task(self._save(effect))
+                self._saving.add(task)
+                task.add_done_callback(self._saving.discard)
             elif isinstance(effect, LogLine):
                 log.info("%s", effect.text)
 
-    async def _think(self, asked: RequestMove) -> None:
-        """The agent's move, after its pause. Where it fails the bot asks again in a while."""
-        began = self._clock()
+    async def _query(self, request: RequestMove) -> None:
+        """The agent's move, after its delay. Where it fails the bot asks again in a while."""
+        started = self._clock()
         try:
-            answer = await self._agents.think(asked)
+            answer = await self._agents.query(request)
         except Exception:
-            log.exception("table %d: the agent failed", asked.ticket.table)
+            log.exception("table %d: the agent failed", request.token.table)
             return
-        await asyncio.sleep(max(0.0, asked.pause_s - (self._clock() - began)))
-        self._do(self._bot.on_move(asked.ticket, answer, self._clock()))
+        await asyncio.sleep(max(0.0, request.move_delay_s - (self._clock() - started)))
+        self._do(self._bot.on_move(request.token, answer, self._clock()))
 
     async def _fetch(self, number: int) -> None:
         try:
@@ -215,12 +216,12 @@ class Connection:
             status, body = 0, str(error).encode()
         self._do(self._bot.on_response(number, status, body, self._clock()))
 
-    async def _keep(self, effect: GameEnded | Forget) -> None:
+    async def _save(self, effect: GameEnded | Forget) -> None:
         try:
             if isinstance(effect, GameEnded):
-                await self._agents.ended(effect)
+                await self._agents.on_game_ended(effect)
             else:
                 await self._agents.forget(effect)
         except Exception:
-            kept = "a game kept" if isinstance(effect, GameEnded) else "what was asked forgotten"
-            log.exception("could not have %s", kept)
+            action = "a game kept" if isinstance(effect, GameEnded) else "what was asked forgotten"
+            log.exception("could not have %s", action)

@@ -13,20 +13,20 @@ class DesyncError(ValueError):
     """What was told does not follow from what was told before."""
 
 
-def complete_deck(rules: Rules, could_be: Sequence[set[int]], before: Sequence[int]) -> list[int]:
-    """A deck (card ids, top first) whose card at each order is one of `could_be`, as much like the
-    deck `before` as is easy. Raises OutOfStepError where no deck is."""
+def complete_deck(rules: Rules, possible: Sequence[set[int]], previous: Sequence[int]) -> list[int]:
+    """A deck (card ids, top first) whose card at each order is one of `possible`, as much like the
+    deck `previous` as is easy. Raises DesyncError where no deck is."""
     left = Counter(full_deck(rules))
-    deck = list(before)
+    deck = list(previous)
     # fewest choices first: cards that are known take theirs before anything is made up
-    orders = sorted(range(rules.deck_size), key=lambda order: len(could_be[order]))
-    hard = [order for order in orders if len(could_be[order]) < rules.num_cards]
+    orders = sorted(range(rules.deck_size), key=lambda order: len(possible[order]))
+    constrained = [order for order in orders if len(possible[order]) < rules.num_cards]
 
     def place(index: int) -> bool:
-        if index == len(hard):
+        if index == len(constrained):
             return True
-        order = hard[index]
-        for card in sorted(could_be[order], key=lambda card: card != before[order]):
+        order = constrained[index]
+        for card in sorted(possible[order], key=lambda card: card != previous[order]):
             if left[card]:
                 left[card] -= 1
                 deck[order] = card
@@ -37,13 +37,13 @@ def complete_deck(rules: Rules, could_be: Sequence[set[int]], before: Sequence[i
 
     if not place(0):
         raise DesyncError("no deck has the cards that were told")
-    rest = orders[len(hard) :]
-    lacking = []
+    rest = orders[len(constrained) :]
+    missing = []
     for order in rest:
-        if left[before[order]]:
-            left[before[order]] -= 1
+        if left[previous[order]]:
+            left[previous[order]] -= 1
         else:
-            lacking.append(order)
-    for order, card in zip(lacking, left.elements(), strict=True):
+            missing.append(order)
+    for order, card in zip(missing, left.elements(), strict=True):
         deck[order] = card
     return deck

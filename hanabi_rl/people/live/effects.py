@@ -16,7 +16,7 @@ class BotSettings:
     agent: str
     players: frozenset[int]
     """The numbers of players that the agent plays with."""
-    pause_s: float = 2.0
+    move_delay_s: float = 2.0
     """Before a move, at least; none in a speedrun."""
     tables: int = 1
     """At a time."""
@@ -42,7 +42,7 @@ class Send:
 
     command: str
     fields: dict[str, Any]
-    ticket: DecisionToken | None = None
+    token: DecisionToken | None = None
 
 
 def table_chat(table: int, text: str) -> Send:
@@ -52,29 +52,29 @@ def table_chat(table: int, text: str) -> Send:
 
 @dataclasses.dataclass(frozen=True)
 class RequestMove:
-    """Ask the agent what it does; the answer goes to `Bot.thought`, after `pause_s` at least."""
+    """Query the agent; its answer goes to `LiveBot.on_move` after at least `move_delay_s`."""
 
-    ticket: DecisionToken
+    token: DecisionToken
     game: Game
     """As the agent may know it: cards that it does not see are made up (`observed_game.py`)."""
-    pause_s: float
+    move_delay_s: float
     partners: tuple[str, ...]
     """Who sits after us, in order around the table."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GameEnded:
-    """A game is over. `game`, with its true deck, is to be kept, unless it is None; `seen`, as the
-    agent knew it at its end, is to be learnt from, unless it is None."""
+    """The end of a game: `game`, with its true deck, to save; `observed`, as the agent knew it, to
+    learn from. None: do not."""
 
     game: Game | None
-    seen: Game | None
+    observed: Game | None
     partners: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Fetch:
-    """Ask the server for the finished game of this number; its answer goes to `Bot.fetched`."""
+    """Fetch the finished game of this number; the answer goes to `LiveBot.on_response`."""
 
     number: int
 

@@ -29,13 +29,13 @@ class Lobby:
     def __init__(self) -> None:
         self._tables: dict[int, TableLine] = {}
 
-    def listed(self, tables: Any) -> None:
+    def on_table_list(self, tables: Any) -> None:
         """`tableList`: all that there are."""
         self._tables.clear()
         for table in tables if isinstance(tables, list) else []:
-            self.told(table)
+            self.on_table(table)
 
-    def told(self, fields: Any) -> None:
+    def on_table(self, fields: Any) -> None:
         """`table`: a new one, or one that changed."""
         if not isinstance(fields, Mapping) or type(fields.get("id")) is not int:
             return
@@ -43,16 +43,16 @@ class Lobby:
         options = dict(options) if isinstance(options, Mapping) else {}
         if isinstance(fields.get("variant"), str):
             options.setdefault("variantName", fields["variant"])
-        players, most = fields.get("players"), fields.get("maxPlayers")
+        players, limit = fields.get("players"), fields.get("maxPlayers")
         self._tables[fields["id"]] = TableLine(
             table=fields["id"],
             running=bool(fields.get("running") or fields.get("sharedReplay")),
             players=tuple(map(str, players)) if isinstance(players, list) else (),
-            max_players=most if type(most) is int else 5,
+            max_players=limit if type(limit) is int else 5,
             options=options,
         )
 
-    def gone(self, table: int) -> None:
+    def on_table_gone(self, table: int) -> None:
         """`tableGone`."""
         self._tables.pop(table, None)
 
@@ -60,7 +60,7 @@ class Lobby:
         """The table with this number, where there is one."""
         return self._tables.get(table)
 
-    def of(self, player: str) -> TableLine | None:
+    def table_of(self, player: str) -> TableLine | None:
         """The newest table that this player sits at, one whose game has not begun if there is
         one."""
         found = [line for line in self._tables.values() if player in line.players]

@@ -1,4 +1,4 @@
-"""What becomes of an agent's answer: the move, its pause, and what is noted on cards."""
+"""What becomes of an agent's answer: the move, its delay, and what is noted on cards."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.people.live.observed_game import ObservedGame
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
-NOTED = 0.05
+MIN_NOTE_PROB = 0.05
 """Plays and discards at least so likely are noted on the card."""
-CLOCK_SHARE = 20
-"""A pause takes no more than this part of the time that is left."""
+CLOCK_DIVISOR = 20
+"""A delay takes no more than this part of the time that is left."""
 
 
 def best(answer: PartnerAction, refused: Collection[int]) -> int | None:
@@ -27,32 +27,32 @@ def best(answer: PartnerAction, refused: Collection[int]) -> int | None:
     return None
 
 
-def pause_s(usual: float, options: Mapping[str, Any], clock_s: float | None) -> float:
+def move_delay_s(usual: float, options: Mapping[str, Any], clock_s: float | None) -> float:
     """Seconds before a move at a table of these options; `clock_s` is what our clock shows."""
     if options.get("speedrun"):
         return 0.0
     if options.get("timed") and clock_s is not None:
-        return max(0.0, min(usual, clock_s / CLOCK_SHARE))
+        return max(0.0, min(usual, clock_s / CLOCK_DIVISOR))
     return usual
 
 
-def clock_s(times: Any, seat: int, before: float | None) -> float | None:
+def clock_s(times: Any, seat: int, previous: float | None) -> float | None:
     """What our clock shows by the `times` (ms, by seat) of a message; None for what is none, and
-    `before` where the message has none of ours."""
+    `previous` where the message has none of ours."""
     if not isinstance(times, list) or not 0 <= seat < len(times):
-        return before
+        return previous
     return times[seat] / 1000 if isinstance(times[seat], int | float) else None
 
 
-def notes(seen: ObservedGame, answer: PartnerAction) -> list[dict[str, Any]]:
+def notes(observed: ObservedGame, answer: PartnerAction) -> list[dict[str, Any]]:
     """What the agent weighs, card by card of its own: `order` and `note` of each."""
-    weighed: dict[int, list[str]] = {}
-    for action, chance in enumerate(answer.probabilities):
-        move = decode_action(seen.rules, action)
-        if chance >= NOTED and move.slot >= 0:
-            weighed.setdefault(move.slot, []).append(f"{move.kind} {chance:.0%}")
-    orders = seen.own_orders()
+    texts_by_slot: dict[int, list[str]] = {}
+    for action, prob in enumerate(answer.probabilities):
+        move = decode_action(observed.rules, action)
+        if prob >= MIN_NOTE_PROB and move.slot >= 0:
+            texts_by_slot.setdefault(move.slot, []).append(f"{move.kind} {prob:.0%}")
+    orders = observed.own_orders()
     return [
-        {"order": orders[slot], "note": f"turn {seen.turn + 1}: {', '.join(texts)}"}
-        for slot, texts in weighed.items()
+        {"order": orders[slot], "note": f"turn {observed.turn + 1}: {', '.join(texts)}"}
+        for slot, texts in texts_by_slot.items()
     ]

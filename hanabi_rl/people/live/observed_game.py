@@ -24,7 +24,6 @@ from hanabi_rl.people.live.deck_completion import DesyncError, complete_deck
 from hanabi_rl.people.live.protocol import FrameError, whole
 from hanabi_rl.people.serve.lifecycle import Game
 
-NORMAL_END = 1
 _COLOR, _RANK = 0, 1  # types of a clue that was given
 
 
@@ -43,10 +42,10 @@ class ObservedGame:
         self.seat = self._our_seat(seat)
         self._orders = rotated_orders(self.rules, start)  # the site's -> ours
         self._cards: dict[int, int] = {}  # order -> card id, of those that were shown
-        self._could_be = [set(range(self.rules.num_cards)) for _ in range(self.rules.deck_size)]
+        self._possible = [set(range(self.rules.num_cards)) for _ in range(self.rules.deck_size)]
         self._drawn: set[int] = set()
         self._moves: list[int] = []
-        self._in_a_move = False  # from its first action to its `turn`
+        self._mid_move = False  # from its first action to its `turn`
         self._deck = full_deck(self.rules)
         self._table: PythonGame | None = None
         self.ended: int | None = None
@@ -60,32 +59,32 @@ class ObservedGame:
     @property
     def my_turn(self) -> bool:
         """All of the last move was told, and the next one is ours."""
-        table = self._told()
-        told = len(self._drawn) == table.drawn and not self._in_a_move
-        return told and self.ended is None and not table.over and table.player == self.seat
+        table = self._known_table()
+        complete = len(self._drawn) == table.drawn and not self._mid_move
+        return complete and self.ended is None and not table.over and table.player == self.seat
 
     def apply(self, action: Any) -> None:
-        """Reads the next action. Unknown ones are left alone. Raises OutOfStepError."""
+        """Reads the next action. Unknown ones are left alone. Raises DesyncError."""
         kind = action.get("type") if isinstance(action, Mapping) else None
-        read = _READ.get(kind) if isinstance(kind, str) else None
-        if read is None:
+        handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
+        if handler is None:
             return
         try:
-            read(self, action)
+            handler(self, action)
         except FrameError as error:
             raise DesyncError(f"{kind}: {error}") from error
 
     def game(self, number: int) -> Game:
         """The game for the agent: all seats but ours are people's, and cards that it does not see
-        are made up. Raises OutOfStepError."""
-        table = self._told()
+        are made up. Raises DesyncError."""
+        table = self._known_table()
         others = frozenset(range(self.rules.num_players)) - {self.seat}
         return Game(number, self.rules, tuple(table.deck), others, tuple(self._moves))
 
     def site_action(self, action: int) -> dict[str, int]:
         """Our action as the site's: `type`, `target`, `value`. Raises ValueError for one that the
         rules do not allow now."""
-        table = self._told()
+        table = self._known_table()
         if reason := table.illegal_reason(action):
             raise ValueError(f"turn {self.turn}: {reason}")
         move = decode_action(self.rules, action)
@@ -101,7 +100,7 @@ class ObservedGame:
 
     def own_orders(self) -> list[int]:
         """The site's orders of our cards, oldest first."""
-        return [self.site_order(order) for order in self._told().hands[self.seat]]
+        return [self.site_order(order) for order in self._known_table().hands[self.seat]]
 
     def site_order(self, order: int) -> int:
         """The site's order of a card of ours."""
@@ -109,7 +108,7 @@ class ObservedGame:
 
     def whole_game(self, number: int, identities: Any, bots: Sequence[int]) -> Game:
         """The game that is over, with the deck that the site shows at its end; seats (the site's)
-        of `bots` are no people's. Raises OutOfStepError where the deck is none, or another one."""
+        of `bots` are no people's. Raises DesyncError where the deck is none, or another one."""
         deck = _read_deck(self.rules, identities)
         deck = [deck[site] for site in np.argsort(self._orders)]
         for order, card in self._cards.items():
@@ -126,10 +125,10 @@ class ObservedGame:
         """Not even the deal was told."""
         return not self._drawn
 
-    def leads_to(self, deck: list[int], moves: list[int]) -> bool:
+    def is_prefix_of(self, deck: list[int], moves: list[int]) -> bool:
         """Whether a whole game, in our orders and actions, begins with all that was seen."""
-        known = all(deck[order] == card for order, card in self._cards.items())
-        return known and moves[: self.turn] == self._moves
+        same_cards = all(deck[order] == card for order, card in self._cards.items())
+        return same_cards and moves[: self.turn] == self._moves
 
     def _our_seat(self, site: int) -> int:
         return (site - self.start) % self.rules.num_players
@@ -147,33 +146,33 @@ class ObservedGame:
 
     def _draw(self, action: Mapping[str, Any]) -> None:
         order, seat = self._order(action.get("order")), self._seat(action, "playerIndex")
-        if order in self._drawn or order not in self._told().hands[seat]:
+        if order in self._drawn or order not in self._known_table().hands[seat]:
             raise DesyncError(f"card {order} cannot be drawn by seat {seat} now")
         self._drawn.add(order)
         if (whole(action, "suitIndex"), whole(action, "rank")) != (-1, -1):
-            self._show(order, action)
+            self._reveal(order, action)
         elif seat != self.seat:
             raise DesyncError(f"card {order} of another seat was not shown")
 
-    def _take(self, action: Mapping[str, Any], kind: str) -> None:
+    def _remove_card(self, action: Mapping[str, Any], kind: str) -> None:
         order, seat = self._order(action.get("order")), self._seat(action, "playerIndex")
-        hand = self._told().hands[seat]
+        hand = self._known_table().hands[seat]
         if order not in hand:
             raise DesyncError(f"seat {seat} does not hold card {order}")
         slot = hand.index(order)
-        self._show(order, action)
+        self._reveal(order, action)
         self._move(seat, Move("play" if kind == "play" else "discard", slot=slot))
 
     def _play(self, action: Mapping[str, Any]) -> None:
-        before = self._told().points
-        self._take(action, "play")
-        if self._told().points == before:
+        before = self._known_table().points
+        self._remove_card(action, "play")
+        if self._known_table().points == before:
             raise DesyncError("a play that worked scores no point")
 
     def _discard(self, action: Mapping[str, Any]) -> None:
-        failed, before = action.get("failed") is True, self._told().points
-        self._take(action, "play" if failed else "discard")
-        if self._told().points != before:
+        failed, before = action.get("failed") is True, self._known_table().points
+        self._remove_card(action, "play" if failed else "discard")
+        if self._known_table().points != before:
             raise DesyncError("a play that failed scores a point")
 
     def _clue(self, action: Mapping[str, Any]) -> None:
@@ -189,54 +188,54 @@ class ObservedGame:
             offset=(target - giver) % self.rules.num_players,
             value=value,
         )
-        hand = self._told().hands[target]
+        hand = self._known_table().hands[target]
         if target == self.seat:
             for order in hand:
-                named = {card for card in self._could_be[order] if divmod(card, 5)[kind] == value}
-                could_be = named if order in touched else self._could_be[order] - named
-                self._know(order, could_be)
-        seen = [hand[slot] for slot in self._told().touched(move)] if move.offset else []
-        if set(seen) != touched:
-            raise DesyncError(f"a hint touches cards {seen}, not {sorted(touched)}")
+                cards = self._possible[order]
+                matching = {card for card in cards if divmod(card, 5)[kind] == value}
+                self._narrow(order, matching if order in touched else cards - matching)
+        observed = [hand[slot] for slot in self._known_table().touched(move)] if move.offset else []
+        if set(observed) != touched:
+            raise DesyncError(f"a hint touches cards {observed}, not {sorted(touched)}")
         self._move(giver, move)
 
     def _status(self, action: Mapping[str, Any]) -> None:
-        table = self._told()
+        table = self._known_table()
         if whole(action, "clues") != table.info_tokens:
             raise DesyncError(f"{action['clues']} clues, we count {table.info_tokens}")
         if table.life_tokens and whole(action, "score") != table.points:
             raise DesyncError(f"{action['score']} points, we count {table.points}")
 
     def _strike(self, action: Mapping[str, Any]) -> None:
-        self._in_a_move = True  # it comes before the card's discard
+        self._mid_move = True  # it comes before the card's discard
 
     def _turn(self, action: Mapping[str, Any]) -> None:
         if whole(action, "currentPlayerIndex") >= 0:
             seat = self._seat(action, "currentPlayerIndex")
-            if seat != self._told().player:
-                raise DesyncError(f"it is seat {seat}'s turn, we count {self._told().player}'s")
-        self._in_a_move = False
+            if seat != (player := self._known_table().player):
+                raise DesyncError(f"it is seat {seat}'s turn, we count {player}'s")
+        self._mid_move = False
 
     def _game_over(self, action: Mapping[str, Any]) -> None:
         self.ended = whole(action, "endCondition")
 
-    def _show(self, order: int, action: Mapping[str, Any]) -> None:
+    def _reveal(self, order: int, action: Mapping[str, Any]) -> None:
         suit, rank = whole(action, "suitIndex"), whole(action, "rank")
         if not (0 <= suit < 5 and 1 <= rank <= 5):
             raise DesyncError(f"no card: suit {suit}, rank {rank}")
         card = suit * 5 + rank - 1
-        if card not in self._could_be[order]:
+        if card not in self._possible[order]:
             raise DesyncError(f"card {order} cannot be {card} by its hints")
         self._cards[order] = card
-        self._know(order, {card})
+        self._narrow(order, {card})
 
-    def _know(self, order: int, could_be: set[int]) -> None:
-        self._could_be[order] = could_be
-        if self._deck[order] not in could_be:
+    def _narrow(self, order: int, possible: set[int]) -> None:
+        self._possible[order] = possible
+        if self._deck[order] not in possible:
             self._table = None
 
     def _move(self, seat: int, move: Move) -> None:
-        table = self._told()
+        table = self._known_table()
         if self.ended is not None or seat != table.player:
             raise DesyncError(f"seat {seat} moves, it is seat {table.player}'s turn")
         try:
@@ -245,16 +244,16 @@ class ObservedGame:
         except ValueError as error:
             raise DesyncError(str(error)) from error
         self._moves.append(action)
-        self._in_a_move = True
+        self._mid_move = True
 
-    def _told(self) -> PythonGame:
+    def _known_table(self) -> PythonGame:
         """The position, with cards that are not known made up anew where they have to be."""
         if self._table is None:
-            self._deck = complete_deck(self.rules, self._could_be, self._deck)
-            self._table = self._played(self._deck)
+            self._deck = complete_deck(self.rules, self._possible, self._deck)
+            self._table = self._replay(self._deck)
         return self._table
 
-    def _played(self, deck: Sequence[int]) -> PythonGame:
+    def _replay(self, deck: Sequence[int]) -> PythonGame:
         try:
             table = PythonGame(self.rules, deck)
             for action in self._moves:
@@ -274,7 +273,7 @@ def finished_game(
     return dataclasses.replace(game, end_reason="finished" if finished else "left")
 
 
-_READ: dict[str, Any] = {
+_HANDLERS: dict[str, Any] = {
     "draw": ObservedGame._draw,
     "play": ObservedGame._play,
     "discard": ObservedGame._discard,

@@ -95,9 +95,9 @@ def after(names: Sequence[str], seat: int) -> tuple[str, ...]:
     return (*names[seat + 1 :], *names[:seat])
 
 
-def cannot_play(options: Any, players: int, able: Collection[int]) -> str | None:
+def refusal(options: Any, players: int, supported: Collection[int]) -> str | None:
     """Why we cannot play `players` at a table of these options, in a few polite words; None where
-    we can. `able`: the numbers of players that the agent plays with."""
+    we can. `supported`: the numbers of players that the agent plays with."""
     if not isinstance(options, Mapping):
         return "this table does not say what its options are"
     variant = options.get("variantName", VARIANT)
@@ -108,7 +108,7 @@ def cannot_play(options: Any, players: int, able: Collection[int]) -> str | None
     for name, value in options.items():
         if value is True and name not in KNOWN_FLAGS:
             return f"I do not know the option {str(name)[:40]}"
-    if players not in able:
-        numbers = " or ".join(map(str, sorted(able)))
+    if players not in supported:
+        numbers = " or ".join(map(str, sorted(supported)))
         return f"my agent plays with {numbers} players in all, not {players}"
     return None

@@ -29,7 +29,7 @@ from hanabi_rl.people.live.effects import (
 )
 from hanabi_rl.people.live.missed_games import PartialGame
 from hanabi_rl.people.live.observed_game import ObservedGame
-from hanabi_rl.people.live.protocol import after, cannot_play, collection, is_bot, names_of, whole
+from hanabi_rl.people.live.protocol import after, collection, is_bot, names_of, refusal, whole
 from hanabi_rl.people.live.replay import Replay
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
@@ -56,50 +56,50 @@ class Seat:
         """Of everybody at the table, us included, in the order of the site's seats."""
         self.options: Mapping[str, Any] = {}
         self.owner: int | None = None
-        self.alone_since: float | None = None
+        self.empty_since: float | None = None
         self.leaving = False
         """We have said that we cannot play here."""
         self._settings, self._serials = settings, serials
         self._me = -1
-        self._seen: ObservedGame | None = None
-        self._before: ObservedGame | None = None  # the same game, as it was seen before it was lost
-        self._follows = False  # nothing is missing in it
-        self._ticket: DecisionToken | None = None
+        self._observed: ObservedGame | None = None
+        self._previous: ObservedGame | None = None  # the same game before the connection was lost
+        self._in_sync = False  # nothing is missing in it
+        self._token: DecisionToken | None = None
         self._number = 0  # of the game, for those who think
         self._due: float | None = None  # ask again, if nothing came until then
         self._failures = 0
-        self._acted: tuple[int, int] | None = None  # turn and action that await an answer
-        self._lists = 0  # asked for, and not here yet
-        self._lists_before = 0  # those of them that were asked for before that action was sent
-        self._unheard = 0
+        self._sent_move: tuple[int, int] | None = None  # turn and action that await an answer
+        self._lists_due = 0  # asked for, and not here yet
+        self._old_lists = 0  # those of them that were asked for before that action was sent
+        self._unanswered = 0
         self._refused: set[tuple[int, int]] = set()
         self._paused = False
         self._clock_s: float | None = None
-        self._replay: int | None = None
-        self._shared: Replay | None = None  # what the game has become, where we are in it
+        self._replay_id: int | None = None
+        self._replay: Replay | None = None  # what the game has become, where we are in it
         self._deck: Any = None
         self._ending = False
 
-    def is_newer_than(self, game: int | None) -> None:
+    def set_newest_game(self, game: int | None) -> None:
         """That game was over, and ours here goes on, as far as we know."""
         self.since = game if self.since is None and not self._ending else self.since
 
-    def is_current(self, ticket: DecisionToken) -> bool:
+    def is_current(self, token: DecisionToken) -> bool:
         """Nothing has happened at the table since this decision was asked for."""
-        return ticket == self._ticket
+        return token == self._token
 
-    def starts(self, now: float) -> list[Effect]:
+    def on_start(self, now: float) -> list[Effect]:
         """The game begins, or we are back in it."""
-        self._before, self._seen = self._best_seen(), None
-        self._ticket, self._acted, self.phase = None, None, "loading"
-        self._due, self.alone_since = now + self._wait(), None
+        self._previous, self._observed = self._last_known(), None
+        self._token, self._sent_move, self.phase = None, None, "loading"
+        self._due, self.empty_since = now + self._retry_wait_s(), None
         return [self._send("getGameInfo1")]
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """What was asked for will not come, and what was decided is void."""
-        self._ticket, self._acted, self._due, self.phase = None, None, None, "loading"
-        self._follows, self._shared = False, None
-        self._lists = self._lists_before = 0
+        self._token, self._sent_move, self._due, self.phase = None, None, None, "loading"
+        self._in_sync, self._replay = False, None
+        self._lists_due = self._old_lists = 0
 
     def on_init(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         """`init`: what kind of game it is. We are present before we ask what has happened, so that
@@ -109,132 +109,135 @@ class Seat:
         self._me = whole(fields, "ourPlayerIndex")
         self._paused = fields.get("paused") is True  # `pause` is told to those who are here alone
         start = options.get("startingPlayer") or 0
-        refused = cannot_play(options, len(self.names), self._settings.players)
-        if refused is not None:
+        reason = refusal(options, len(self.names), self._settings.players)
+        if reason is not None:
             self.phase, self._due = "gone", None
-            say = f"I am sorry, {refused}: I vote to end this game."
+            message = f"I am sorry, {reason}: I vote to end this game."
             return [
                 self._send("loaded"),
-                table_chat(self.table, say),
+                table_chat(self.table, message),
                 self._send("tableVoteForTermination"),
                 LogLine(f"table {self.table}: a game that the agent cannot play began"),
             ]
-        self._seen = ObservedGame(len(self.names), self._me, start if type(start) is int else -1)
-        self._number, self._follows = next(self._serials), False
+        start = start if type(start) is int else -1
+        self._observed = ObservedGame(len(self.names), self._me, start)
+        self._number, self._in_sync = next(self._serials), False
         self.phase = "loading"
-        return [self._send("loaded"), *self._ask_for_the_list(now)]
+        return [self._send("loaded"), *self._request_list(now)]
 
     def on_action_list(self, actions: Any, now: float) -> list[Effect]:
         """`gameActionList`: everything so far."""
-        if self._seen is None or self.phase not in ("loading", "playing"):
+        if self._observed is None or self.phase not in ("loading", "playing"):
             return []
-        old, start = self._seen, (self.options.get("startingPlayer") or 0)
-        self._seen = ObservedGame(len(self.names), self._me, start)
-        self.phase, self._ticket, self._lists = "playing", None, max(0, self._lists - 1)
+        old, start = self._observed, (self.options.get("startingPlayer") or 0)
+        self._observed = ObservedGame(len(self.names), self._me, start)
+        self.phase, self._token = "playing", None
+        self._lists_due = max(0, self._lists_due - 1)
         self._due = self._due if self._ending else None
-        if self._lists_before:  # it does not say what became of our move
-            self._lists_before, self._due = self._lists_before - 1, now + RESPONSE_TIMEOUT_S
+        if self._old_lists:  # it does not say what became of our move
+            self._old_lists, self._due = self._old_lists - 1, now + RESPONSE_TIMEOUT_S
         else:  # what was sent before it was asked for is in it, or was refused
-            self._acted = None
+            self._sent_move = None
         try:
             for action in actions if isinstance(actions, list) else []:
-                self._seen.apply(action)
-            self._failures, self._follows = 0, True
-            if self._acted is not None and self._acted[0] != self._seen.turn:
-                self._acted = None
+                self._observed.apply(action)
+            self._failures, self._in_sync = 0, True
+            if self._sent_move is not None and self._sent_move[0] != self._observed.turn:
+                self._sent_move = None
             return self._decide(now)
         except DesyncError as error:
-            self._seen, self._follows = old, False
+            self._observed, self._in_sync = old, False
             return self._resynchronise(now, str(error))
 
     def on_action(self, action: Any, now: float) -> list[Effect]:
         """`gameAction`: one thing more."""
-        if self._seen is None or not self._follows:
+        if self._observed is None or not self._in_sync:
             return []
-        self._ticket, before = None, self._seen.turn
+        self._token, before = None, self._observed.turn
         try:
-            self._seen.apply(action)
+            self._observed.apply(action)
             if self.phase == "loading":  # the list will tell it again, unless this was the end
-                return self._close_if_known()
-            if self._seen.turn != before:
-                self._acted, self._unheard = None, 0
+                return self._close_if_complete()
+            if self._observed.turn != before:
+                self._sent_move, self._unanswered = None, 0
                 self._due = self._due if self._ending else None
                 self._refused.clear()
-            return self._close_if_known() or self._decide(now)
+            return self._close_if_complete() or self._decide(now)
         except DesyncError as error:
-            self._follows = False
+            self._in_sync = False
             return [] if self.phase == "loading" else self._resynchronise(now, str(error))
 
     def on_warning(self, now: float) -> list[Effect]:
         """Some command of ours was refused; perhaps our move here, which the list will say. In a
         pause it says nothing about the move."""
-        if self._acted is None or self.phase != "playing":
+        if self._sent_move is None or self.phase != "playing":
             return []
         if not self._paused:
-            self._refused.add(self._acted)
+            self._refused.add(self._sent_move)
         return self._resynchronise(now, "a move may have been refused")
 
-    def on_clock(self, fields: Mapping[str, Any]) -> None:
+    def on_clock(self, fields: Mapping[str, Any]) -> list[Effect]:
         """`clock`: how long everybody has."""
         self._clock_s = move_choice.clock_s(fields.get("times"), self._me, self._clock_s)
+        return []
 
     def on_pause(self, paused: bool, now: float) -> list[Effect]:
         """`pause`: nobody moves meanwhile."""
-        self._paused, self._ticket = paused, None
+        self._paused, self._token = paused, None
         return self._decide(now) if self.phase == "playing" else []
 
-    def thought(self, ticket: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
+    def on_move(self, token: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
         """The agent's answer: our move, if it is still wanted."""
-        if not self.is_current(ticket) or self._seen is None:
+        if not self.is_current(token) or self._observed is None:
             return []
-        turn = self._seen.turn
+        turn = self._observed.turn
         refused = {action for at, action in self._refused if at == turn}
         action = move_choice.best(answer, refused)
         if action is None:
-            self._ticket, self._due = None, now + MAX_RETRY_WAIT_S
+            self._token, self._due = None, now + MAX_RETRY_WAIT_S
             self._refused.clear()
             return [LogLine(f"table {self.table}: the server refuses every move")]
-        self._acted, self._due = (turn, action), now + RESPONSE_TIMEOUT_S
-        self._lists_before = self._lists
-        move = {"tableID": self.table, **self._seen.site_action(action)}
-        written = move_choice.notes(self._seen, answer) if self._settings.notes else []
-        notes = [Send("note", {"tableID": self.table, **note}, ticket) for note in written]
-        return [*notes, Send("action", move, ticket)]
+        self._sent_move, self._due = (turn, action), now + RESPONSE_TIMEOUT_S
+        self._old_lists = self._lists_due
+        move = {"tableID": self.table, **self._observed.site_action(action)}
+        written = move_choice.notes(self._observed, answer) if self._settings.notes else []
+        notes = [Send("note", {"tableID": self.table, **note}, token) for note in written]
+        return [*notes, Send("action", move, token)]
 
-    def finished(self, fields: Mapping[str, Any], now: float, stay: bool) -> list[Effect]:
+    def on_finish(self, fields: Mapping[str, Any], now: float, stay: bool) -> list[Effect]:
         """`finishOngoingGame`: the game is a replay now, and we are in it; `stay` there for those
         who may want to restart it."""
-        if stay and self._shared is None and 0 <= self._me < len(self.names):
+        if stay and self._replay is None and 0 <= self._me < len(self.names):
             me, leader = self.names[self._me], str(fields.get("sharedReplayLeader") or "")
-            self._shared = Replay(self.table, me, self.names, leader, now)
-        return self._numbered(fields, now)
+            self._replay = Replay(self.table, me, self.names, leader, now)
+        return self._set_replay_number(fields, now)
 
-    def _numbered(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
+    def _set_replay_number(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         replay = fields.get("databaseID")
-        self._replay = replay if type(replay) is int and replay > 0 else self._replay
+        self._replay_id = replay if type(replay) is int and replay > 0 else self._replay_id
         return self.on_table_gone(now)
 
-    def watched_by(self, spectators: Any) -> list[Effect]:
+    def on_spectators(self, spectators: Any) -> list[Effect]:
         """Who is in the replay that our game has become."""
-        if self._shared is None or not isinstance(spectators, list):
+        if self._replay is None or not isinstance(spectators, list):
             return []
-        return [*self._shared.watched_by(names_of(spectators))]
+        return [*self._replay.on_spectators(names_of(spectators))]
 
-    def led_by(self, name: str) -> list[Effect]:
+    def on_leader(self, name: str) -> list[Effect]:
         """Who leads that replay now."""
-        return [] if self._shared is None else [*self._shared.led_by(name)]
+        return [] if self._replay is None else [*self._replay.on_leader(name)]
 
     def leave_replay(self) -> list[Effect]:
         """Leaves the replay, where we are in one."""
-        if self.phase != "replay" or self._shared is None:
+        if self.phase != "replay" or self._replay is None:
             return []
         self.phase = "gone"
-        return [*self._shared.leave()]
+        return [*self._replay.leave()]
 
-    def replays(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
+    def on_replay(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         """`init` of a replay: our game has ended, or it never was ours."""
-        if self.names or self._best_seen() is not None:
-            return self._numbered(fields, now)
+        if self.names or self._last_known() is not None:
+            return self._set_replay_number(fields, now)
         self.phase = "gone"
         return [self._send("tableUnattend")]
 
@@ -242,42 +245,42 @@ class Seat:
         """The table is gone from the list; what is left to be told comes soon or never."""
         if self.phase == "replay":  # the replay has the number of the game's table, and goes on
             return []
-        self._ticket, self._ending, self._due = None, True, now + RESPONSE_TIMEOUT_S
-        return self._close_if_known()
+        self._token, self._ending, self._due = None, True, now + RESPONSE_TIMEOUT_S
+        return self._close_if_complete()
 
     def on_identities(self, identities: Any) -> list[Effect]:
         """`cardIdentities`: the whole deck, after the end."""
         self._deck = identities
-        return self._close_if_known()
+        return self._close_if_complete()
 
-    def _close_if_known(self) -> list[Effect]:
+    def _close_if_complete(self) -> list[Effect]:
         """Hands the game out once all of it is known."""
-        known = None not in (self._deck, self._replay) and self._ending and self._follows
-        seen = self._seen if self.phase in ("loading", "playing") else None
-        return self._close() if known and seen and seen.ended is not None else []
+        complete = None not in (self._deck, self._replay_id) and self._ending and self._in_sync
+        observed = self._observed if self.phase in ("loading", "playing") else None
+        return self._close() if complete and observed and observed.ended is not None else []
 
     def _close(self) -> list[Effect]:
         """Hands the game out, and leaves, unless we stay in its replay."""
-        self.phase, self._due = "gone" if self._shared is None else "replay", None
+        self.phase, self._due = "gone" if self._replay is None else "replay", None
         leaves = [self._send("tableUnattend")] if self.phase == "gone" else []
-        return [*leaves, *self._ended()]
+        return [*leaves, *self._end_effects()]
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed."""
-        if self.phase == "replay" and self._shared is not None and self._shared.is_over(now):
+        if self.phase == "replay" and self._replay is not None and self._replay.is_over(now):
             return self.leave_replay()
         if self._due is None or now < self._due:
             return []
         if self._ending:
             return self._close()
-        if self._seen is None:  # no `init` came
-            return self.starts(now)
-        if self._acted is not None:
-            self._unheard += 1
-            if self._unheard % 2 == 0:  # it was sent twice
-                self._refused.add(self._acted)
-        self._ticket = None
-        return self._ask_for_the_list(now)
+        if self._observed is None:  # no `init` came
+            return self.on_start(now)
+        if self._sent_move is not None:
+            self._unanswered += 1
+            if self._unanswered % 2 == 0:  # it was sent twice
+                self._refused.add(self._sent_move)
+        self._token = None
+        return self._request_list(now)
 
     @property
     def is_gone(self) -> bool:
@@ -294,58 +297,59 @@ class Seat:
         """We are in the replay of a game that we played."""
         return self.phase == "replay"
 
-    def _ended(self) -> list[Effect]:
+    def _end_effects(self) -> list[Effect]:
         """The game that is over, where all of it was told; nothing where nobody moved."""
-        seen, replay = self._seen, self._replay
+        observed, replay = self._observed, self._replay_id
         try:
-            if seen is None or seen.ended is None or not self._follows:
+            if observed is None or observed.ended is None or not self._in_sync:
                 raise DesyncError("its end was not told")
-            if seen.turn == 0:
+            if observed.turn == 0:
                 return []
             if self._deck is None or replay is None:
                 raise DesyncError("its deck or its number was not told")
             bots = [i for i, name in enumerate(self.names) if i == self._me or is_bot(name)]
-            whole = seen.whole_game(replay, self._deck, bots)
-            return [GameEnded(whole, seen.game(self._number), after(self.names, self._me))]
+            whole = observed.whole_game(replay, self._deck, bots)
+            return [GameEnded(whole, observed.game(self._number), after(self.names, self._me))]
         except DesyncError as error:
             self.missed = True
             return [LogLine(f"table {self.table}: {error}; looking for it in the site's history")]
 
-    def untold(self, me: str) -> PartialGame:
+    def partial_game(self, me: str) -> PartialGame:
         """A game whose end was not told, or a room whose game may have begun without us; `me` is
         our name."""
-        names, seen, began = tuple(self.names), self._best_seen(), self.phase != "room"
-        return PartialGame(self.table, me, names, seen, self._replay, self.since, began)
+        names, observed, has_begun = tuple(self.names), self._last_known(), self.phase != "room"
+        return PartialGame(self.table, me, names, observed, self._replay_id, self.since, has_begun)
 
-    def _best_seen(self) -> ObservedGame | None:
+    def _last_known(self) -> ObservedGame | None:
         """The game as it was seen last; None where nothing was."""
-        return self._before if self._seen is None or self._seen.is_blank else self._seen
+        observed = self._observed
+        return self._previous if observed is None or observed.is_blank else observed
 
     def _decide(self, now: float) -> list[Effect]:
         """Asks the agent, where it is our turn and it was not asked."""
-        seen, waits = self._seen, self._ticket is not None or self._acted is not None
-        if seen is None or waits or self._paused or self._ending or not seen.my_turn:
+        observed, pending = self._observed, self._token is not None or self._sent_move is not None
+        if observed is None or pending or self._paused or self._ending or not observed.my_turn:
             return []
-        self._ticket = DecisionToken(self.table, next(self._serials))
-        pause = move_choice.pause_s(self._settings.pause_s, self.options, self._clock_s)
-        self._due = now + pause + MAX_RETRY_WAIT_S
-        return [
-            RequestMove(self._ticket, seen.game(self._number), pause, after(self.names, self._me))
-        ]
+        self._token = DecisionToken(self.table, next(self._serials))
+        delay_s = move_choice.move_delay_s(self._settings.move_delay_s, self.options, self._clock_s)
+        self._due = now + delay_s + MAX_RETRY_WAIT_S
+        partners = after(self.names, self._me)
+        return [RequestMove(self._token, observed.game(self._number), delay_s, partners)]
 
-    def _resynchronise(self, now: float, why: str) -> list[Effect]:
-        self._ticket, self._failures = None, self._failures + 1
-        note = LogLine(f"table {self.table}: {why}; asking for the game again")
+    def _resynchronise(self, now: float, reason: str) -> list[Effect]:
+        self._token, self._failures = None, self._failures + 1
+        note = LogLine(f"table {self.table}: {reason}; asking for the game again")
         if self._failures == 1:
-            return [note, *self._ask_for_the_list(now)]
-        self.phase, self._due = "loading", now + self._wait()
+            return [note, *self._request_list(now)]
+        self.phase, self._due = "loading", now + self._retry_wait_s()
         return [note]
 
-    def _ask_for_the_list(self, now: float) -> list[Effect]:
-        self.phase, self._due, self._lists = "loading", now + RESPONSE_TIMEOUT_S, self._lists + 1
+    def _request_list(self, now: float) -> list[Effect]:
+        self.phase, self._due = "loading", now + RESPONSE_TIMEOUT_S
+        self._lists_due += 1
         return [self._send("getGameInfo2")]
 
-    def _wait(self) -> float:
+    def _retry_wait_s(self) -> float:
         return min(MAX_RETRY_WAIT_S, RESPONSE_TIMEOUT_S * 2.0 ** min(self._failures, 6))
 
     def _send(self, command: str) -> Send:

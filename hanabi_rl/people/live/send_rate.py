@@ -7,7 +7,7 @@ import random
 
 MESSAGES, WINDOW_S = 20, 2.0
 """A tenth of what the server bans for (`protocol.SERVER_RATE`)."""
-LONGEST_WAIT_S = 300.0
+MAX_WAIT_S = 300.0
 STABLE_AFTER_S = 120.0
 """A connection that lasted so long was a good one."""
 
@@ -36,17 +36,17 @@ class BackOff:
     """Waits of 2, 4, 8, ... seconds, each drawn from half of it to all of it, so that after a
     restart of the server not everybody comes at once."""
 
-    def __init__(self, chance: random.Random | None = None, first_s: float = 2.0) -> None:
-        self._chance = random.Random() if chance is None else chance
+    def __init__(self, rng: random.Random | None = None, first_s: float = 2.0) -> None:
+        self._rng = random.Random() if rng is None else rng
         self._first_s, self._failures = first_s, 0
 
-    def lasted(self, seconds: float) -> None:
+    def record_duration(self, seconds: float) -> None:
         """The last connection was open for so long."""
         if seconds >= STABLE_AFTER_S:
             self._failures = 0
 
     def next_s(self) -> float:
         """How long to wait before the next attempt."""
-        whole = min(LONGEST_WAIT_S, self._first_s * 2.0 ** min(self._failures, 20))
+        whole = min(MAX_WAIT_S, self._first_s * 2.0 ** min(self._failures, 20))
         self._failures += 1
-        return whole * self._chance.uniform(0.5, 1.0)
+        return whole * self._rng.uniform(0.5, 1.0)

@@ -24,10 +24,10 @@ class AsyncBatcher(Generic[Ask, Got]):
         self._waiting: list[tuple[Ask, asyncio.Future[Got]]] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def ask(self, one: Ask) -> Got:
-        """The answer to `one`."""
+    async def ask(self, request: Ask) -> Got:
+        """The answer to `request`."""
         answer: asyncio.Future[Got] = asyncio.get_running_loop().create_future()
-        self._waiting.append((one, answer))
+        self._waiting.append((request, answer))
         if self._running is None:
             self._running = asyncio.create_task(self._run())
         return await answer
@@ -43,7 +43,7 @@ class AsyncBatcher(Generic[Ask, Got]):
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                await self._answer([asked for asked in batch if not asked[1].done()])
+                await self._answer([request for request in batch if not request[1].done()])
         finally:
             self._running = None
             for _, answer in batch + self._waiting:
@@ -54,7 +54,7 @@ class AsyncBatcher(Generic[Ask, Got]):
         if not batch:  # all of them have left
             return
         try:
-            answers: Sequence[Got | Exception] = await self._do([one for one, _ in batch])
+            answers: Sequence[Got | Exception] = await self._do([request for request, _ in batch])
         except Exception as error:
             answers = [error] * len(batch)
         for (_, future), answer in zip(batch, answers, strict=True):

@@ -8,7 +8,6 @@ gets the interrupted game again, from its first frame.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import secrets
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from hanabi_rl.people.serve.candidate_connection import (
     STORE_UNAVAILABLE,
     CandidateConnection,
 )
-from hanabi_rl.people.serve.candidate_game import CandidateGame, NullJournal, PartnerBackend
+from hanabi_rl.people.serve.candidate_game import CandidateGame, PartnerBackend
 from hanabi_rl.people.serve.database import StoreUnavailableError
 from hanabi_rl.people.serve.grants import GameLease, GameStatus, Key, MoveWrite
 from hanabi_rl.people.serve.inference_process import AgentNames
@@ -48,13 +47,13 @@ def agents_of(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
 
 def team_of(lineup: Lineup, names: Sequence[str]) -> AgentNames:
     """The agents at the seats that are not the candidate's, in their order."""
-    return tuple(names[who] for who in lineup if who != CANDIDATE)
+    return tuple(names[holder] for holder in lineup if holder != CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)
 def candidate_seats(lineup: Lineup) -> tuple[int, ...]:
     """Where the candidate sits; asked for each of a key's thousands of games."""
-    return tuple(seat for seat, who in enumerate(lineup) if who == CANDIDATE)
+    return tuple(seat for seat, holder in enumerate(lineup) if holder == CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -63,46 +62,19 @@ def agents_at(seats: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"agent_{seat}" for seat in seats)
 
 
-class _BatchedStore:
-    """The store as many games use it at a time: what they claim and what they write goes together,
-    in a transaction each."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.claims = AsyncBatcher[Key, GameLease](self._claim)
-        self.moves = AsyncBatcher[MoveWrite, None](self._write)
-
-    async def _claim(self, keys: list[Key]) -> Sequence[GameLease | Exception]:
-        return await asyncio.to_thread(self._store.claim_all, keys)
-
-    async def _write(self, moves: list[MoveWrite]) -> Sequence[Exception | None]:
-        return await asyncio.to_thread(self._store.write, moves)
-
-
-@dataclasses.dataclass(frozen=True)
-class _LeaseJournal:
-    """The ledger, under one lease."""
-
-    ledger: _BatchedStore
-    grant: GameLease
-
-    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
-        """See `Journal.write`."""
-        await self.ledger.moves.ask(MoveWrite(self.grant, turn, (action,), end))
-
-
 class CandidateAPI:
     """The games of candidates with `proxies` (players -> names of agents)."""
 
     def __init__(
         self,
         store: Store,
-        thinker: PartnerBackend,
+        backend: PartnerBackend,
         proxies: Mapping[int, Sequence[str]],
-        guard: RequestLimiter,
+        limiter: RequestLimiter,
     ) -> None:
-        self.store, self.thinker, self.proxies, self.guard = store, thinker, proxies, guard
-        self._ledger = _BatchedStore(store)
+        self.store, self.backend, self.proxies, self.limiter = store, backend, proxies, limiter
+        self._claims = AsyncBatcher[Key, GameLease](self._claim)
+        self._writes = AsyncBatcher[MoveWrite, None](self._write)
         self.playing = 0
         self._seed = secrets.randbits(32)  # of the decks of test games
         self._tests = 0
@@ -110,8 +82,8 @@ class CandidateAPI:
     async def info(self, request: Request) -> Response:
         """`GET /evaluation-info/{key}`: the games of a key and how they stand."""
         try:
-            key = await self._known(address_of(request.client), request.path_params["key"])
-            self.guard.check_info(key.key_id)
+            key = await self._find_key(address_of(request.client), request.path_params["key"])
+            self.limiter.check_info(key.key_id)
             rows = await asyncio.to_thread(self.store.rows, key)
         except StoreUnavailableError:
             return _info([], STORE_UNAVAILABLE, 503)
@@ -123,85 +95,94 @@ class CandidateAPI:
     async def play_next(self, socket: WebSocket) -> None:
         """`WS /play-next?submission_key=`: the next game of a key. Whatever ends it here before its
         end, a candidate's own doing alone is charged to it."""
-        candidate, grant = CandidateConnection(socket, self.guard, "the game is kept"), None
+        candidate, lease = CandidateConnection(socket, self.limiter, "the game is kept"), None
         try:
             async with candidate.handle_errors():
                 await candidate.greet()
                 key = await self.authenticate(
                     socket, socket.query_params.get("submission_key", ""), "eval"
                 )
-                grant = await self._ledger.claims.ask(key)
-                await self._play(candidate, self._seated(grant), is_test=False)
+                lease = await self._claims.ask(key)
+                await self._play(candidate, self._make_game(lease), is_test=False)
         finally:
-            if grant is not None:
+            if lease is not None:
                 await asyncio.to_thread(
-                    self.store.release, grant, counts_as_interruption=candidate.left
+                    self.store.release, lease, counts_as_interruption=candidate.left
                 )
 
     async def play_test(self, socket: WebSocket) -> None:
         """`WS /play-random-agent`: a game with partners that play at random; it is not kept."""
-        candidate = CandidateConnection(socket, self.guard, "test games are not kept")
+        candidate = CandidateConnection(socket, self.limiter, "test games are not kept")
         async with candidate.handle_errors():
             await candidate.greet()
-            given = socket.query_params
-            await self.authenticate(socket, given.get("test_submission_key", ""), "test")
+            query = socket.query_params
+            await self.authenticate(socket, query.get("test_submission_key", ""), "test")
             seats = self._test_seats(
-                given.get("num_players", ""), given.getlist("candidate_positions")
+                query.get("num_players", ""), query.getlist("candidate_positions")
             )
-            await self._play(candidate, self._test(*seats), is_test=True)
+            await self._play(candidate, self._make_test_game(*seats), is_test=True)
 
     async def _play(
-        self, candidate: CandidateConnection, seating: CandidateGame, *, is_test: bool
+        self, candidate: CandidateConnection, game: CandidateGame, *, is_test: bool
     ) -> None:
         self.playing += 1
         try:
-            await candidate.send(await seating.frame() | {"info": _first_info(seating, is_test)})
-            wrong = 0
-            while not seating.done:
-                problem = await _step(candidate, seating)
+            await candidate.send(await game.frame() | {"info": _first_info(game, is_test)})
+            num_invalid = 0
+            while not game.done:
+                problem = await _step(candidate, game)
                 if problem is not None:
-                    wrong += 1
+                    num_invalid += 1
                     await candidate.send({"error_details": problem})
-                    if wrong == MAX_INVALID_MESSAGES:
+                    if num_invalid == MAX_INVALID_MESSAGES:
                         await candidate.reject("too many messages that are no moves")
                     continue
-                score = {"done": seating.done, "score": seating.score}
-                await candidate.send(await seating.frame() | score)
+                score = {"done": game.done, "score": game.score}
+                await candidate.send(await game.frame() | score)
             await candidate.close()
         finally:
             self.playing -= 1
 
-    async def _known(self, address: str, text: str) -> Key:
-        self.guard.check_key(address)
+    async def _find_key(self, address: str, text: str) -> Key:
+        self.limiter.check_key(address)
         key = await asyncio.to_thread(self.store.key, text)
         if key is None:
-            self.guard.wrong_key(address)
+            self.limiter.wrong_key(address)
             raise RefusedError("this submission key is unknown, revoked or expired")
         return key
 
     async def authenticate(self, socket: WebSocket, text: str, kind: Kind) -> Key:
         """The key that a connection shows. Raises RefusedError."""
         address = address_of(socket.client)
-        self.guard.check_opening(address)
-        key = await self._known(address, text)
+        self.limiter.check_opening(address)
+        key = await self._find_key(address, text)
         if key.kind != kind:
             raise RefusedError(f"this is a key of kind {key.kind}, expected one of kind {kind}")
-        self.guard.check_key_opening(key.key_id)
+        self.limiter.check_key_opening(key.key_id)
         return key
 
-    def _seated(self, grant: GameLease) -> CandidateGame:
+    async def _claim(self, keys: list[Key]) -> Sequence[GameLease | Exception]:
+        return await asyncio.to_thread(self.store.claim_all, keys)
+
+    async def _write(self, moves: list[MoveWrite]) -> Sequence[Exception | None]:
+        return await asyncio.to_thread(self.store.write, moves)
+
+    def _make_game(self, lease: GameLease) -> CandidateGame:
+        async def record(turn: int, action: int, end: tuple[int, int] | None) -> None:
+            await self._writes.ask(MoveWrite(lease, turn, (action,), end))
+
         return CandidateGame(
-            Rules(num_players=grant.num_players),
-            grant.deck,
-            frozenset(candidate_seats(grant.lineup)),
-            team_of(grant.lineup, self.proxies[grant.num_players]),
-            self.thinker,
-            _LeaseJournal(self._ledger, grant),
-            game_id=grant.game_id,
-            moves=grant.moves,
+            Rules(num_players=lease.num_players),
+            lease.deck,
+            frozenset(candidate_seats(lease.lineup)),
+            team_of(lease.lineup, self.proxies[lease.num_players]),
+            self.backend,
+            game_id=lease.game_id,
+            moves=lease.moves,
+            record=record,
         )
 
-    def _test(self, players: int, seats: frozenset[int]) -> CandidateGame:
+    def _make_test_game(self, players: int, seats: frozenset[int]) -> CandidateGame:
         rules = Rules(num_players=players)
         self._tests += 1
         deck = evaluation_decks(rules, 1, self._seed + self._tests, "people")[0]
@@ -210,8 +191,7 @@ class CandidateAPI:
             tuple(int(card) for card in deck),
             seats,
             (RANDOM,) * (players - len(seats)),
-            self.thinker,
-            NullJournal(),
+            self.backend,
             game_id=secrets.randbits(48),
         )
 
@@ -232,7 +212,7 @@ class CandidateAPI:
         return number, seats
 
 
-async def _step(candidate: CandidateConnection, seating: CandidateGame) -> str | None:
+async def _step(candidate: CandidateConnection, game: CandidateGame) -> str | None:
     """Takes one message; returns what is wrong with it."""
     message = await candidate.receive("action")
     try:
@@ -242,18 +222,18 @@ async def _step(candidate: CandidateConnection, seating: CandidateGame) -> str |
     if not isinstance(actions, dict):
         return "expected an object, one action an agent"
     try:
-        await seating.act(actions)
+        await game.act(actions)
     except RefusedError as error:
         return str(error)
     return None
 
 
-def _first_info(seating: CandidateGame, is_test: bool) -> dict[str, Any]:
+def _first_info(game: CandidateGame, is_test: bool) -> dict[str, Any]:
     return {
-        "num_players": seating.game.rules.num_players,
-        "candidate_controlling": agents_at(tuple(sorted(seating.game.people))),
+        "num_players": game.game.rules.num_players,
+        "candidate_controlling": agents_at(tuple(sorted(game.game.people))),
         "is_debug": is_test,
-        "game_id": seating.game.game_id,
+        "game_id": game.game.game_id,
     }
 
 

@@ -44,11 +44,11 @@ class CandidateConnection:
     `left`: the candidate ended it, or was shown out for what it did.
     """
 
-    def __init__(self, socket: WebSocket, guard: RequestLimiter, resume_note: str) -> None:
-        self.socket, self._guard, self._kept = socket, guard, resume_note
+    def __init__(self, socket: WebSocket, limiter: RequestLimiter, resume_note: str) -> None:
+        self.socket, self._limiter, self._note = socket, limiter, resume_note
         self.left = False
-        self._heard_at = time.monotonic()  # since then the server owes a word
-        self._answered_at: float | None = None  # unless it said one then
+        self._received_at = time.monotonic()  # since then the server owes a word
+        self._sent_at: float | None = None  # unless it said one then
 
     @contextlib.asynccontextmanager
     async def handle_errors(self) -> AsyncIterator[None]:
@@ -58,20 +58,20 @@ class CandidateConnection:
         except _DisconnectedError:
             pass
         except (RefusedError, StaleLeaseError) as error:
-            await self._part(str(error))
+            await self._fail(str(error))
         except StoreUnavailableError as error:
             logging.getLogger(__name__).error("a connection broke off: %s", error)
-            await self._part(STORE_UNAVAILABLE)
+            await self._fail(STORE_UNAVAILABLE)
         except Exception:
             logging.getLogger(__name__).exception("a connection broke off")
-            await self._part(f"the server failed; {self._kept}: connect again")
+            await self._fail(f"the server failed; {self._note}: connect again")
 
     async def greet(self) -> None:
         """The first frame, which the published client drops whatever it is."""
         try:
             await self.socket.accept()
         except _GONE:
-            self._over()
+            self._disconnected()
         await self.send(GREETING)
 
     async def send(self, content: dict[str, Any]) -> None:
@@ -80,23 +80,23 @@ class CandidateConnection:
         try:
             await self.socket.send_text(text)
         except _GONE:
-            self._over()
-        self._answered_at = time.monotonic()
+            self._disconnected()
+        self._sent_at = time.monotonic()
 
     async def receive(self, what: str) -> str | bytes:
         """The next message, `what` the candidate has `MOVE_TIMEOUT_S` for."""
         try:
-            async with asyncio.timeout(MOVE_TIMEOUT_S) as patience:
+            async with asyncio.timeout(MOVE_TIMEOUT_S) as timeout:
                 message = await self.socket.receive()
         except TimeoutError:
-            if patience.expired():
-                await self._part(f"no {what} came for {MOVE_TIMEOUT_S:.0f} s; {self._kept}")
+            if timeout.expired():
+                await self._fail(f"no {what} came for {MOVE_TIMEOUT_S:.0f} s; {self._note}")
                 self.left = True
                 raise _DisconnectedError from None
             raise
         if message["type"] == "websocket.disconnect":
-            self._over()
-        self._heard_at, self._answered_at = time.monotonic(), None
+            self._disconnected()
+        self._received_at, self._sent_at = time.monotonic(), None
         content: str | bytes = message.get("text") or message.get("bytes") or b""
         return content
 
@@ -112,18 +112,18 @@ class CandidateConnection:
         with contextlib.suppress(*_GONE):
             await self.socket.close()
 
-    def _over(self) -> NoReturn:
+    def _disconnected(self) -> NoReturn:
         """Nobody is there any more. The server's doing, where it stops or kept them waiting.
 
         That somebody left while it thought is often only heard after its answer.
         """
         now = time.monotonic()
-        answered_at = now if self._answered_at is None else self._answered_at
-        waited_s = answered_at - self._heard_at if now - answered_at < UNREAD_S else 0.0
-        self.left = not self._guard.stopping and waited_s < SLOW_S
+        sent_at = now if self._sent_at is None else self._sent_at
+        waited_s = sent_at - self._received_at if now - sent_at < UNREAD_S else 0.0
+        self.left = not self._limiter.stopping and waited_s < SLOW_S
         raise _DisconnectedError
 
-    async def _part(self, text: str) -> None:
+    async def _fail(self, text: str) -> None:
         """Says why, and closes; no matter if nobody is there to hear it."""
         with contextlib.suppress(*_GONE):
             await self.socket.send_text(_json({"error_details": text}))

@@ -6,7 +6,7 @@ its memory, nobody sees anything new, and moves once made stand, whatever is ans
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from hanabi_rl.games.hanabi.rules import Rules
@@ -22,24 +22,16 @@ class PartnerBackend(Protocol):
         """See `InferenceProcess.partner_action`."""
 
 
-class Journal(Protocol):
-    """Where a game is written down before anybody is shown what comes of a move."""
-
-    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
-        """The move number `turn`; of the last one `end` is the score and the points."""
-
-
-class NullJournal:
-    """The journal of test games."""
-
-    async def write(self, turn: int, action: int, end: tuple[int, int] | None) -> None:
-        """See `Journal.write`."""
+Record = Callable[[int, int, tuple[int, int] | None], Awaitable[None]]
+"""Writes move number `turn`, `action`, and after the last move (score, points), before its effect
+is shown."""
 
 
 class CandidateGame:
     """A candidate at the seats `seats` of a game with `deck`, among the agents `team`.
 
-    `moves` were made before an interruption. `frame` and `act` take turns.
+    `moves` were made before an interruption; `record` is None in test games. `frame` and `act`
+    take turns.
     """
 
     def __init__(
@@ -48,15 +40,14 @@ class CandidateGame:
         deck: tuple[int, ...],
         seats: frozenset[int],
         team: AgentNames,
-        thinker: PartnerBackend,
-        journal: Journal,
+        backend: PartnerBackend,
         *,
         game_id: int,
         moves: tuple[int, ...] = (),
+        record: Record | None = None,
     ) -> None:
         self.game = Game(game_id, rules, deck, seats)
-        self.diverged = 0  # moves that were answered otherwise when they were shown again
-        self._team, self._thinker, self._journal, self._made = team, thinker, journal, moves
+        self._team, self._backend, self._record, self._recorded = team, backend, record, moves
         self._answer: PartnerAction | None = None
         self._table = self.game.table()  # where the game stands
 
@@ -67,12 +58,12 @@ class CandidateGame:
 
     async def frame(self) -> dict[str, Any]:
         """What the candidate's seats see now; NumPy rows under `obs` and `legal_moves`."""
-        self._answer = await self._thinker.partner_action(self._team, self.game)
-        shown = self._answer.shown
-        assert shown is not None, "the runners of candidates show"
-        legal = shown.legal.astype(shown.observations.dtype)
+        self._answer = await self._backend.partner_action(self._team, self.game)
+        seats = self._answer.seats
+        assert seats is not None, "the runners of candidates show"
+        legal = seats.legal.astype(seats.observations.dtype)
         return {
-            f"agent_{seat}": {"obs": shown.observations[seat], "legal_moves": legal[seat]}
+            f"agent_{seat}": {"obs": seats.observations[seat], "legal_moves": legal[seat]}
             for seat in sorted(self.game.people)
         }
 
@@ -90,49 +81,48 @@ class CandidateGame:
                 game is over here: where it stands, the journal knows.
         """
         answer, game = self._answer, self.game
-        assert answer is not None and game.to_move is not None, (
+        assert answer is not None and game.current_player is not None, (
             "after a frame of a game that goes on"
         )
-        chosen = self._checked(actions, answer)
-        own = game.to_move in game.people
-        action = chosen[game.to_move] if own else answer.action
-        if game.turn < len(self._made):
-            made = self._made[game.turn]
-            self.diverged += own and action != made
-            self.game = self._advanced(made)
+        chosen = self._check_actions(actions, answer)
+        action = chosen.get(game.current_player, answer.action)
+        if game.turn < len(self._recorded):
+            self.game = self._apply(self._recorded[game.turn])
             return
-        after = self._advanced(action)
+        after = self._apply(action)
         end = (self._table.score, self._table.points) if after.status == "done" else None
-        await self._journal.write(game.turn, action, end)
+        if self._record is not None:
+            await self._record(game.turn, action, end)
         self.game = after
 
-    def _advanced(self, action: int) -> Game:
+    def _apply(self, action: int) -> Game:
         """The game and its table, one move on. Raises RuntimeError for a move that was checked, or
         is no candidate's, and that the rules forbid."""
         game = self.game
         try:
-            return advance(game, MoveMade(game.to_move or 0, game.turn, action), self._table)[0]
+            move = MoveMade(game.current_player or 0, game.turn, action)
+            return advance(game, move, self._table)[0]
         except RefusedError as error:
             raise RuntimeError(
                 f"game {game.game_id}, turn {game.turn}, {', '.join(self._team)}: {error}"
             ) from error
 
-    def _checked(self, actions: Mapping[str, Any], answer: PartnerAction) -> dict[int, int]:
+    def _check_actions(self, actions: Mapping[str, Any], answer: PartnerAction) -> dict[int, int]:
         names = {f"agent_{seat}": seat for seat in sorted(self.game.people)}
         if set(actions) != set(names):
             raise RefusedError(
                 f"expected an action of each of {', '.join(names)}, got "
                 f"{', '.join(map(str, actions)) or 'none'}"
             )
-        assert answer.shown is not None, "checked when it was shown"
+        assert answer.seats is not None, "checked when it was shown"
         chosen = {}
         for name, seat in names.items():
-            action, legal = actions[name], answer.shown.legal[seat]
+            action, legal = actions[name], answer.seats.legal[seat]
             if type(action) is not int or not 0 <= action < len(legal):
-                most = len(legal) - 1
+                last = len(legal) - 1
                 got = type(action).__name__ if isinstance(action, list | dict) else repr(action)
                 raise RefusedError(
-                    f"{name}: expected a whole number from 0 to {most}, got {got:.60}"
+                    f"{name}: expected a whole number from 0 to {last}, got {got:.60}"
                 )
             if not legal[action]:
                 raise RefusedError(f"{name}: action {action} is not legal now")

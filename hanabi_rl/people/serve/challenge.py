@@ -25,62 +25,62 @@ from hanabi_rl.people.serve.held_out import HeldOutGames, read_all
 from hanabi_rl.people.serve.inference_process import InferenceProcess
 from hanabi_rl.people.serve.prediction_api import PredictionAPI
 from hanabi_rl.people.serve.prediction_store import Predictions
-from hanabi_rl.people.serve.proxies import identified
+from hanabi_rl.people.serve.proxies import with_identities
 from hanabi_rl.people.serve.request_limits import RequestLimiter
 from hanabi_rl.people.serve.standings import as_csv, standings
 from hanabi_rl.people.serve.store import Store
 from hanabi_rl.people.serve.web import HERE, WithHeaders
 
-BEAT_S = 5.0  # between two signs of life of a worker
+HEARTBEAT_S = 5.0  # between two signs of life of a worker
 
 
 def open_challenge(
     place: Path | str,
     secret: Path,
     name: str,
-    one_of_many: bool,
+    several_processes: bool,
     inference: InferenceProcess,
     proxies: Mapping[int, Sequence[str]],
-    predicted: Sequence[Path],
-    guard: RequestLimiter,
+    prediction_files: Sequence[Path],
+    limiter: RequestLimiter,
 ) -> Starlette:
     """The application of one web process of the server `name`, with an inference process of its
     own. What it needs is plain (`inference` too, where it is not loaded), so that it can be made
     where the process starts."""
-    worker = f"{name}/{os.getpid()}" if one_of_many else name
+    worker = f"{name}/{os.getpid()}" if several_processes else name
     store = Store(place, secret=secret, worker=worker)
-    agreed = store.fix_proxies(identified(proxies, inference.load()))
-    return make_challenge(store, inference, agreed, guard, read_all(predicted))
+    fixed = store.fix_proxies(with_identities(proxies, inference.load()))
+    return make_challenge(store, inference, fixed, limiter, read_all(prediction_files))
 
 
 def make_challenge(
     store: Store,
     inference: InferenceProcess,
     proxies: Mapping[int, Sequence[str]],
-    guard: RequestLimiter,
+    limiter: RequestLimiter,
     held_out: Mapping[int, HeldOutGames] | None = None,
 ) -> Starlette:
     """The published client's three endpoints, that of predictions (of the games `held_out`), the
-    leaderboard, and what a supervisor asks. `proxies`: as `store.agree` returns them.
+    leaderboard, and what a supervisor asks. `proxies`: as `Store.fix_proxies` returns them.
 
     The leases of a former life end, and the agents are compiled, before anything is answered.
     `readyz` fails while the store does not answer.
     """
-    arena = CandidateAPI(store, inference, proxies, guard)
+    candidates = CandidateAPI(store, inference, proxies, limiter)
     predictions, held_out = Predictions(store), held_out or {}
-    predictor = PredictionAPI(arena, predictions, inference, held_out)
+    prediction_api = PredictionAPI(candidates, predictions, inference, held_out)
     templates = Jinja2Templates(HERE / "templates")
 
-    trouble: list[str] = []  # what the last sign of life met with
+    problem: list[str] = []  # what the last sign of life met with
 
     async def board(request: Request) -> Response:
-        shown = {
+        values = {
             "rows": await asyncio.to_thread(standings, store),
             "proxies": proxies,
             "held_out": held_out,
             "predictions": await asyncio.to_thread(predictions.standings, held_out),
         }
-        return templates.TemplateResponse(request, "leaderboard.html", shown)
+        return templates.TemplateResponse(request, "leaderboard.html", values)
 
     async def board_json(request: Request) -> Response:
         return Response(
@@ -91,35 +91,35 @@ def make_challenge(
         return Response(as_csv(await asyncio.to_thread(standings, store)), media_type="text/csv")
 
     async def alive(request: Request) -> Response:
-        return PlainTextResponse(f"{arena.playing} games\n")
+        return PlainTextResponse(f"{candidates.playing} games\n")
 
     async def ready(request: Request) -> Response:
-        return PlainTextResponse("".join(trouble) or "ready", 503 if trouble else 200)
+        return PlainTextResponse("".join(problem) or "ready", 503 if problem else 200)
 
-    async def away(request: Request, error: Exception) -> Response:
+    async def store_unavailable(request: Request, error: Exception) -> Response:
         return PlainTextResponse("the store cannot be reached for now\n", 503)
 
-    async def beat() -> None:
+    async def send_heartbeats() -> None:
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(HEARTBEAT_S)
             try:
                 await asyncio.to_thread(store.heartbeat)
             except StoreUnavailableError as error:
-                if not trouble:
+                if not problem:
                     logging.getLogger(__name__).error("the store is away: %s", error)
-                trouble[:] = ["the store cannot be reached\n"]
+                problem[:] = ["the store cannot be reached\n"]
             else:
-                trouble.clear()
+                problem.clear()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         store.release_all()
         await inference.start()  # longer, maybe, than a worker may be silent
         await asyncio.to_thread(store.heartbeat)
-        beating = asyncio.create_task(beat())
+        heartbeats = asyncio.create_task(send_heartbeats())
         yield
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        heartbeats.cancel()
+        await asyncio.gather(heartbeats, return_exceptions=True)
         await inference.end()
 
     return Starlette(
@@ -127,17 +127,17 @@ def make_challenge(
             Route("/", board),
             Route("/leaderboard.json", board_json),
             Route("/leaderboard.csv", board_csv),
-            Route("/predictions.json", predictor.as_json),
-            Route("/predictions.csv", predictor.as_csv),
+            Route("/predictions.json", prediction_api.as_json),
+            Route("/predictions.csv", prediction_api.as_csv),
             Route("/healthz", alive),
             Route("/readyz", ready),
-            Route("/evaluation-info/{key}", arena.info),
-            WebSocketRoute("/play-next", arena.play_next),
-            WebSocketRoute("/play-random-agent", arena.play_test),
-            WebSocketRoute("/predict", predictor.serve),
+            Route("/evaluation-info/{key}", candidates.info),
+            WebSocketRoute("/play-next", candidates.play_next),
+            WebSocketRoute("/play-random-agent", candidates.play_test),
+            WebSocketRoute("/predict", prediction_api.serve),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
-        exception_handlers={StoreUnavailableError: away},
+        exception_handlers={StoreUnavailableError: store_unavailable},
         middleware=[Middleware(WithHeaders), Middleware(GZipMiddleware, 500, 5)],
         lifespan=lifespan,
     )

@@ -26,11 +26,11 @@ from websockets.sync.client import ClientConnection, connect
 
 INFO_FIELDS = {"num_players", "candidate_controlling", "is_debug", "game_id"}
 ROW_FIELDS = {"obs", "legal_moves"}
-FRAME_S = 300.0
+FRAME_TIMEOUT_S = 300.0
 """For the server's next frame, and so for its partners' moves."""
 CONNECTION_ERRORS = (OSError, EOFError, WebSocketException)
 """What a connection that cannot be made, or breaks, raises."""
-_AGAIN = re.compile(r"try again in (\d+) s")
+_RETRY_AFTER = re.compile(r"try again in (\d+) s")
 _QUIET = logging.Logger("hanabi_rl.people.serve.client", logging.CRITICAL)  # addresses hold keys
 
 Rows = dict[str, dict[str, np.ndarray]]
@@ -48,7 +48,7 @@ class ServerError(ValueError):
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
         self.again = status >= 500 or "again" in text
-        found = _AGAIN.search(text)
+        found = _RETRY_AFTER.search(text)
         self.wait_s = float(found[1]) if found else None
 
 
@@ -74,18 +74,13 @@ class ChallengeClient:
     key: str = dataclasses.field(repr=False)
     source: str | None = None
 
-    def evaluation_info(self) -> dict[str, Any]:
-        """The list of a key's games, whatever the status that it comes with, as the published
-        client takes it. Raises ProtocolError, OSError."""
-        return self._info()[1]
-
     def games(self) -> list[KeyGame]:
-        """The games of the key. Raises ServerSaysError for a key that opens nothing, ProtocolError,
+        """The games of the key. Raises ServerError for a key that opens nothing, ProtocolError,
         OSError."""
-        status, body = self._info()
+        status, body = self.info()
         done = body["human_ai_eval_done"]
         if not isinstance(done, bool):  # how a server of ours says why
-            raise ServerError(self._hidden(done), status)
+            raise ServerError(self._redact(done), status)
         try:
             return [
                 KeyGame(
@@ -100,16 +95,8 @@ class ChallengeClient:
             raise self.protocol_error(f"a list of games without {error}") from None
 
     def play_next(self) -> RemoteGame:
-        """The next official game. Raises ServerSaysError, ProtocolError, LOST."""
+        """The next official game. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         return RemoteGame(self, f"play-next?submission_key={quote(self.key, safe='')}")
-
-    def play_test(self, players: int, seats: list[int]) -> RemoteGame:
-        """A game with partners that play at random. Raises as `play_next`."""
-        positions = "".join(f"&candidate_positions={seat}" for seat in seats)
-        key = quote(self.key, safe="")
-        return RemoteGame(
-            self, f"play-random-agent?num_players={players}{positions}&test_submission_key={key}"
-        )
 
     def predict(self, players: int) -> contextlib.closing[RemotePrediction]:
         """A connection that predicts (a server of ours alone has it). Raises as `play_next`."""
@@ -117,8 +104,8 @@ class ChallengeClient:
         query = f"predict?submission_key={key}&num_players={players}"
         return contextlib.closing(RemotePrediction(self, query))
 
-    def _info(self) -> tuple[int, dict[str, Any]]:
-        """Its status and the list."""
+    def info(self) -> tuple[int, dict[str, Any]]:
+        """HTTP status and content of `evaluation-info`. Raises ProtocolError, OSError."""
         request = f"{self.address}evaluation-info/{quote(self.key, safe='')}"
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -134,11 +121,11 @@ class ChallengeClient:
                 return status, body
         if status >= 500 or status == 429:  # of whoever stands before the server
             raise OSError(f"{self.address} answers with status {status}")
-        raise self.protocol_error(f"status {status}: {self._hidden(text.decode(errors='replace'))}")
+        raise self.protocol_error(f"status {status}: {self._redact(text.decode(errors='replace'))}")
 
     @contextlib.contextmanager
     def connect(self, query: str) -> Iterator[ClientConnection]:
-        """A connection whose first frame was dropped. Raises ProtocolError, LOST."""
+        """A connection whose first frame was dropped. Raises ProtocolError, CONNECTION_ERRORS."""
         with contextlib.ExitStack() as stack:
             opening = connect(
                 self.address.replace("http", "ws", 1) + query,
@@ -154,36 +141,35 @@ class ChallengeClient:
             except InvalidStatus as error:
                 status = error.response.status_code
                 if status < 500 and status != 429:
-                    what = f"status {status} for {query.partition('?')[0]}"
-                    raise self.protocol_error(what) from None
+                    got = f"status {status} for {query.partition('?')[0]}"
+                    raise self.protocol_error(got) from None
                 raise
-            socket.recv(timeout=FRAME_S)  # whatever it is
+            socket.recv(timeout=FRAME_TIMEOUT_S)  # whatever it is
             yield socket
 
     def receive(self, socket: ClientConnection) -> dict[str, Any]:
-        """The next frame. Raises ServerSaysError, ProtocolError, LOST."""
+        """The next frame. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         try:
-            answer = orjson.loads(socket.recv(timeout=FRAME_S))
+            answer = orjson.loads(socket.recv(timeout=FRAME_TIMEOUT_S))
         except orjson.JSONDecodeError:
             raise self.protocol_error("a frame that is no JSON") from None
         if not isinstance(answer, dict):
             raise self.protocol_error(f"a frame that is a {type(answer).__name__}")
         if "error_details" in answer:
-            raise ServerError(self._hidden(answer["error_details"]))
+            raise ServerError(self._redact(answer["error_details"]))
         return answer
 
     def rows(self, answer: Mapping[str, Any], agents: set[str]) -> Rows:
         """What the agents see, as a frame has it. Raises ProtocolError."""
-        seen: dict[str, Any] = {agent: answer.get(agent) for agent in sorted(agents)}
-        for agent, row in seen.items():
+        rows: Rows = {}
+        for agent in sorted(agents):
+            row = answer.get(agent)
             if not isinstance(row, dict) or not set(row) >= ROW_FIELDS:
                 expected = f"{' and '.join(sorted(ROW_FIELDS))} of {agent}"
-                raise self.protocol_error(
-                    f"a frame of {', '.join(answer) or 'nothing'}, not {expected}"
-                )
-        return {
-            agent: {name: np.array(row[name]) for name in ROW_FIELDS} for agent, row in seen.items()
-        }
+                got = f"a frame of {', '.join(answer) or 'nothing'}, not {expected}"
+                raise self.protocol_error(got)
+            rows[agent] = {name: np.array(row[name]) for name in ROW_FIELDS}
+        return rows
 
     def protocol_error(self, got: str) -> ProtocolError:
         """What is raised for an answer that is none of the protocol's."""
@@ -191,13 +177,13 @@ class ChallengeClient:
             f"expected AH2AC2's protocol of {self.address}, got {' '.join(got.split())[:200]}"
         )
 
-    def _hidden(self, text: Any) -> str:
+    def _redact(self, text: Any) -> str:
         """What a server says, which may say our key."""
         return str(text).replace(self.key, "(the key)")
 
 
 class RemoteGame:
-    """One game over one connection. `rows` is what is seen now, `info` the four fields, `said` all
+    """One game over one connection. `rows` is what is seen now, `info` the four fields, `keys` all
     that the last frame had."""
 
     def __init__(self, server: ChallengeClient, query: str) -> None:
@@ -205,7 +191,7 @@ class RemoteGame:
             self._server = server
             self._socket = stack.enter_context(server.connect(query))
             first = self.receive()
-            self.said, info = set(first), first.pop("info", None)
+            self.keys, info = set(first), first.pop("info", None)
             if not isinstance(info, dict) or set(info) != INFO_FIELDS:
                 raise server.protocol_error(f"a first frame whose info is {info}")
             self.info: dict[str, Any] = info
@@ -214,12 +200,12 @@ class RemoteGame:
             self._open = stack.pop_all()
 
     def step(self, actions: dict[str, int]) -> None:
-        """Every agent that one controls acts. Raises ServerSaysError, ProtocolError, LOST."""
+        """Send the actions of all agents. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         self.send(orjson.dumps(actions).decode())
         answer = self.receive()
         if not {"done", "score"} <= set(answer):
             raise self._server.protocol_error("a frame without done and score")
-        self.said = set(answer)
+        self.keys = set(answer)
         self.done, self.score = answer.pop("done"), answer.pop("score")
         self.rows = self._server.rows(answer, self._agents)
 
@@ -228,7 +214,7 @@ class RemoteGame:
         self._socket.send(text)
 
     def receive(self) -> dict[str, Any]:
-        """The next frame. Raises ServerSaysError, ProtocolError, LOST."""
+        """The next frame. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         return self._server.receive(self._socket)
 
     def close(self) -> None:
@@ -244,33 +230,33 @@ class RemotePrediction:
         with contextlib.ExitStack() as stack:
             self._server = server
             self._socket = stack.enter_context(server.connect(query))
-            self._next()
+            self._read_frame()
             self._open = stack.pop_all()
 
     @property
     def deciding(self) -> list[str]:
         """The rows to answer for."""
         assert self.frame is not None
-        return [row for row, seen in self.frame["rows"].items() if seen["decides"]]
+        return [number for number, row in self.frame["rows"].items() if row["decides"]]
 
-    def answer(self, said: dict[str, list[Any]], form: str = "log_probabilities") -> None:
-        """A list for each row that decides. Raises ServerSaysError; the frame is the same then."""
-        self.send(orjson.dumps({form: said}).decode())
+    def answer(self, values: dict[str, list[Any]], form: str = "log_probabilities") -> None:
+        """A list for each row that decides. Raises ServerError; the frame is the same then."""
+        self.send(orjson.dumps({form: values}).decode())
 
     def send(self, text: str) -> None:
         """Anything."""
         self._socket.send(text)
-        self._next()
+        self._read_frame()
 
     def close(self) -> None:
         """Leaves."""
         self._open.close()
 
-    def _next(self) -> None:
-        heard = self._server.receive(self._socket)
-        if not heard.get("done") and not {"batch", "batches", "turn", "rows"} <= set(heard):
-            raise self._server.protocol_error(f"a turn of {', '.join(heard) or 'nothing'}")
-        self.frame = None if heard.get("done") else heard
+    def _read_frame(self) -> None:
+        frame = self._server.receive(self._socket)
+        if not frame.get("done") and not {"batch", "batches", "turn", "rows"} <= set(frame):
+            raise self._server.protocol_error(f"a turn of {', '.join(frame) or 'nothing'}")
+        self.frame = None if frame.get("done") else frame
 
 
 def server_at(address: str, key: str) -> ChallengeClient:
@@ -279,9 +265,9 @@ def server_at(address: str, key: str) -> ChallengeClient:
     text = address if "://" in address else f"https://{address}"
     try:
         parts = urlsplit(text)
-        fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        fine = False
-    if not fine or parts.query or parts.fragment or parts.username:
+        valid = False
+    if not valid or parts.query or parts.fragment or parts.username:
         raise ValueError(f"--server: expected https://HOST[:PORT][/PATH], got {address!r}")
     return ChallengeClient(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/", key)

@@ -67,7 +67,7 @@ class GameFolder:
             path = folder / f"{game.rules.num_players}p-{game.game_id}.safetensors"
             ah2ac2.write(path, as_games(game))
             if remembering:
-                self._note(game.game_id, game.rules, remembering, game.series)
+                self._write_series(game.game_id, game.rules, remembering, game.series)
         self._journal(game.game_id).unlink(missing_ok=True)
         return path
 
@@ -109,7 +109,7 @@ class GameFolder:
         Raises ValueError naming a file that cannot be read.
         """
         for path in sorted((self.path / "series").glob("[0-9]*.json"), reverse=True):
-            series = _read_note(path, rules, policies)
+            series = _read_series(path, rules, policies)
             if series is not None:
                 try:
                     return int(path.stem), tuple(self.game(game_id, rules) for game_id in series)
@@ -117,9 +117,9 @@ class GameFolder:
                     return int(path.stem), ()
         return 0, ()
 
-    def note_strangers(self, number: int, rules: Rules, policies: Sequence[str]) -> None:
+    def record_reset(self, number: int, rules: Rules, policies: Sequence[str]) -> None:
         """Notes that these partners know none of the games before `number`."""
-        self._note(number, rules, policies, ())
+        self._write_series(number, rules, policies, ())
 
     def finished(self, rules: Rules) -> Games | None:
         """All finished games of these rules in one record; None where there are none."""
@@ -133,23 +133,23 @@ class GameFolder:
         games = self.finished(rules)
         if games is None:
             return None
-        beside = self.path / f".download-{rules.num_players}p{suffix}"
-        (ah2ac2.write if suffix == ".safetensors" else hanab_live_files.write)(beside, games)
-        content = beside.read_bytes()
-        beside.unlink()
+        temporary = self.path / f".download-{rules.num_players}p{suffix}"
+        (ah2ac2.write if suffix == ".safetensors" else hanab_live_files.write)(temporary, games)
+        content = temporary.read_bytes()
+        temporary.unlink()
         return content
 
-    def _note(
+    def _write_series(
         self, number: int, rules: Rules, policies: Sequence[str], series: Sequence[Game]
     ) -> None:
         (self.path / "series").mkdir(parents=True, exist_ok=True)
-        note = {
+        record = {
             "format_version": SERIES_VERSION,
             "policies": list(policies),
             "rules": dataclasses.asdict(rules),
             "series": [each.game_id for each in series],
         }
-        write_json(self.path / "series" / f"{number}.json", note)
+        write_json(self.path / "series" / f"{number}.json", record)
 
     def _interrupted(self, path: Path) -> Interrupted:
         try:
@@ -211,14 +211,14 @@ def _rules(content: dict[str, Any]) -> Rules:
     return Rules(**content | {"num_cards_of_rank": tuple(content["num_cards_of_rank"])})
 
 
-def _read_note(path: Path, rules: Rules, policies: Sequence[str]) -> list[int] | None:
+def _read_series(path: Path, rules: Rules, policies: Sequence[str]) -> list[int] | None:
     """The series in a note; None where other agents played it, or another game."""
-    note: Any = read_json(path)
+    record: Any = read_json(path)
     try:
-        if note["format_version"] != SERIES_VERSION:
+        if record["format_version"] != SERIES_VERSION:
             raise ValueError(f"expected format_version {SERIES_VERSION}")
-        same = note["policies"] == list(policies) and _rules(note["rules"]) == rules
-        return [int(game_id) for game_id in note["series"]] if same else None
+        same = record["policies"] == list(policies) and _rules(record["rules"]) == rules
+        return [int(game_id) for game_id in record["series"]] if same else None
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: no note of a series: {type(error).__name__}: {error}") from error
 

@@ -30,19 +30,24 @@ class GameLease:
     """One game, leased to one connection."""
 
     game_id: int
-    lease: int
+    lease_id: int
     num_players: int
     lineup: Lineup
     deck: tuple[int, ...]
     moves: tuple[int, ...]
     """Made before an interruption: they stand."""
 
+    @property
+    def ref(self) -> tuple[int, int]:
+        """Game and lease, as the store keeps them."""
+        return self.game_id, self.lease_id
+
 
 @dataclasses.dataclass(frozen=True)
 class MoveWrite:
     """Moves of one game, to be written under its lease."""
 
-    grant: GameLease
+    lease: GameLease
     turn: int
     """Of the first of them."""
     actions: tuple[int, ...]

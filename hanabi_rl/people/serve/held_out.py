@@ -126,9 +126,9 @@ def _check(games: Games, game: int, source: str) -> None:
             turn=turn,
         )
 
-    length, longest = int(games.num_actions[game]), games.actions.shape[1]
-    if not 1 <= length <= longest:
-        raise fail(f"expected 1..{longest}, got {length}", "num_actions")
+    length, max_length = int(games.num_actions[game]), games.actions.shape[1]
+    if not 1 <= length <= max_length:
+        raise fail(f"expected 1..{max_length}, got {length}", "num_actions")
     try:
         table = PythonGame(games.rules, games.decks[game].tolist())
     except ValueError as error:

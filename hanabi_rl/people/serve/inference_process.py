@@ -43,7 +43,7 @@ class InferenceProcess:
         that are kept at a time (more are played again when their turn comes)."""
         self._agents = {players: tuple(names) for players, names in agents.items()}
         self._slots = slots
-        self._games = AsyncBatcher[tuple[AgentNames, Game], PartnerAction](self._ask)
+        self._games = AsyncBatcher[tuple[AgentNames, Game], PartnerAction](self._query_process)
         self._process: Any = None
         self._pipe: Connection | None = None
         self._identities: Identities | None = None
@@ -54,23 +54,23 @@ class InferenceProcess:
         """Starts the process, where there is none: who its agents are, once all are loaded.
 
         Raises:
-            StartError: one that cannot be loaded, or was loaded before and is another one by now.
+            StartupError: one that cannot be loaded, or was loaded before and is another one by now.
         """
         if self._process is None:
             self._start_process()
-            found: Identities = self._hear()
+            found: Identities = self._receive()
             if self._identities not in (None, found):
                 self.close()
-                raise StartupError(_changed(self._identities or {}, found))
+                raise StartupError(_changed_agents(self._identities or {}, found))
             self._identities = found
         return self._identities or {}
 
     def compile(self) -> None:
         """Returns once every team can be asked, in a process that was loaded or is now. Raises
-        StartError."""
+        StartupError."""
         self.load()
         if not self._compiled:
-            self._hear()
+            self._receive()
             self._compiled = True
 
     async def start(self) -> None:
@@ -91,7 +91,9 @@ class InferenceProcess:
         """Of the process as it is now."""
         return None if self._process is None else int(self._process.pid)
 
-    async def _ask(self, games: list[tuple[AgentNames, Game]]) -> list[PartnerAction | Exception]:
+    async def _query_process(
+        self, games: list[tuple[AgentNames, Game]]
+    ) -> list[PartnerAction | Exception]:
         while True:
             try:
                 return await asyncio.to_thread(self._exchange, games)
@@ -124,28 +126,28 @@ class InferenceProcess:
     def _start_process(self) -> None:
         # spawned, not forked: JAX's threads do not survive a fork, nor do the sockets of ours
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
+        self._pipe, child_pipe = context.Pipe()
         self._process = context.Process(
-            target=_run, args=(theirs, self._agents, self._slots), daemon=True
+            target=_run, args=(child_pipe, self._agents, self._slots), daemon=True
         )
         self._process.start()
-        theirs.close()
+        child_pipe.close()
         self.starts += 1
 
-    def _hear(self) -> Any:
-        """What the process says as it starts. Raises StartError."""
+    def _receive(self) -> Any:
+        """What the process says as it starts. Raises StartupError."""
         assert self._pipe is not None, "started before"
         try:
-            said = self._pipe.recv()
+            message = self._pipe.recv()
         except (EOFError, OSError):
-            said = StartupError("the inference process ended while it started")
-        if isinstance(said, StartupError):
+            message = StartupError("the inference process ended while it started")
+        if isinstance(message, StartupError):
             self.close()
-            raise said
-        return said
+            raise message
+        return message
 
 
-def _changed(before: Identities, found: Identities) -> str:
+def _changed_agents(before: Identities, found: Identities) -> str:
     """Which agents are others now."""
     names = [
         name
@@ -157,11 +159,13 @@ def _changed(before: Identities, found: Identities) -> str:
 
 
 def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> None:
-    """The process: says who its agents are, None when all is compiled (or a StartError in the place
-    of either), then answers to its end."""
+    """Process main: send the identities, then None when all is compiled (or a StartupError), then
+    answer requests."""
     with contextlib.suppress(KeyboardInterrupt, EOFError, OSError):
         try:
-            policies = {players: _loaded(players, names) for players, names in agents.items()}
+            policies = {
+                players: _load_policies(players, names) for players, names in agents.items()
+            }
             pipe.send(
                 {
                     players: {name: policy.identity() for name, policy in found.items()}
@@ -174,11 +178,11 @@ def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> N
             return
         pipe.send(None)
         while True:
-            pipe.send(_answers(runners, agents, pipe.recv()))
+            pipe.send(_answer(runners, agents, pipe.recv()))
 
 
-def _loaded(players: int, names: Sequence[str]) -> dict[str, Any]:
-    """The agents of one number of players. Raises StartError, which names one and its flag."""
+def _load_policies(players: int, names: Sequence[str]) -> dict[str, Any]:
+    """The agents of one number of players. Raises StartupError, which names one and its flag."""
     from hanabi_rl.agents.loading import load_policy
 
     found = {}
@@ -209,28 +213,28 @@ def _runners(policies: Mapping[int, Mapping[str, Any]], slots: int) -> dict[int,
         return dict(zip(policies, pool.map(make, policies), strict=True))
 
 
-def _answers(
+def _answer(
     runners: Mapping[int, Any],
     agents: Mapping[int, Sequence[str]],
-    asked: Sequence[tuple[AgentNames, Game]],
+    requests: Sequence[tuple[AgentNames, Game]],
 ) -> list[PartnerAction | Exception]:
     """An answer for each, in their order, or what is wrong with it."""
     found: dict[int, PartnerAction | Exception] = {}
-    known: dict[int, list[tuple[int, Game, tuple[int, ...]]]] = {}
-    for i, (team, game) in enumerate(asked):
+    by_players: dict[int, list[tuple[int, Game, tuple[int, ...]]]] = {}
+    for i, (team, game) in enumerate(requests):
         players = game.rules.num_players
         if players in runners and set(team) <= set(agents[players]):
             places = tuple(map(agents[players].index, team))
-            known.setdefault(players, []).append((i, game, places))
+            by_players.setdefault(players, []).append((i, game, places))
         else:
             found[i] = RuntimeError(f"no agents for {players} players, {', '.join(team)}")
-    for players, here in known.items():
-        which, games, teams = zip(*here, strict=True)
-        found |= dict(zip(which, _think(runners[players], games, teams), strict=True))
-    return [found[i] for i in range(len(asked))]
+    for players, group in by_players.items():
+        indices, games, teams = zip(*group, strict=True)
+        found |= dict(zip(indices, _query(runners[players], games, teams), strict=True))
+    return [found[i] for i in range(len(requests))]
 
 
-def _think(
+def _query(
     runner: Any, games: Sequence[Game], teams: Sequence[tuple[int, ...]]
 ) -> list[PartnerAction | Exception]:
     """What is wrong with a game is told to it alone."""
@@ -240,4 +244,4 @@ def _think(
         if len(games) == 1:
             return [RuntimeError(f"{type(error).__name__}: {error}")]
         each = zip(games, teams, strict=True)
-        return [_think(runner, [game], [team])[0] for game, team in each]
+        return [_query(runner, [game], [team])[0] for game, team in each]

@@ -1,7 +1,7 @@
 """Keys that open games: 256 random bits behind a prefix that says what they are for.
 
 The store holds their SHA-256 alone. (A slow hash protects secrets that can be guessed; these
-cannot.) People are shown a hint of six characters; `redact` leaves no more in a log or an error.
+cannot.) People are shown a hint of six characters.
 """
 
 from __future__ import annotations
@@ -34,8 +34,3 @@ def hint_of(key: str) -> str:
     """What people are shown of a key: its prefix and six characters."""
     found = _KEY.fullmatch(key)
     return found[1] + found[2][:_HINT] if found else ""
-
-
-def redact(text: str) -> str:
-    """`text` with every key in it cut to its hint."""
-    return _KEY.sub(lambda found: found[1] + found[2][:_HINT] + "...", text)

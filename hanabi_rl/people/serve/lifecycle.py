@@ -43,7 +43,7 @@ class Game:
         return len(self.moves)
 
     @property
-    def to_move(self) -> int | None:
+    def current_player(self) -> int | None:
         """The seat whose turn it is; None once the game is done."""
         return None if self.status == "done" else self.turn % self.rules.num_players
 
@@ -104,19 +104,19 @@ def advance(game: Game, event: Event, table: PythonGame | None = None) -> tuple[
         return left, Effects(record=True, finish=True)
     if event.turn != game.turn:
         raise RefusedError(f"move {event.turn + 1} was sent, but the next is move {game.turn + 1}")
-    if event.seat != game.to_move:
+    if event.seat != game.current_player:
         raise RefusedError("it is another player's turn")
     table = game.table() if table is None else table
     reason = table.illegal_reason(event.action)
     if reason is not None:
         raise RefusedError(reason)
     table.apply(event.action)
-    moved = dataclasses.replace(game, moves=(*game.moves, event.action))
+    after = dataclasses.replace(game, moves=(*game.moves, event.action))
     if table.over:
-        moved = dataclasses.replace(moved, status="done", end_reason="finished")
-        return moved, Effects(record=True, finish=True)
-    return moved, Effects(record=True, ask=_partner_to_move(moved))
+        after = dataclasses.replace(after, status="done", end_reason="finished")
+        return after, Effects(record=True, finish=True)
+    return after, Effects(record=True, ask=_partner_to_move(after))
 
 
 def _partner_to_move(game: Game) -> int | None:
-    return None if game.to_move is None or game.to_move in game.people else game.to_move
+    return None if game.current_player in game.people else game.current_player

@@ -30,7 +30,7 @@ class LocalPlay(GameTables):
     Agents sit around the table in their order, the first one after the person; `policies` are their
     identities, where they have any. With `remembers` one of them remembers whom it plays with
     (`agents/preloaded_profile.py`, `learns`): the games are a series then, also over restarts
-    where `folder` keeps them, until `new_game(strangers=True)`, or at first with `reset_memory`.
+    where `folder` keeps them, until `new_game(reset_memory=True)`, or at first with `reset_memory`.
     """
 
     def __init__(
@@ -58,20 +58,20 @@ class LocalPlay(GameTables):
         self.remembers = remembers and not self.watched
         """Partners learn from game to game whom they play with."""
         self._series: tuple[Game, ...] = ()  # before the next game
-        self._since = 0
+        self._reset_number = 0
         """They know no game before this number: they were strangers then."""
-        self._named = seed_decks(rules, seed_names) if seed_names else None
+        self._named_decks = seed_decks(rules, seed_names) if seed_names else None
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
-        self._seated: dict[int, dict[int, str]] = {}
-        self._chances: dict[int, dict[int, PartnerAction]] = {}  # of watched games, by turn
+        self._names: dict[int, dict[int, str]] = {}
+        self._answers: dict[int, dict[int, PartnerAction]] = {}  # of watched games, by turn
         self._number = 0
-        self._read_back()
+        self._resume()
         if reset_memory:
             self._reset_series()
 
-    def new_game(self, strangers: bool = False) -> Game:
-        """Deals the next game and writes its journal; with `strangers` the first of a series."""
-        if strangers:
+    def new_game(self, reset_memory: bool = False) -> Game:
+        """Deals the next game and writes its journal; with `reset_memory` the first of a series."""
+        if reset_memory:
             self._reset_series()
         seat = self._next_seat()
         deck = self._next_deck()
@@ -83,19 +83,19 @@ class LocalPlay(GameTables):
             previous_games=self._series,
         )
         self._number += 1
-        self._seat(game, self._lineup(game))
+        self._add_game(game, self._lineup(game))
         self._carry_out(game, begin(game))
         return game
 
     def current(self) -> Game:
         """The game to show first: the newest that goes on and was dealt since they were strangers,
         else a new one."""
-        going_on = [
+        active = [
             game
             for game in self._games.values()
-            if game.status == "active" and game.game_id >= self._since
+            if game.status == "active" and game.game_id >= self._reset_number
         ]
-        return going_on[-1] if going_on else self.new_game()
+        return active[-1] if active else self.new_game()
 
     def frame(self, game_id: int) -> Frame:
         """See `GameTables.frame`."""
@@ -110,7 +110,7 @@ class LocalPlay(GameTables):
 
     def _open_frame(self, game: Game, turn: int) -> Frame:
         frame = super()._open_frame(game, turn)
-        answer = self._chances[game.game_id].get(turn)
+        answer = self._answers[game.game_id].get(turn)
         if answer is not None:
             frame["chances"] = self._bars(turn, answer)
         return frame
@@ -130,27 +130,27 @@ class LocalPlay(GameTables):
             if answer.probabilities[action] > 0
         ]
 
-    def _keep(self, game: Game, effects: Effects) -> None:
+    def _save(self, game: Game, effects: Effects) -> None:
         if self.folder is not None and not self.watched:
             if effects.record:
-                self.folder.record(game, self._seated[game.game_id], self._policies)
+                self.folder.record(game, self._names[game.game_id], self._policies)
             if effects.finish:
                 self.folder.finish(game, self._policies if self.remembers else ())
         if effects.finish:
-            self._goes_on_from(game)
+            self._continue_series(game)
 
-    def _seat(self, game: Game, names: dict[int, str]) -> None:
+    def _add_game(self, game: Game, names: dict[int, str]) -> None:
         self._games[game.game_id] = game
-        self._seated[game.game_id] = names
-        self._chances[game.game_id] = {}
+        self._names[game.game_id] = names
+        self._answers[game.game_id] = {}
 
     def _lineup(self, game: Game) -> dict[int, str]:
         first, players = min(game.people, default=-1) + 1, self.rules.num_players
         return {(first + k) % players: agent for k, agent in enumerate(self.agents)}
 
     def _next_deck(self) -> np.ndarray:
-        if self._named is not None:
-            return self._named[self._number % len(self._named)]
+        if self._named_decks is not None:
+            return self._named_decks[self._number % len(self._named_decks)]
         return evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
 
     def _next_seat(self) -> int | None:
@@ -161,45 +161,45 @@ class LocalPlay(GameTables):
         return number % self.rules.num_players
 
     def _next_number(self) -> int:
-        return max(time.time_ns() // 1000, max(self._games, default=0) + 1, self._since + 1)
+        return max(time.time_ns() // 1000, max(self._games, default=0) + 1, self._reset_number + 1)
 
     def _reset_series(self) -> None:
         """From now on the partners are strangers, after a restart too: whatever is played to its
         end of the games before."""
         if self.remembers:
-            self._series, self._since = (), self._next_number()
+            self._series, self._reset_number = (), self._next_number()
             if self.folder is not None:
-                self.folder.note_strangers(self._since, self.rules, self._policies)
+                self.folder.record_reset(self._reset_number, self.rules, self._policies)
 
-    def _goes_on_from(self, game: Game) -> None:
+    def _continue_series(self, game: Game) -> None:
         """The next game comes after this one, which is done: of games at once, after the newest."""
-        newest = self._series[-1].game_id if self._series else self._since
+        newest = self._series[-1].game_id if self._series else self._reset_number
         if self.remembers and game.game_id > newest:
             self._series = game.series
 
     def _names_at(self, game: Game) -> dict[int, str]:
-        return self._seated[game.game_id]
+        return self._names[game.game_id]
 
-    def _ask(self, game: Game) -> PartnerAction:
+    def _query(self, game: Game) -> PartnerAction:
         answer = self._partners.partner_action([game])[0]
         if self.watched:  # what the agent weighs is shown
-            self._chances[game.game_id][game.turn] = answer
+            self._answers[game.game_id][game.turn] = answer
         return answer
 
-    def _read_back(self) -> None:
+    def _resume(self) -> None:
         """Games that were interrupted go on, where they were played with the same agents; where one
         of them has changed under its name, as with others, they wait in the folder."""
         if self.folder is None or self.watched:
             return
         if self.remembers:
             number, self._series = self.folder.newest_series(self.rules, self._policies)
-            self._since = self._series[0].game_id if self._series else number
+            self._reset_number = self._series[0].game_id if self._series else number
         for game, names, policies in self.folder.interrupted(self.rules):
-            ours = names == self._lineup(game) and policies in (None, self._policies)
+            same_agents = names == self._lineup(game) and policies in (None, self._policies)
             if game.table().over:  # killed between its last move and its end
                 done = dataclasses.replace(game, status="done", end_reason="finished")
-                self.folder.finish(done, self._policies if ours and self.remembers else ())
-                if ours:
-                    self._goes_on_from(done)
-            elif ours:
-                self._seat(game, names)
+                self.folder.finish(done, self._policies if same_agents and self.remembers else ())
+                if same_agents:
+                    self._continue_series(done)
+            elif same_agents:
+                self._add_game(game, names)

@@ -40,10 +40,7 @@ class NumPyInterpreter:
         key = function, tree, shapes, tuple(static.items())
         if key not in self._programs:
             traced = function.trace(*arguments, **static)
-            self._programs[key] = (
-                _program(traced.jaxpr),
-                jax.tree.structure(traced.out_info),
-            )
+            self._programs[key] = _program(traced.jaxpr), jax.tree.structure(traced.out_info)
         program, results = self._programs[key]
         with np.errstate(all="ignore"):  # as XLA has it: what is not selected may be anything
             return jax.tree.unflatten(results, program(*leaves))
@@ -82,14 +79,14 @@ def _program(closed: ClosedJaxpr) -> _Program:
     places: list[Any] = []
     steps: list[_Step] = []
 
-    known: set[int] = set()  # places of constants
+    constant_places: set[int] = set()  # places of constants
 
     def place(value: Any = None) -> int:
         places.append(value)
         return len(places) - 1
 
     def constant(value: Any) -> int:
-        known.add(place(value))
+        constant_places.add(place(value))
         return len(places) - 1
 
     def unfold(jaxpr: Jaxpr, constants: Sequence[Any], arguments: Sequence[int]) -> list[int]:
@@ -112,7 +109,7 @@ def _program(closed: ClosedJaxpr) -> _Program:
             else:
                 operation = _operation(equation, jaxpr.debug_info)
                 single = not equation.primitive.multiple_results
-                if single and known.issuperset(reads):
+                if single and constant_places.issuperset(reads):
                     writes = [constant(operation(*[places[read] for read in reads]))]
                 else:
                     writes = [place() for _ in equation.outvars]
@@ -127,12 +124,12 @@ def _program(closed: ClosedJaxpr) -> _Program:
 
 def _needed(steps: Sequence[_Step], outputs: Sequence[int]) -> tuple[_Step, ...]:
     """The steps that lead to the outputs."""
-    needed, kept = set(outputs), []
+    needed, found = set(outputs), []
     for step in reversed(steps):
         if not needed.isdisjoint(step.writes):
             needed.update(step.reads)
-            kept.append(step)
-    return tuple(reversed(kept))
+            found.append(step)
+    return tuple(reversed(found))
 
 
 def _called(equation: Equation) -> ClosedJaxpr | None:
@@ -158,15 +155,15 @@ def _operation(equation: Equation, debug_info: DebugInfo) -> Operation:
 
 def _of_jax(equation: Equation, debug_info: DebugInfo) -> Operation:
     """The operation itself, compiled by XLA."""
-    given = [i for i, atom in enumerate(equation.invars) if not isinstance(atom, Literal)]
-    variables = [equation.invars[i] for i in given]
+    inputs = [i for i, atom in enumerate(equation.invars) if not isinstance(atom, Literal)]
+    variables = [equation.invars[i] for i in inputs]
     unnamed = debug_info.with_unknown_names()
     jaxpr = Jaxpr((), variables, equation.outvars, [equation], debug_info=unnamed)
-    alone = jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))
+    run = jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))
     several = equation.primitive.multiple_results
 
     def operation(*arguments: Any) -> Any:
-        results = map(_as_numpy, alone(*(jnp.asarray(arguments[i]) for i in given)))
+        results = map(_as_numpy, run(*(jnp.asarray(arguments[i]) for i in inputs)))
         return list(results) if several else next(results)
 
     return operation
@@ -182,13 +179,13 @@ def _as_numpy(value: Any) -> Any:
 def _while(equation: Equation) -> Operation:
     parameters = equation.params
     goes_on, body = _program(parameters["cond_jaxpr"]), _program(parameters["body_jaxpr"])
-    ours = parameters["cond_nconsts"]
-    rest = ours + parameters["body_nconsts"]
+    num_consts = parameters["cond_nconsts"]
+    rest = num_consts + parameters["body_nconsts"]
 
     def operation(*arguments: Any) -> Any:
         carry = list(arguments[rest:])
-        while np.any(on := goes_on(*arguments[:ours], *carry)[0]):
-            after = body(*arguments[ours:rest], *carry)
+        while np.any(on := goes_on(*arguments[:num_consts], *carry)[0]):
+            after = body(*arguments[num_consts:rest], *carry)
             if on.ndim:  # loops side by side, each until its own end
                 after = [
                     np.where(on.reshape(on.shape + (1,) * (new.ndim - on.ndim)), new, old)
@@ -198,12 +195,6 @@ def _while(equation: Equation) -> Operation:
         return carry
 
     return operation
-
-
-def _cond(equation: Equation) -> Operation:
-    branches = [_program(branch) for branch in equation.params["branches"]]
-    last = len(branches) - 1
-    return lambda index, *arguments: branches[min(max(int(index), 0), last)](*arguments)
 
 
 def _scan(equation: Equation) -> Operation:
@@ -232,9 +223,9 @@ def _broadcast(equation: Equation) -> Operation | None:
     if len(equation.invars) > 1:
         return None  # a shape that is not known yet
     shape, axes = equation.params["shape"], equation.params["broadcast_dimensions"]
-    given = equation.invars[0].aval.shape
+    in_shape = equation.invars[0].aval.shape
     sized = [1] * len(shape)
-    for axis, size in zip(axes, given, strict=True):
+    for axis, size in zip(axes, in_shape, strict=True):
         sized[axis] = size
     return lambda x: np.broadcast_to(np.reshape(x, sized), shape)
 
@@ -294,13 +285,6 @@ def _first(function: Any) -> Callable[[Equation], Operation]:
         return lambda x: function(x, axis).astype(dtype)
 
     return make
-
-
-def _cumulative_sum(equation: Equation) -> Operation | None:
-    if equation.params["reverse"]:
-        return None
-    axis, dtype = equation.params["axis"], equation.outvars[0].aval.dtype
-    return lambda x: np.cumsum(x, axis, dtype=dtype)
 
 
 def _dot(equation: Equation) -> Operation | None:
@@ -366,9 +350,9 @@ def _scatter(write: Operation) -> Callable[[Equation], Operation | None]:
         x, starts, new = (v.aval for v in equation.invars)
         if numbers.operand_batching_dims or "DROP" not in str(parameters["mode"]):
             return None
-        batch, kept = starts.ndim - 1, iter(numbers.update_window_dims)
+        batch, window_dims = starts.ndim - 1, iter(numbers.update_window_dims)
         inserted = numbers.inserted_window_dims
-        sizes = [1 if d in inserted else new.shape[next(kept)] for d in range(x.ndim)]
+        sizes = [1 if d in inserted else new.shape[next(window_dims)] for d in range(x.ndim)]
         windows = _Windows(x.shape, sizes, numbers.scatter_dims_to_operand_dims, batch)
         order = np.argsort(_order(numbers.update_window_dims, new.ndim))
 
@@ -392,13 +376,6 @@ def _set(x: np.ndarray, where: tuple[np.ndarray, ...], new: np.ndarray) -> None:
     x[where] = new
 
 
-def _pad(equation: Equation) -> Operation | None:
-    widths = equation.params["padding_config"]
-    if any(low < 0 or high < 0 or between for low, high, between in widths):
-        return None
-    return lambda x, value: np.pad(x, [w[:2] for w in widths], constant_values=value)
-
-
 def _iota(equation: Equation) -> Operation:
     dimension, result = equation.params["dimension"], equation.outvars[0].aval
     shape = [-1 if d == dimension else 1 for d in range(result.ndim)]
@@ -412,10 +389,10 @@ def _empty(equation: Equation) -> Operation:
 
 
 def _dynamic_update_slice(equation: Equation) -> Operation:
-    given, update = (v.aval.shape for v in equation.invars[:2])
+    shape, update = (v.aval.shape for v in equation.invars[:2])
 
     def operation(x: np.ndarray, new: np.ndarray, *starts: Any) -> np.ndarray:
-        firsts = [min(max(int(s), 0), n - m) for s, n, m in zip(starts, given, update, strict=True)]
+        firsts = [min(max(int(s), 0), n - m) for s, n, m in zip(starts, shape, update, strict=True)]
         x = x.copy()
         x[tuple(slice(s, s + m) for s, m in zip(firsts, update, strict=True))] = new
         return x
@@ -469,16 +446,13 @@ _MAKE |= {
     "broadcast_in_dim": _broadcast,
     "concatenate": lambda e: lambda *x: np.concatenate(x, e.params["dimension"]),
     "bitcast_convert_type": _bitcast,
-    "cond": _cond,
     "convert_element_type": _convert,
-    "cumsum": _cumulative_sum,
     "div": _divide,
     "dot_general": _dot,
     "dynamic_update_slice": _dynamic_update_slice,
     "empty": _empty,
     "gather": _gather,
     "iota": _iota,
-    "pad": _pad,
     "population_count": lambda e: lambda x: np.bitwise_count(x).astype(x.dtype),
     "reduce_and": _reduce(np.logical_and),
     "reduce_max": _reduce(np.maximum),

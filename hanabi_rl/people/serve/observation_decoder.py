@@ -28,29 +28,29 @@ class ObservationDecoder:
         self._sections = observation_slices(rules)
         self._hands = [list(range(s * size, (s + 1) * size)) for s in range(players)]
         self._drawn = size * players
-        self._told = [Knowledge.untold(rules) for _ in range(rules.deck_size)]
+        self._knowledge = [Knowledge.untold(rules) for _ in range(rules.deck_size)]
         self._discards: list[int] = []
         self._moves: list[SeenMove] = []
         self._turns_left: int | None = None
-        self._looked = False
+        self._started = False
 
     def see(self, obs: np.ndarray) -> PlayerView:
         """The next observation float32[O] of this seat, one a timestep from the deal on; the sight
-        is that of `sight_of` at the same position of a game that goes on."""
+        is that of `player_view` at the same position of a game that goes on."""
         part = {name: obs[where] for name, where in self._sections.items()}
-        if self._looked:
+        if self._started:
             self._follow(part)
-        self._looked = True
+        self._started = True
         rules, turn = self.rules, len(self._moves)
         ranks = part["fireworks"].reshape(rules.num_colors, rules.num_ranks)
         return PlayerView(
             rules=rules,
             seat=self.seat,
             turn=turn,
-            to_move=turn % rules.num_players,
+            current_player=turn % rules.num_players,
             over=False,
             left=False,
-            hands=self._seen_hands(part["hands"]),
+            hands=self._hands_seen(part["hands"]),
             fireworks=tuple(int(top.argmax()) + 1 if top.any() else 0 for top in ranks),
             discards=tuple(self._discards),
             hints=int(part["info_tokens"].sum()),
@@ -60,36 +60,36 @@ class ObservationDecoder:
             moves=tuple(self._moves),
         )
 
-    def _seen_hands(self, cards: np.ndarray) -> tuple[tuple[SeenCard, ...], ...]:
+    def _hands_seen(self, cards: np.ndarray) -> tuple[tuple[SeenCard, ...], ...]:
         rules = self.rules
-        shown = cards.reshape(rules.num_players - 1, rules.hand_size, rules.num_cards)
+        cards_by_seat = cards.reshape(rules.num_players - 1, rules.hand_size, rules.num_cards)
         return tuple(
             tuple(
                 SeenCard(
                     order,
-                    None if away == 0 else int(shown[away - 1, slot].argmax()),
-                    copy.deepcopy(self._told[order]),
+                    None if offset == 0 else int(cards_by_seat[offset - 1, slot].argmax()),
+                    copy.deepcopy(self._knowledge[order]),
                 )
                 for slot, order in enumerate(self._hands[seat])
             )
             for seat in range(rules.num_players)
-            for away in [(seat - self.seat) % rules.num_players]
+            for offset in [(seat - self.seat) % rules.num_players]
         )
 
     def _follow(self, part: dict[str, np.ndarray]) -> None:
-        """Takes the last move, as `Table.apply` does."""
+        """Takes the last move, as `PythonGame.apply` does."""
         rules, seat = self.rules, len(self._moves) % self.rules.num_players
         kind = ("play", "discard", "color", "rank")[int(part["last_kind"].argmax())]
         if kind in ("play", "discard"):
             move = Move(kind, slot=int(part["last_slot"].argmax()))  # type: ignore[arg-type]
-            made = self._use_card(seat, move, part)
+            seen = self._use_card(seat, move, part)
         else:
             target = (self.seat + int(part["last_target"].argmax())) % rules.num_players
             value = int(part["last_color" if kind == "color" else "last_rank"].argmax())
             offset = (target - seat) % rules.num_players
             move = Move(kind, offset=offset, value=value)  # type: ignore[arg-type]
-            made = self._hint(seat, target, move, np.flatnonzero(part["last_touched"]).tolist())
-        self._moves.append(made)
+            seen = self._hint(seat, target, move, np.flatnonzero(part["last_touched"]).tolist())
+        self._moves.append(seen)
         if self._turns_left is not None:
             self._turns_left -= 1
         elif self._drawn == rules.deck_size:
@@ -110,7 +110,7 @@ class ObservationDecoder:
     def _hint(self, seat: int, target: int, move: Move, touched: list[int]) -> SeenMove:
         hand = self._hands[target]
         for slot, order in enumerate(hand):
-            self._told[order].tell(move, slot in touched)
+            self._knowledge[order].tell(move, slot in touched)
         orders = tuple(hand[slot] for slot in touched)
         action = encode_action(self.rules, move)
         return SeenMove(seat, action, None, None, True, target, tuple(touched), orders)

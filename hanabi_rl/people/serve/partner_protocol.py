@@ -28,7 +28,7 @@ class PartnerAction:
 
     action: int
     probabilities: np.ndarray  # float32[A]; 0 where illegal
-    shown: SeatObservations | None = None  # where asked for
+    seats: SeatObservations | None = None  # where asked for
 
 
 class Partners(Protocol):

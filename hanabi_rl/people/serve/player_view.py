@@ -23,7 +23,7 @@ class SeenCard:
 
     order: int
     card: int | None  # card id; None where the seat may not know it
-    told: Knowledge
+    knowledge: Knowledge
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PlayerView:
     rules: Rules
     seat: int | None
     turn: int
-    to_move: int | None
+    current_player: int | None
     over: bool
     left: bool
     hands: tuple[tuple[SeenCard, ...], ...]
@@ -72,7 +72,7 @@ class PlayerView:
 
 def player_view(game: Game, seat: int | None) -> PlayerView:
     """What `seat` may know now; once the game is done, everything but the rest of the deck."""
-    return _sight(game, seat, game.turn, open_hands=seat is None or game.status == "done")
+    return _view(game, seat, game.turn, open_hands=seat is None or game.status == "done")
 
 
 def spectator_view(game: Game, turn: int) -> PlayerView:
@@ -82,18 +82,18 @@ def spectator_view(game: Game, turn: int) -> PlayerView:
     """
     if game.people and game.status != "done":
         raise ValueError("a game that persons play is shown face up only once it is done")
-    return _sight(game, None, turn, open_hands=True)
+    return _view(game, None, turn, open_hands=True)
 
 
-def _sight(game: Game, seat: int | None, turn: int, open_hands: bool) -> PlayerView:
+def _view(game: Game, seat: int | None, turn: int, open_hands: bool) -> PlayerView:
     table = PythonGame(game.rules, game.deck)
-    moves = [_make(table, action) for action in game.moves[:turn]]
+    moves = [_apply(table, action) for action in game.moves[:turn]]
     hands = tuple(
         tuple(
             SeenCard(
                 order=order,
                 card=table.deck[order] if open_hands or owner != seat else None,
-                told=table.knowledge[order],
+                knowledge=table.knowledge[order],
             )
             for order in hand
         )
@@ -104,7 +104,7 @@ def _sight(game: Game, seat: int | None, turn: int, open_hands: bool) -> PlayerV
         rules=game.rules,
         seat=seat,
         turn=turn,
-        to_move=game.to_move if last else turn % game.rules.num_players,
+        current_player=game.current_player if last else turn % game.rules.num_players,
         over=last and game.status == "done",
         left=last and game.end_reason == "left",
         hands=hands,
@@ -118,7 +118,7 @@ def _sight(game: Game, seat: int | None, turn: int, open_hands: bool) -> PlayerV
     )
 
 
-def _make(table: PythonGame, action: int) -> SeenMove:
+def _apply(table: PythonGame, action: int) -> SeenMove:
     """Takes the move on the table and says what everyone saw of it."""
     rules, seat, move = table.rules, table.player, decode_action(table.rules, action)
     if move.kind in ("play", "discard"):

@@ -84,7 +84,7 @@ class PolicyPlayer:
             seat=np.concatenate([seats, unused]).astype(np.int32),
             place=np.where(places < len(seats), places, self._places).astype(np.int32),
             begins=np.full(self._places, self._turn == 0),
-            asked=places < len(seats),
+            queried=places < len(seats),
             game_index=np.full(self._places, self._game % 2**32, np.uint32),
         )
         self._memory, actions, _ = step(self._memory, self._policy, tick, where, self._key)

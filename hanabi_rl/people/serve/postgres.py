@@ -14,15 +14,15 @@ from hanabi_rl.people.serve.database import Mode, StoreUnavailableError
 
 CONNECTIONS = 8  # of one process
 WAIT_S = 10  # for a connection, a lock, an answer, and the other end of a network
-_EXCLUSIVE = 0x68616E61  # the number of the advisory lock
+_LOCK_ID = 0x68616E61  # the number of the advisory lock
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGINS: dict[Mode, str] = {
     "read": f"{_BEGIN} READ ONLY",
     # the last moments of what is written so may be lost when the database's machine fails
     "write": f"{_BEGIN}; SET LOCAL synchronous_commit = off",
     "durable": _BEGIN,
-    "shared": f"{_BEGIN}; SELECT pg_advisory_xact_lock_shared({_EXCLUSIVE})",
-    "exclusive": f"{_BEGIN}; SELECT pg_advisory_xact_lock({_EXCLUSIVE})",
+    "shared": f"{_BEGIN}; SELECT pg_advisory_xact_lock_shared({_LOCK_ID})",
+    "exclusive": f"{_BEGIN}; SELECT pg_advisory_xact_lock({_LOCK_ID})",
 }
 _UNAVAILABLE = (
     psycopg.OperationalError,
@@ -67,10 +67,10 @@ class Postgres:
                 yield _Session(connection.cursor())
                 connection.execute("COMMIT")
             finally:
-                self._give_back(connection)
+                self._release(connection)
         except _UNAVAILABLE as error:
-            said = error.diag.message_primary or str(error)
-            raise StoreUnavailableError(f"the database: {' '.join(said.split())}") from error
+            message = error.diag.message_primary or str(error)
+            raise StoreUnavailableError(f"the database: {' '.join(message.split())}") from error
         finally:
             self._free.release()
 
@@ -84,18 +84,18 @@ class Postgres:
 
     def _begin(self, begin: str) -> psycopg.Connection:
         while True:
-            kept = self._kept()
-            connection = kept or self._connect()
+            idle = self._pop_idle()
+            connection = idle or self._connect()
             try:
                 connection.execute(begin.encode())
             except psycopg.OperationalError:
                 connection.close()
-                if kept is None:
+                if idle is None:
                     raise
             else:
                 return connection
 
-    def _kept(self) -> psycopg.Connection | None:
+    def _pop_idle(self) -> psycopg.Connection | None:
         try:
             return self._idle.pop()
         except IndexError:
@@ -108,7 +108,7 @@ class Postgres:
         connection.execute(f"SET statement_timeout = '{WAIT_S}s'".encode())
         return connection
 
-    def _give_back(self, connection: psycopg.Connection) -> None:
+    def _release(self, connection: psycopg.Connection) -> None:
         with contextlib.suppress(psycopg.Error):
             if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 connection.execute("ROLLBACK")
@@ -125,11 +125,11 @@ class _Session:
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor:
         """See `Session.execute`."""
-        return self._cursor.execute(_with_marks(sql), values)
+        return self._cursor.execute(_with_placeholders(sql), values)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """See `Session.executemany`."""
-        self._cursor.executemany(_with_marks(sql), rows)
+        self._cursor.executemany(_with_placeholders(sql), rows)
 
 
 def _check_address(url: str) -> None:
@@ -147,5 +147,5 @@ def _check_address(url: str) -> None:
         )
 
 
-def _with_marks(sql: str) -> bytes:
+def _with_placeholders(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()

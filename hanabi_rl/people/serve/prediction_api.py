@@ -14,7 +14,7 @@ import collections
 import dataclasses
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import orjson
@@ -22,15 +22,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from hanabi_rl.people.serve.candidate_api import CandidateAPI
 from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES, CandidateConnection
 from hanabi_rl.people.serve.candidate_game import PartnerBackend
 from hanabi_rl.people.serve.grants import Key
 from hanabi_rl.people.serve.held_out import HeldOutGames, Row
 from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.serve.partner_protocol import SeatObservations
-from hanabi_rl.people.serve.prediction_format import guess_of, log_chances, nats_of
-from hanabi_rl.people.serve.prediction_store import Guess, Predictions, as_csv
-from hanabi_rl.people.serve.request_limits import RequestLimiter
+from hanabi_rl.people.serve.prediction_format import cross_entropy, read_logits, top_action
+from hanabi_rl.people.serve.prediction_store import Guess, Predictions, predictions_csv
 
 MAX_MESSAGE = 16384  # bytes of one message where predictions are taken
 CONNECTIONS = 6  # of one key that predict at a time, in each web process
@@ -38,48 +38,39 @@ EMPTY_TEAM: tuple[str, ...] = ()
 """The team of such games: nobody plays, what the seats see is shown."""
 
 
-class Authenticator(Protocol):
-    """Who lets a key in: `Arena`."""
-
-    guard: RequestLimiter
-
-    async def authenticate(self, socket: WebSocket, text: str, kind: Any) -> Key:
-        """Raises RefusedError."""
-
-
 @dataclasses.dataclass(frozen=True)
 class PredictionFrame:
     """What is shown of one turn of a batch: rows by their number in it."""
 
     turn: int
-    shown: Mapping[int, SeatObservations]  # of the game of every row that goes on
+    observed: Mapping[int, SeatObservations]  # of the game of every row that goes on
     seats: Mapping[int, int]
     deciding: Mapping[int, Row]
 
     @property
     def legal(self) -> dict[int, np.ndarray]:
         """bool[A] of each row that decides."""
-        return {row: self.shown[row].legal[seat] for row, (_, seat) in self.deciding.items()}
+        return {row: self.observed[row].legal[seat] for row, (_, seat) in self.deciding.items()}
 
     def content(self) -> dict[str, Any]:
         """As it is sent: of a row nothing but what its own seat sees."""
         rows = {}
         for row, seat in self.seats.items():
-            obs = self.shown[row].observations[seat]
-            legal = self.shown[row].legal[seat].astype(obs.dtype)
+            obs = self.observed[row].observations[seat]
+            legal = self.observed[row].legal[seat].astype(obs.dtype)
             rows[str(row)] = {"obs": obs, "legal_moves": legal, "decides": row in self.deciding}
         return {"turn": self.turn, "rows": rows}
 
 
 async def batch_observations(
-    thinker: PartnerBackend, held_out: HeldOutGames, batch: Sequence[Row], turn: int, base: int
+    backend: PartnerBackend, held_out: HeldOutGames, batch: Sequence[Row], turn: int, base: int
 ) -> PredictionFrame:
     """What the rows of a batch see before move number `turn`. The games have the numbers `base` and
     above in the runner's slots."""
     games, rules = held_out.games, held_out.games.rules
-    going = {i: row for i, row in enumerate(batch) if turn < games.num_actions[row[0]]}
-    which = sorted({game for game, _ in going.values()})
-    asked = [
+    active = {i: row for i, row in enumerate(batch) if turn < games.num_actions[row[0]]}
+    which = sorted({game for game, _ in active.values()})
+    positions = [
         Game(
             base + number,
             rules,
@@ -89,13 +80,13 @@ async def batch_observations(
         )
         for number in which
     ]
-    answers = await asyncio.gather(*(thinker.partner_action(EMPTY_TEAM, game) for game in asked))
-    shown = {game: answer.shown for game, answer in zip(which, answers, strict=True)}
+    answers = await asyncio.gather(*(backend.partner_action(EMPTY_TEAM, p) for p in positions))
+    by_game = {game: answer.seats for game, answer in zip(which, answers, strict=True)}
     return PredictionFrame(
         turn,
-        {i: seen for i, (game, _) in going.items() if (seen := shown[game]) is not None},
-        {i: seat for i, (_, seat) in going.items()},
-        {i: row for i, row in going.items() if row[1] == turn % rules.num_players},
+        {i: seats for i, (game, _) in active.items() if (seats := by_game[game]) is not None},
+        {i: seat for i, (_, seat) in active.items()},
+        {i: row for i, row in active.items() if row[1] == turn % rules.num_players},
     )
 
 
@@ -104,23 +95,24 @@ class PredictionAPI:
 
     def __init__(
         self,
-        door: Authenticator,
+        candidates: CandidateAPI,
         predictions: Predictions,
-        thinker: PartnerBackend,
+        backend: PartnerBackend,
         held_out: Mapping[int, HeldOutGames],
     ) -> None:
-        self.door, self.predictions = door, predictions
-        self.thinker, self.held_out = thinker, held_out
+        self.candidates, self.predictions = candidates, predictions
+        self.backend, self.held_out = backend, held_out
         self._open: collections.Counter[int] = collections.Counter()
 
     async def serve(self, socket: WebSocket) -> None:
         """One connection: from the first batch that is not answered to the end."""
-        candidate = CandidateConnection(socket, self.door.guard, "what was said stands")
+        candidate = CandidateConnection(socket, self.candidates.limiter, "what was said stands")
         async with candidate.handle_errors():
             await candidate.greet()
-            given = socket.query_params
-            key = await self.door.authenticate(socket, given.get("submission_key", ""), "eval")
-            await self._all(candidate, key, self._asked(given.get("num_players", "")))
+            query = socket.query_params
+            text = query.get("submission_key", "")
+            key = await self.candidates.authenticate(socket, text, "eval")
+            await self._serve_games(candidate, key, self._games_for(query.get("num_players", "")))
             await candidate.send({"done": True})
             await candidate.close()
 
@@ -132,31 +124,33 @@ class PredictionAPI:
     async def as_csv(self, request: Request) -> Response:
         """`GET /predictions.csv`."""
         rows = await asyncio.to_thread(self.predictions.standings, self.held_out)
-        return Response(as_csv(rows), media_type="text/csv")
+        return Response(predictions_csv(rows), media_type="text/csv")
 
-    def _asked(self, players: str) -> HeldOutGames:
+    def _games_for(self, players: str) -> HeldOutGames:
         if players not in (sizes := [str(size) for size in self.held_out]):
-            known = ", ".join(sizes) or "none: this server has no such games"
-            raise RefusedError(f"num_players: expected one of {known}, got {players!r:.20}")
+            expected = ", ".join(sizes) or "none: this server has no such games"
+            raise RefusedError(f"num_players: expected one of {expected}, got {players!r:.20}")
         return self.held_out[int(players)]
 
-    async def _all(self, candidate: CandidateConnection, key: Key, held_out: HeldOutGames) -> None:
+    async def _serve_games(
+        self, candidate: CandidateConnection, key: Key, held_out: HeldOutGames
+    ) -> None:
         if self._open[key.key_id] >= CONNECTIONS:
             raise RefusedError(
                 f"{CONNECTIONS} other connections of this key are predicting, as many as may be"
             )
         self._open[key.key_id] += 1
         try:
-            said = await asyncio.to_thread(self.predictions.recorded, key, held_out.digest)
+            recorded = await asyncio.to_thread(self.predictions.recorded, key, held_out.digest)
             base = secrets.randbits(40) << 12
             for number, batch in enumerate(held_out.batches):
-                if not held_out.decisions(batch) <= said:
+                if not held_out.decisions(batch) <= recorded:
                     at = {"batch": number, "batches": len(held_out.batches)}
-                    await self._batch(candidate, key, held_out, batch, at, base)
+                    await self._serve_batch(candidate, key, held_out, batch, at, base)
         finally:
             self._open[key.key_id] -= 1
 
-    async def _batch(
+    async def _serve_batch(
         self,
         candidate: CandidateConnection,
         key: Key,
@@ -165,25 +159,25 @@ class PredictionAPI:
         at: dict[str, int],
         base: int,
     ) -> None:
-        games, wrong = held_out.games, 0
+        games, num_invalid = held_out.games, 0
         for turn in range(max(int(games.num_actions[game]) for game, _ in batch)):
-            frame = await batch_observations(self.thinker, held_out, batch, turn, base)
+            frame = await batch_observations(self.backend, held_out, batch, turn, base)
             legal = frame.legal
             await candidate.send(at | frame.content())
             while True:
                 try:
-                    logits = log_chances(await _receive(candidate), legal)
+                    logits = read_logits(await _receive(candidate), legal)
                     break
                 except RefusedError as error:
-                    wrong += 1
-                    if wrong == MAX_INVALID_MESSAGES:
+                    num_invalid += 1
+                    if num_invalid == MAX_INVALID_MESSAGES:
                         raise
                     await candidate.send({"error_details": str(error)})
             guesses = []
             for row, (game, seat) in frame.deciding.items():
-                said, action = (logits[row], legal[row]), int(games.actions[game, turn])
-                right = guess_of(*said) == action
-                guesses.append(Guess(game, seat, turn, nats_of(*said, action), right))
+                of_row, action = (logits[row], legal[row]), int(games.actions[game, turn])
+                correct = top_action(*of_row) == action
+                guesses.append(Guess(game, seat, turn, cross_entropy(*of_row, action), correct))
             await asyncio.to_thread(self.predictions.record, key, held_out.digest, guesses)
 
 

@@ -27,7 +27,7 @@ def predict_all(
     policy: Policy,
     on_turn: Callable[[int, int], None],
     stop: threading.Event,
-    patience_s: float = 600.0,
+    timeout_s: float = 600.0,
 ) -> bool:
     """Predicts the held-out games of the policy's number of players with its whole distribution,
     over one connection, a lost one as often as it is lost; whether to the end, before `stop`.
@@ -36,30 +36,30 @@ def predict_all(
     is shown again, and answers that are known do not count. Raises ValueError where the server
     refuses, or is silent for too long.
     """
-    patience, tried = RetryPolicy(patience_s, stop), 0
-    refused: collections.Counter[tuple[int, int]] = collections.Counter()
+    retry, tried = RetryPolicy(timeout_s, stop), 0
+    refusals: collections.Counter[tuple[int, int]] = collections.Counter()
     while not stop.is_set():
-        at: tuple[int, int] | None = None
+        turn: tuple[int, int] | None = None
         reader = _Reader(policy)
         try:
-            with server.predict(policy.rules.num_players) as reading:
-                while (frame := reading.frame) is not None and not stop.is_set():
-                    at = frame["batch"], frame["turn"]
+            with server.predict(policy.rules.num_players) as remote:
+                while (frame := remote.frame) is not None and not stop.is_set():
+                    turn = frame["batch"], frame["turn"]
                     on_turn(frame["batch"], frame["batches"])
-                    reading.answer(reader.read(frame, reading.deciding))
-                    patience.reset()
+                    remote.answer(reader.read(frame, remote.deciding))
+                    retry.reset()
                     tried = 0
-                return reading.frame is None
+                return remote.frame is None
         except ServerError as error:
-            if at is None and not error.again:
+            if turn is None and not error.again:
                 raise  # what it says of the key, or of the number of players, will not change
-            if at is not None:
-                refused[at] += 1
-                if refused[at] == MAX_RETRIES:
+            if turn is not None:
+                refusals[turn] += 1
+                if refusals[turn] == MAX_RETRIES:
                     raise
-            patience.wait(tried, error)
+            retry.wait(tried, error)
         except CONNECTION_ERRORS as error:
-            patience.wait(tried, error)
+            retry.wait(tried, error)
         tried += 1
     return False
 
@@ -76,8 +76,8 @@ class _Reader:
         """The logits of the rows that decide. Raises ProtocolError."""
         obs = np.zeros((MAX_BATCH_ROWS, self._rules.obs_size), np.float32)
         legal = np.ones((MAX_BATCH_ROWS, self._rules.num_moves), bool)
-        for row, seen in frame["rows"].items():
-            sizes = len(seen["obs"]), len(seen["legal_moves"])
+        for row, observed in frame["rows"].items():
+            sizes = len(observed["obs"]), len(observed["legal_moves"])
             if (
                 sizes != (self._rules.obs_size, self._rules.num_moves)
                 or not 0 <= int(row) < MAX_BATCH_ROWS
@@ -86,8 +86,8 @@ class _Reader:
                     f"expected rows 0 to {MAX_BATCH_ROWS - 1} of {self._rules.obs_size} and "
                     f"{self._rules.num_moves} numbers, got row {row} of {sizes[0]} and {sizes[1]}"
                 )
-            obs[int(row)], legal[int(row)] = seen["obs"], seen["legal_moves"]
+            obs[int(row)], legal[int(row)] = observed["obs"], observed["legal_moves"]
         reset = np.full(MAX_BATCH_ROWS, frame["turn"] == 0)
         self._carry, logits = self._step(self._policy, self._carry, obs, legal, reset)
-        said = np.nan_to_num(np.asarray(logits, float))  # JSON has no infinity
-        return {row: said[int(row)].tolist() for row in deciding}
+        values = np.nan_to_num(np.asarray(logits, float))  # JSON has no infinity
+        return {row: values[int(row)].tolist() for row in deciding}

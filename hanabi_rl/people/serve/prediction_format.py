@@ -16,12 +16,12 @@ import numpy as np
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.storage.validation import plain_number
 
-LEAST = 1e-8  # no action is taken to be less likely
+MIN_PROB = 1e-8  # no action is taken to be less likely
 SUM_TOLERANCE = 1e-3  # of probabilities; they are normalised
 ILLEGAL_TOLERANCE = 1e-6  # for an action that is not legal
 
 
-def log_chances(message: Any, legal: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+def read_logits(message: Any, legal: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
     """The logits float64[A] that an answer gives each row, -inf for an action without a chance.
 
     Args:
@@ -38,37 +38,37 @@ def log_chances(message: Any, legal: Mapping[int, np.ndarray]) -> dict[int, np.n
         raise RefusedError(
             f"expected one of log_probabilities and probabilities, for {rows}; got {got or 'none'}"
         )
-    said, form = message[read[0]], _FORMS[read[0]]
-    if not isinstance(said, dict) or set(said) != set(map(str, legal)):
-        got = ", ".join(said)[:60] if isinstance(said, dict) else type(said).__name__
+    answer, form = message[read[0]], _FORMS[read[0]]
+    if not isinstance(answer, dict) or set(answer) != set(map(str, legal)):
+        got = ", ".join(answer)[:60] if isinstance(answer, dict) else type(answer).__name__
         raise RefusedError(f"{read[0]}: expected a list for {rows}; got {got or 'none'}")
-    return {row: form(said[str(row)], of_row, f"row {row}") for row, of_row in legal.items()}
+    return {row: form(answer[str(row)], of_row, f"row {row}") for row, of_row in legal.items()}
 
 
-def nats_of(logits: np.ndarray, legal: np.ndarray, action: int) -> float:
+def cross_entropy(logits: np.ndarray, legal: np.ndarray, action: int) -> float:
     """Cross-entropy of the action under `logits` float64[A], normalised over the legal ones
-    bool[A]; of no action more than that of `LEAST`."""
-    given = np.where(legal, logits, -np.inf)
+    bool[A]; of no action more than that of `MIN_PROB`."""
+    values = np.where(legal, logits, -np.inf)
     with np.errstate(over="ignore"):  # a difference of the largest numbers
-        given = given - given.max()
-    normal = float(given[action]) - math.log(np.exp(given).sum())
-    return min(-normal, -math.log(LEAST))
+        values = values - values.max()
+    normal = float(values[action]) - math.log(np.exp(values).sum())
+    return min(-normal, -math.log(MIN_PROB))
 
 
-def guess_of(logits: np.ndarray, legal: np.ndarray) -> int:
+def top_action(logits: np.ndarray, legal: np.ndarray) -> int:
     """The likeliest legal action, the first of several."""
     return int(np.argmax(np.where(legal, logits, -np.inf)))
 
 
-def _of_logits(given: Any, legal: np.ndarray, where: str) -> np.ndarray:
-    values = _numbers(given, legal, where, nothing=-math.inf)
+def _parse_logits(values: Any, legal: np.ndarray, where: str) -> np.ndarray:
+    values = _parse_numbers(values, legal, where, null=-math.inf)
     if not np.isfinite(values[legal]).any():
         raise RefusedError(f"{where}: expected a number for one legal action at least, got none")
     return values
 
 
-def _of_probabilities(given: Any, legal: np.ndarray, where: str) -> np.ndarray:
-    values = _numbers(given, legal, where, nothing=0.0)
+def _parse_probabilities(values: Any, legal: np.ndarray, where: str) -> np.ndarray:
+    values = _parse_numbers(values, legal, where, null=0.0)
     for action in np.flatnonzero((values < 0) | (values > 1 + SUM_TOLERANCE))[:1]:
         raise RefusedError(
             f"{where}, action {action}: expected a probability, 0 to 1, got "
@@ -88,19 +88,19 @@ def _of_probabilities(given: Any, legal: np.ndarray, where: str) -> np.ndarray:
         return np.log(values)
 
 
-def _numbers(given: Any, legal: np.ndarray, where: str, nothing: float) -> np.ndarray:
-    """float64[A], `nothing` for null. JSON itself has no NaN and no infinity."""
-    if not isinstance(given, list) or len(given) != len(legal):
-        got = len(given) if isinstance(given, list) else type(given).__name__
+def _parse_numbers(values: Any, legal: np.ndarray, where: str, null: float) -> np.ndarray:
+    """float64[A], `null` for null. JSON itself has no NaN and no infinity."""
+    if not isinstance(values, list) or len(values) != len(legal):
+        got = len(values) if isinstance(values, list) else type(values).__name__
         raise RefusedError(f"{where}: expected {len(legal)} numbers, one an action, got {got}")
-    for action, value in enumerate(given):
+    for action, value in enumerate(values):
         if value is not None and type(value) not in (int, float):
             got = type(value).__name__ if isinstance(value, list | dict) else repr(value)
             raise RefusedError(f"{where}, action {action}: expected a number, got {got:.40}")
-    return np.array([nothing if value is None else value for value in given], np.float64)
+    return np.array([null if value is None else value for value in values], np.float64)
 
 
 _FORMS: dict[str, Callable[[Any, np.ndarray, str], np.ndarray]] = {
-    "log_probabilities": _of_logits,
-    "probabilities": _of_probabilities,
+    "log_probabilities": _parse_logits,
+    "probabilities": _parse_probabilities,
 }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +10,17 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 from hanabi_rl.people.serve.grants import Key
+from hanabi_rl.people.serve.standings import as_csv
 from hanabi_rl.people.serve.store import Store
 
 if TYPE_CHECKING:
     from hanabi_rl.people.serve.held_out import HeldOutGames
 
 FIGURES = ("nats_per_timestep", "nats", "accuracy")
+_ENDS = ("low", "high")
 COLUMNS = (
     *("players", "name", "team", "games", "decisions"),
-    *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high")),
+    *(f"{name}{end}" for name in FIGURES for end in ("", *(f"_{end}" for end in _ENDS))),
 )
 
 
@@ -31,8 +31,8 @@ class Guess:
     game: int
     seat: int
     turn: int
-    nats: float
-    right: bool
+    cross_entropy: float
+    correct: bool
 
 
 class Predictions:
@@ -41,7 +41,7 @@ class Predictions:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._known: dict[tuple[int, str], dict[str, Any]] = {}  # of what is whole, so stands
+        self._cache: dict[tuple[int, str], dict[str, Any]] = {}  # of what is whole, so stands
 
     def recorded(self, key: Key, digest: str) -> set[tuple[int, int, int]]:
         """The decisions (game, seat, turn) of this set that the key has predicted."""
@@ -61,7 +61,7 @@ class Predictions:
                 "INSERT INTO predictions (key_id, digest, game, seat, turn, nats, correct) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [
-                    (key.key_id, digest, g.game, g.seat, g.turn, g.nats, int(g.right))
+                    (key.key_id, digest, g.game, g.seat, g.turn, g.cross_entropy, int(g.correct))
                     for g in guesses
                 ],
             )
@@ -83,24 +83,24 @@ class Predictions:
             about = {name: entry[name] for name in ("name", "team", "link")}
             for key in entry["keys"]:
                 for games in held_out.values():
-                    figures = self._whole(key, games)
+                    figures = self._complete_figures(key, games)
                     if figures is not None:
                         rows.append(figures | about)
         return sorted(rows, key=lambda row: (row["players"], row["nats_per_timestep"]))
 
-    def _whole(self, key: Key, held_out: HeldOutGames) -> dict[str, Any] | None:
+    def _complete_figures(self, key: Key, held_out: HeldOutGames) -> dict[str, Any] | None:
         """The figures of a key that has predicted every decision."""
         which = key.key_id, held_out.digest
-        if which not in self._known:
+        if which not in self._cache:
             if self.count(key, held_out.digest) < held_out.total:
                 return None
-            self._known[which] = self._figures(key, held_out)
-        return self._known[which]
+            self._cache[which] = self._figures(key, held_out)
+        return self._cache[which]
 
     def _figures(self, key: Key, held_out: HeldOutGames) -> dict[str, Any]:
         """Intervals resample whole games, as those of `hanabi-rl predict` do."""
         number = len(held_out.games)
-        nats, right, decisions = np.zeros(number), np.zeros(number), np.zeros(number)
+        cross_entropy, correct, decisions = np.zeros(number), np.zeros(number), np.zeros(number)
         with self.store.database.transaction("read") as db:
             found = db.execute(
                 "SELECT game, SUM(nats), SUM(correct), COUNT(*) FROM predictions "
@@ -108,10 +108,10 @@ class Predictions:
                 (key.key_id, held_out.digest),
             ).fetchall()
         for game, *sums in found:
-            nats[game], right[game], decisions[game] = map(float, sums)
+            cross_entropy[game], correct[game], decisions[game] = map(float, sums)
         timesteps = held_out.games.num_actions * held_out.seats.sum(axis=1)
-        accuracy = Ratio(right, decisions, is_proportion=True)
-        ratios = (Ratio(nats, timesteps), Ratio(nats, decisions), accuracy)
+        accuracy = Ratio(correct, decisions, is_proportion=True)
+        ratios = (Ratio(cross_entropy, timesteps), Ratio(cross_entropy, decisions), accuracy)
         figures: dict[str, Any] = {
             "players": held_out.players,
             "games": number,
@@ -123,14 +123,11 @@ class Predictions:
         return figures
 
 
-def as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """`Predictions.standings` as a table for programs."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        bounds = {name: row[f"{name}_ci95"] for name in FIGURES}
-        low = {f"{name}_low": ends[0] for name, ends in bounds.items()}
-        high = {f"{name}_high": ends[1] for name, ends in bounds.items()}
-        writer.writerow(row | low | high)
-    return text.getvalue()
+def predictions_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Return `Predictions.standings` as CSV."""
+
+    def with_bounds(row: dict[str, Any]) -> dict[str, Any]:
+        ends = {name: row[f"{name}_ci95"] for name in FIGURES}
+        return row | {f"{n}_{end}": ends[n][i] for n in ends for i, end in enumerate(_ENDS)}
+
+    return as_csv([with_bounds(row) for row in rows], COLUMNS)

@@ -10,8 +10,8 @@ A question is one line, and so is its answer:
      "legal": [{"action": 5, "text": "Play card 1"}, ...]}
     {"action": 5}
 
-`view` is what a person at the seat is shown (`seat_view.table_frame`), `last` the moves since one's
-own. What is no answer is asked again, with `error` in words.
+`view` is what a person at the seat sees (`view_json.table_frame`), `last` the moves since one's
+own. An answer that is not legal is asked for again, with `error` in words.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.validation import plain_number
 
 ANSWER_TIMEOUT_S = 240.0  # a server waits for 300 s
-MAX_WRONG = 10  # answers that are none, before it is given up
-LONGEST = 2**20  # bytes of an answer
+MAX_INVALID_ANSWERS = 10  # answers that are none, before it is given up
+MAX_ANSWER_BYTES = 2**20  # bytes of an answer
 
 
 class ProcessAgent:
@@ -52,24 +52,25 @@ class ProcessAgent:
     first question, and anew at the next one after it failed: a late answer is nobody's. Its stderr
     is ours. Raises ValueError where there is no such program."""
 
-    def __init__(self, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
-        self._command, self._answer_s = command, answer_s
+    def __init__(self, command: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._command, self._timeout_s = command, timeout_s
         self._running: subprocess.Popen[bytes] | None = None
         if not shlex.split(command):
             raise ValueError("--process: expected a command, got nothing")
 
-    def move(self, game_id: int, sight: PlayerView) -> int:
+    def move(self, game_id: int, view: PlayerView) -> int:
         """The action id of the seat to move, whose sight it is. Raises ValueError where the process
         ends, is silent, or answers with no legal move again and again."""
-        question = question_of(game_id, sight)
+        question = make_question(game_id, view)
         legal = {option["action"] for option in question["legal"]}
-        for _ in range(MAX_WRONG):
-            answer = self._ask(question)
+        for _ in range(MAX_INVALID_ANSWERS):
+            answer = self._query(question)
             problem = answer_error(answer, legal)
             if problem is None:
                 return int(orjson.loads(answer)["action"])
             question["error"] = problem
-        raise self._failed(f"{MAX_WRONG} answers that are no move, the last of them: {problem}")
+        got = f"{MAX_INVALID_ANSWERS} answers that are no move, the last of them: {problem}"
+        raise self._fail(got)
 
     def close(self) -> None:
         """Ends the process: its stdin ends, and after two seconds itself."""
@@ -86,32 +87,32 @@ class ProcessAgent:
             running.wait()
         running.stdout.close()
 
-    def _ask(self, question: Mapping[str, Any]) -> bytes:
+    def _query(self, question: Mapping[str, Any]) -> bytes:
         """The line that it answers with; what it said before it was asked is no answer."""
-        running = self._running = self._running or self._started()
+        running = self._running = self._running or self._start()
         assert running.stdin is not None and running.stdout is not None
         lines = running.stdout.fileno()
-        if select.select([lines], [], [], 0)[0] and not os.read(lines, LONGEST):
-            raise self._ended(running)
+        if select.select([lines], [], [], 0)[0] and not os.read(lines, MAX_ANSWER_BYTES):
+            raise self._exit_error(running)
         try:
             running.stdin.write(orjson.dumps(question) + b"\n")
             running.stdin.flush()
         except OSError:
-            raise self._ended(running) from None
-        until, heard = time.monotonic() + self._answer_s, b""
-        while b"\n" not in heard:
-            left = max(0.0, until - time.monotonic())
+            raise self._exit_error(running) from None
+        deadline, received = time.monotonic() + self._timeout_s, b""
+        while b"\n" not in received:
+            left = max(0.0, deadline - time.monotonic())
             if not select.select([lines], [], [], left)[0]:
-                raise self._failed(f"no answer within {plain_number(self._answer_s)} s")
-            some = os.read(lines, 65536)
-            if not some:
-                raise self._ended(running)
-            heard += some
-            if len(heard) > LONGEST:
-                raise self._failed(f"an answer of more than {LONGEST:,} bytes")
-        return heard.partition(b"\n")[0].removeprefix(codecs.BOM_UTF8)
+                raise self._fail(f"no answer within {plain_number(self._timeout_s)} s")
+            chunk = os.read(lines, 65536)
+            if not chunk:
+                raise self._exit_error(running)
+            received += chunk
+            if len(received) > MAX_ANSWER_BYTES:
+                raise self._fail(f"an answer of more than {MAX_ANSWER_BYTES:,} bytes")
+        return received.partition(b"\n")[0].removeprefix(codecs.BOM_UTF8)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 expand_home(shlex.split(self._command)),
@@ -123,25 +124,25 @@ class ProcessAgent:
         except OSError as error:
             raise ValueError(f"--process: expected a program to start, got {error}") from None
 
-    def _ended(self, running: subprocess.Popen[bytes]) -> ValueError:
+    def _exit_error(self, running: subprocess.Popen[bytes]) -> ValueError:
         self.close()
-        return self._failed(f"its end, with exit status {running.returncode}")
+        return self._fail(f"its end, with exit status {running.returncode}")
 
-    def _failed(self, got: str) -> ValueError:
+    def _fail(self, got: str) -> ValueError:
         self.close()
         return ValueError(
             f"--process {self._command}: expected a line of JSON with a move, got {got}"
         )
 
 
-def question_of(game_id: int, sight: PlayerView) -> dict[str, Any]:
+def make_question(game_id: int, view: PlayerView) -> dict[str, Any]:
     """What the seat to move, whose sight it is, is asked."""
-    view = table_frame(sight, {})
-    options, since = view.pop("actions"), sight.rules.num_players - 1
+    frame = table_frame(view, {})
+    options, since = frame.pop("actions"), view.rules.num_players - 1
     return {
         "game": game_id,
-        "view": view,
-        "last": view["log"][-since:],
+        "view": frame,
+        "last": frame["log"][-since:],
         "legal": [
             {"action": option["id"], "text": option["text"]}
             for option in options
@@ -166,16 +167,16 @@ def answer_error(line: bytes, legal: set[int]) -> str | None:
 class ProcessPlayer:
     """A process of its own for one connection, at all seats that are its; see `Player`."""
 
-    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
-        self._rules, self._agent = rules, ProcessAgent(command, answer_s)
-        self._observers: dict[str, ObservationDecoder] = {}
+    def __init__(self, rules: Rules, command: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._rules, self._agent = rules, ProcessAgent(command, timeout_s)
+        self._decoders: dict[str, ObservationDecoder] = {}
         self._game = 0
 
     def begin(self, info: Mapping[str, Any]) -> None:
         """See `Player.begin`."""
         self._game = int(info["game_id"])
         agents = info["candidate_controlling"]
-        self._observers = {
+        self._decoders = {
             agent: ObservationDecoder(self._rules, seat_of(agent)) for agent in agents
         }
 
@@ -184,10 +185,10 @@ class ProcessPlayer:
         check_rows(self._rules, rows)
         actions = {}
         for agent, row in rows.items():
-            observer = self._observers[agent]
-            sight = observer.see(row["obs"])
-            mine = sight.to_move == observer.seat
-            actions[agent] = self._agent.move(self._game, sight) if mine else self._rules.noop
+            decoder = self._decoders[agent]
+            view = decoder.see(row["obs"])
+            own = view.current_player == decoder.seat
+            actions[agent] = self._agent.move(self._game, view) if own else self._rules.noop
         return actions
 
     def close(self) -> None:
@@ -199,23 +200,23 @@ class ProcessPartners:
     """The partners of tables: at each seat that no person holds a process of its own; see
     `Partners`."""
 
-    def __init__(self, rules: Rules, command: str, answer_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, rules: Rules, command: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._rules = rules
-        self._at = [ProcessAgent(command, answer_s) for _ in range(rules.num_players)]
+        self._agents = [ProcessAgent(command, timeout_s) for _ in range(rules.num_players)]
 
     def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
         """See `Partners.partner_action`. Raises ValueError as `ProcessAgent.move`."""
-        return [self._answer(game) for game in games]
+        return [self._action(game) for game in games]
 
     def close(self) -> None:
         """Ends the processes."""
-        for agent in self._at:
+        for agent in self._agents:
             agent.close()
 
-    def _answer(self, game: Game) -> PartnerAction:
-        seat = game.to_move
+    def _action(self, game: Game) -> PartnerAction:
+        seat = game.current_player
         assert seat is not None, "asked of games that go on"
-        action = self._at[seat].move(game.game_id, player_view(game, seat))
-        chances = np.zeros(self._rules.num_moves, np.float32)
-        chances[action] = 1.0
-        return PartnerAction(action, chances)
+        action = self._agents[seat].move(game.game_id, player_view(game, seat))
+        probabilities = np.zeros(self._rules.num_moves, np.float32)
+        probabilities[action] = 1.0
+        return PartnerAction(action, probabilities)

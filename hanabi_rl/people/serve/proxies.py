@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hanabi_rl.people.serve.database import Session
-from hanabi_rl.people.serve.schedule import lineups_of
+from hanabi_rl.people.serve.schedule import deal_lineups
 from hanabi_rl.play.lineups import Lineup
 
-UNSEATED = "[]"
+NO_LINEUP = "[]"
 """The line-up of a game whose proxies are not yet known."""
 
 
@@ -28,19 +28,19 @@ class Proxy(NamedTuple):
     identity: str
 
 
-def identified(
+def with_identities(
     names: Mapping[int, Sequence[str]], identities: Mapping[int, Mapping[str, str]]
 ) -> dict[int, list[Proxy]]:
-    """The proxies called `names` (players -> those), by what `Inference.load` found them to be.
+    """Return the proxies `names` by players, with identities from `InferenceProcess.load`.
     Raises ValueError for an agent that is named twice."""
     found = {}
     for players, of_size in names.items():
         found[players] = [Proxy(name, identities[players][name]) for name in of_size]
-        for one, other in itertools.combinations(found[players], 2):
-            if one.identity == other.identity:
+        for a, b in itertools.combinations(found[players], 2):
+            if a.identity == b.identity:
                 raise ValueError(
-                    f"--proxies-{players}p: expected every proxy once, got {one.name} and "
-                    f"{other.name}, which are the same agent"
+                    f"--proxies-{players}p: expected every proxy once, got {a.name} and "
+                    f"{b.name}, which are the same agent"
                 )
     return found
 
@@ -61,9 +61,9 @@ def stored_proxies(db: Session) -> dict[int, tuple[Proxy, ...]]:
 
 
 def fix_proxies(
-    db: Session, secret: bytes, given: Mapping[int, Sequence[Proxy]], now: float
+    db: Session, secret: bytes, named: Mapping[int, Sequence[Proxy]], now: float
 ) -> dict[int, tuple[Proxy, ...]]:
-    """Makes `given` those of this store, and seats the candidates of games that nobody has begun.
+    """Makes `named` those of this store, and seats the candidates of games that nobody has begun.
 
     Returns them as the store counts them.
 
@@ -71,79 +71,79 @@ def fix_proxies(
         ValueError: games were begun with others; a key has games that these cannot play, or too few
             for every line-up with them.
     """
-    before, agreed = stored_proxies(db), {}
-    for players, proxies in given.items():
-        agreed[players] = _same(before.get(players, ()), proxies)
-        if agreed[players]:
+    stored, fixed = stored_proxies(db), {}
+    for players, proxies in named.items():
+        fixed[players] = _in_stored_order(stored.get(players, ()), proxies)
+        if fixed[players]:
             continue
-        _check_not_begun(db, players, proxies, before.get(players, ()))
-        agreed[players] = tuple(proxies)
+        _check_not_started(db, players, proxies, stored.get(players, ()))
+        fixed[players] = tuple(proxies)
         _write(db, players, proxies)
-    if given:
-        _check_sizes(db, given, now)
-        for players in set(before) - set(given):
-            if not _begun(db, players):
+    if named:
+        _check_sizes(db, named, now)
+        for players in set(stored) - set(named):
+            if not _any_started(db, players):
                 _write(db, players, ())
-    for players, proxies in agreed.items():
-        for key_id, hint in _unseated(db, players, now):
+    for players, proxies in fixed.items():
+        for key_id, hint in _keys_without_lineups(db, players, now):
             try:
                 assign_lineups(db, secret, key_id, players, len(proxies))
             except ValueError as error:
                 raise ValueError(
                     f"--proxies-{players}p names {len(proxies)}, and {hint}... has too few games "
-                    f"for that: {error} {_ends(hint)}"
+                    f"for that: {error} {_revoke_hint(hint)}"
                 ) from error
-    return agreed
+    return fixed
 
 
 def assign_lineups(db: Session, secret: bytes, key_id: int, players: int, num_proxies: int) -> None:
     """Says who sits where in a key's games. Raises ValueError for fewer than line-ups."""
     games = _count(db, "key_id = ? AND num_players = ?", (key_id, players))
-    order = lineups_of(secret, key_id, players, num_proxies, games)
+    order = deal_lineups(secret, key_id, players, num_proxies, games)
     db.executemany(
         "UPDATE games SET line_up = ? WHERE key_id = ? AND num_players = ? AND position = ?",
         [(json.dumps(seats), key_id, players, position) for position, seats in enumerate(order)],
     )
 
 
-def _same(before: Sequence[Proxy], given: Sequence[Proxy]) -> tuple[Proxy, ...]:
+def _in_stored_order(stored: Sequence[Proxy], named: Sequence[Proxy]) -> tuple[Proxy, ...]:
     """The given ones in the order of those before; () where they are not the same."""
-    named = {proxy.identity: proxy for proxy in given}
-    if set(named) != {proxy.identity for proxy in before}:
+    by_identity = {proxy.identity: proxy for proxy in named}
+    if set(by_identity) != {proxy.identity for proxy in stored}:
         return ()
-    return tuple(named[proxy.identity] for proxy in before)
+    return tuple(by_identity[proxy.identity] for proxy in stored)
 
 
-def _check_not_begun(
-    db: Session, players: int, given: Sequence[Proxy], before: Sequence[Proxy]
+def _check_not_started(
+    db: Session, players: int, named: Sequence[Proxy], stored: Sequence[Proxy]
 ) -> None:
     """Where no proxies are known (a store of an older version), as many as its line-ups have are
     taken for those that its games were begun with."""
-    if _begun(db, players):
-        if before:
+    if _any_started(db, players):
+        if stored:
             raise ValueError(
                 f"--proxies-{players}p: the games of {players} players in this store were begun "
-                f"with {_names(before)}, got {_names(given)}{_by_identity(before, given)}: name "
+                f"with {_names(stored)}, got {_names(named)}{_by_identity(stored, named)}: name "
                 "those, or take another --state"
             )
-        number = _proxies_of_lineups(db, players)
-        if number not in (0, len(given)):
+        number = _num_proxies_in_lineups(db, players)
+        if number not in (0, len(named)):
             raise ValueError(
                 f"--proxies-{players}p: the games of {players} players in this store were begun "
-                f"with {number} proxies, got {len(given)}"
+                f"with {number} proxies, got {len(named)}"
             )
     else:
-        db.execute("UPDATE games SET line_up = ? WHERE num_players = ?", (UNSEATED, players))
+        db.execute("UPDATE games SET line_up = ? WHERE num_players = ?", (NO_LINEUP, players))
 
 
-def _by_identity(before: Sequence[Proxy], given: Sequence[Proxy]) -> str:
+def _by_identity(stored: Sequence[Proxy], named: Sequence[Proxy]) -> str:
     """What names do not tell."""
-    identities = {proxy.name: proxy.identity for proxy in before}
-    changed = [p.name for p in given if identities.get(p.name, p.identity) != p.identity]
+    identities = {proxy.name: proxy.identity for proxy in stored}
+    changed = [p.name for p in named if identities.get(p.name, p.identity) != p.identity]
     return f" ({', '.join(changed)}: not the agent it was then)" if changed else ""
 
 
-def _check_sizes(db: Session, given: Mapping[int, Sequence[Proxy]], now: float) -> None:
+def _check_sizes(db: Session, named: Mapping[int, Sequence[Proxy]], now: float) -> None:
     """A key that opens has no games to play but of the numbers of players that are given."""
     found = db.execute(
         "SELECT hint, num_players, COUNT(*) FROM games JOIN keys ON keys.id = key_id "
@@ -152,10 +152,10 @@ def _check_sizes(db: Session, given: Mapping[int, Sequence[Proxy]], now: float) 
         (now,),
     ).fetchall()
     for hint, players, games in found:
-        if players not in given:
+        if players not in named:
             raise ValueError(
                 f"--proxies-{players}p: expected a proxy for the {games:,} games of {players} "
-                f"players of {hint}..., got none {_ends(hint)}"
+                f"players of {hint}..., got none {_revoke_hint(hint)}"
             )
 
 
@@ -167,24 +167,24 @@ def _write(db: Session, players: int, proxies: Sequence[Proxy]) -> None:
     )
 
 
-def _unseated(db: Session, players: int, now: float) -> list[tuple[int, str]]:
+def _keys_without_lineups(db: Session, players: int, now: float) -> list[tuple[int, str]]:
     """The keys that open, and have such games."""
     found = db.execute(
         "SELECT DISTINCT keys.id, hint FROM games JOIN keys ON keys.id = key_id WHERE line_up = ? "
         "AND num_players = ? AND revoked_at IS NULL AND expires_at > ? ORDER BY keys.id",
-        (UNSEATED, players, now),
+        (NO_LINEUP, players, now),
     ).fetchall()
     return [(key_id, hint) for key_id, hint in found]
 
 
-def _begun(db: Session, players: int) -> bool:
+def _any_started(db: Session, players: int) -> bool:
     return _count(db, "num_players = ? AND status != 'todo'", (players,)) > 0
 
 
-def _proxies_of_lineups(db: Session, players: int) -> int:
+def _num_proxies_in_lineups(db: Session, players: int) -> int:
     found = db.execute("SELECT DISTINCT line_up FROM games WHERE num_players = ?", (players,))
     lineups: list[Lineup] = [json.loads(text) for (text,) in found.fetchall()]
-    return 1 + max((who for lineup in lineups for who in lineup), default=-1)
+    return 1 + max((proxy for lineup in lineups for proxy in lineup), default=-1)
 
 
 def _count(db: Session, which: str, values: Sequence[int]) -> int:
@@ -192,7 +192,7 @@ def _count(db: Session, which: str, values: Sequence[int]) -> int:
     return int(found)
 
 
-def _ends(hint: str) -> str:
+def _revoke_hint(hint: str) -> str:
     return f"(`hanabi-rl keys revoke {hint}` ends that key)"
 
 

@@ -48,28 +48,28 @@ class NetworkLimits:
 
 
 class RateLimit:
-    """At most `a_minute` of something for each address or key, all of them at once if it likes."""
+    """At most `per_minute` events of each address or key, all of them at once if it likes."""
 
-    def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.a_minute, self.clock = a_minute, clock
-        self._left: collections.OrderedDict[str | int, tuple[float, float]] = (
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute, self.clock = per_minute, clock
+        self._buckets: collections.OrderedDict[str | int, tuple[float, float]] = (
             collections.OrderedDict()
         )
 
-    def wait_s(self, who: str | int) -> int:
+    def wait_s(self, source: str | int) -> int:
         """Whole seconds until the next one; 0: now."""
-        return math.ceil(max(0.0, 1.0 - self._now(who)) * 60.0 / self.a_minute)
+        return math.ceil(max(0.0, 1.0 - self._tokens(source)) * 60.0 / self.per_minute)
 
-    def take(self, who: str | int) -> None:
+    def take(self, source: str | int) -> None:
         """One more."""
-        self._left[who] = self._now(who) - 1.0, self.clock()
-        self._left.move_to_end(who)
-        if len(self._left) > _REMEMBERED:
-            self._left.popitem(last=False)
+        self._buckets[source] = self._tokens(source) - 1.0, self.clock()
+        self._buckets.move_to_end(source)
+        if len(self._buckets) > _REMEMBERED:
+            self._buckets.popitem(last=False)
 
-    def _now(self, who: str | int) -> float:
-        left, at = self._left.get(who, (float(self.a_minute), 0.0))
-        return min(float(self.a_minute), left + (self.clock() - at) * self.a_minute / 60.0)
+    def _tokens(self, source: str | int) -> float:
+        left, at = self._buckets.get(source, (float(self.per_minute), 0.0))
+        return min(float(self.per_minute), left + (self.clock() - at) * self.per_minute / 60.0)
 
 
 class RequestLimiter:
@@ -122,17 +122,17 @@ class RequestLimiter:
             del self.connections[address]
 
 
-def _check(rate: RateLimit, who: str | int, what: str) -> None:
-    wait_s = rate.wait_s(who)
+def _check(rate: RateLimit, source: str | int, what: str) -> None:
+    wait_s = rate.wait_s(source)
     if wait_s:
         raise RefusedError(
-            f"more than {rate.a_minute} {what} within a minute: try again in {wait_s} s"
+            f"more than {rate.per_minute} {what} within a minute: try again in {wait_s} s"
         )
 
 
-def _take(rate: RateLimit, who: str | int, what: str) -> None:
-    _check(rate, who, what)
-    rate.take(who)
+def _take(rate: RateLimit, source: str | int, what: str) -> None:
+    _check(rate, source, what)
+    rate.take(source)
 
 
 def address_of(client: Any) -> str:

@@ -27,38 +27,38 @@ class GuardedConfig(uvicorn.Config):
 
     def load(self) -> None:
         """See `uvicorn.Config`: called once in each process."""
-        guard = RequestLimiter(self.limits)
-        self.http, self.ws = protocols(guard)
-        self.app = functools.partial(self.make_app, guard)
+        limiter = RequestLimiter(self.limits)
+        self.http, self.ws = protocols(limiter)
+        self.app = functools.partial(self.make_app, limiter)
         super().load()
 
 
-def protocols(guard: RequestLimiter) -> tuple[type[H11Protocol], type[WebSocketsSansIOProtocol]]:
-    """uvicorn's `http` and `ws` under the limits of `guard`."""
+def protocols(limiter: RequestLimiter) -> tuple[type[H11Protocol], type[WebSocketsSansIOProtocol]]:
+    """uvicorn's `http` and `ws` under the limits of `limiter`."""
 
     class Reader:
         """The peer of a connection, who is to take what is sent."""
 
         transport: Any
-        patience: asyncio.TimerHandle | None = None
+        unread_timer: asyncio.TimerHandle | None = None
 
         def pause_writing(self) -> None:
             super().pause_writing()  # type: ignore[misc]
             loop = asyncio.get_running_loop()
-            self.patience = loop.call_later(guard.limits.unread_s, self.transport.abort)
+            self.unread_timer = loop.call_later(limiter.limits.unread_s, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()  # type: ignore[misc]
-            self._be_calm()
+            self._stop_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)  # type: ignore[misc]
-            self._be_calm()
+            self._stop_timer()
 
-        def _be_calm(self) -> None:
-            if self.patience is not None:
-                self.patience.cancel()
-                self.patience = None
+        def _stop_timer(self) -> None:
+            if self.unread_timer is not None:
+                self.unread_timer.cancel()
+                self.unread_timer = None
 
     class Http(Reader, H11Protocol):
         deadline: asyncio.TimerHandle | None = None
@@ -66,7 +66,7 @@ def protocols(guard: RequestLimiter) -> tuple[type[H11Protocol], type[WebSockets
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            reason = guard.enter(address_of(self.client))
+            reason = limiter.enter(address_of(self.client))
             if reason is None:
                 self._wait()
             else:
@@ -86,12 +86,12 @@ def protocols(guard: RequestLimiter) -> tuple[type[H11Protocol], type[WebSockets
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
-            guard.leave(address_of(self.client))
+            limiter.leave(address_of(self.client))
             super().connection_lost(exc)
 
         def _wait(self) -> None:
             if self.deadline is None:
-                self.deadline = self.loop.call_later(guard.limits.request_s, self.transport.abort)
+                self.deadline = self.loop.call_later(limiter.limits.request_s, self.transport.abort)
 
         def _stop_waiting(self) -> None:
             if self.deadline is not None:
@@ -100,12 +100,12 @@ def protocols(guard: RequestLimiter) -> tuple[type[H11Protocol], type[WebSockets
 
     class WebSocket(Reader, WebSocketsSansIOProtocol):
         def shutdown(self) -> None:
-            guard.stopping = True
+            limiter.stopping = True
             super().shutdown()
 
         # it takes a connection over from `Http`, whose `connection_lost` is not called then
         def connection_lost(self, exc: Exception | None) -> None:
-            guard.leave(address_of(self.client))
+            limiter.leave(address_of(self.client))
             super().connection_lost(exc)
 
     return Http, WebSocket

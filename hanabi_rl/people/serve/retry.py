@@ -14,10 +14,10 @@ BACKOFF_S = (0.25, 0.5, 1.0, 2.0, 5.0)  # between tries; the last one again and 
 
 
 class RetryPolicy:
-    """Waits between tries, until nothing has come of the server for `limit_s` seconds."""
+    """Waits between tries, until nothing has come of the server for `timeout_s` seconds."""
 
-    def __init__(self, limit_s: float, stop: threading.Event) -> None:
-        self._limit_s, self._stop, self._at = limit_s, stop, time.monotonic()
+    def __init__(self, timeout_s: float, stop: threading.Event) -> None:
+        self._timeout_s, self._stop, self._at = timeout_s, stop, time.monotonic()
 
     def reset(self) -> None:
         """Something came."""
@@ -26,14 +26,14 @@ class RetryPolicy:
     def wait(self, tried: int, problem: Exception) -> None:
         """After try number `tried` (from 0) in a row. Raises ValueError where it was too long."""
         silent_s = time.monotonic() - self._at
-        if silent_s > self._limit_s:
-            words = str(problem) or type(problem).__name__
+        if silent_s > self._timeout_s:
+            text = str(problem) or type(problem).__name__
             raise ValueError(
-                f"nothing came of the server for {silent_s:.0f} s, the last thing: {words}; the "
+                f"nothing came of the server for {silent_s:.0f} s, the last thing: {text}; the "
                 "same command goes on"
             ) from problem
-        asked = problem.wait_s if isinstance(problem, ServerError) else None
-        self._stop.wait(asked or BACKOFF_S[min(tried, len(BACKOFF_S) - 1)])
+        server_wait_s = problem.wait_s if isinstance(problem, ServerError) else None
+        self._stop.wait(server_wait_s or BACKOFF_S[min(tried, len(BACKOFF_S) - 1)])
 
 
 def run_threads(

@@ -52,20 +52,18 @@ class _Slot:
     team: Team
     turn: int = -1  # so many of the game's moves were made; -1: it is not dealt
     answer: PartnerAction | None = None  # at that turn
-    given: PartnerMemories | None = (
-        None  # what the team remembers before the deal; None: of no game
-    )
+    memory: PartnerMemories | None = None  # before the deal; None: a first game
 
     @property
     def is_behind(self) -> bool:
         """There are moves to make."""
         return self.turn < self.game.turn
 
-    def goes_on_as(self, game: Game, team: Team) -> bool:
+    def is_prefix_of(self, game: Game, team: Team) -> bool:
         """The moves that were made are the first ones of `game`."""
-        known = self.game
-        return (team, game.deck, game.people) == (self.team, known.deck, known.people) and (
-            self.turn < 0 or game.moves[: self.turn] == known.moves[: self.turn]
+        current = self.game
+        return (team, game.deck, game.people) == (self.team, current.deck, current.people) and (
+            self.turn < 0 or game.moves[: self.turn] == current.moves[: self.turn]
         )
 
 
@@ -100,12 +98,12 @@ class PartnerRunner:
                 )
         self.rules, self.size, self.show = rules, slots, show
         self._width = min(BATCH_SIZE, slots)
-        self._policies, held = group_identical(tuple(policies))
-        self._group = {place: group for group, places in enumerate(held) for place in places}
+        self._policies, groups = group_identical(tuple(policies))
+        self._group = {place: group for group, places in enumerate(groups) for place in places}
         self._places: collections.OrderedDict[int, int] = collections.OrderedDict()
         """game_id -> slot, the one that was used longest ago first."""
         self._slots: dict[int, _Slot] = {}
-        self._series = SeriesMemory(self._play, self._keep, self._fresh_memory, series)
+        self._series = SeriesMemory(self._play, self._next_memory, self._fresh_memory, series)
         self._run, self._key = run, jax.random.key(seed)
         self._empty()
         table = self._advance(self._moves([], []))  # compiles
@@ -126,29 +124,29 @@ class PartnerRunner:
         teams = teams or [self._full_team(game) for game in games]
         memories = initial_memories or [None] * len(games)
         for game, team, memory in zip(games, teams, memories, strict=True):
-            self._check(game, team, memory)
+            self._check_game(game, team, memory)
         try:
-            return self._think_of(games, teams, memories)
+            return self._query(games, teams, memories)
         except BaseException:  # it may have stopped in the middle of a tick
             self.forget()
             raise
 
-    def _think_of(
+    def _query(
         self, games: Sequence[Game], teams: Sequence[Team], memories: Sequence[PyTree]
     ) -> list[PartnerAction]:
-        asked = [
+        queries = [
             (game, team, self._series.before(game, team) if memory is None else (memory,))
             for game, team, memory in zip(games, teams, memories, strict=True)
         ]
         answers: dict[int, PartnerAction] = {}
-        while len(answers) < len(asked):
-            together: dict[int, int] = {}  # a game that is asked for twice has its turn twice
-            for i, (game, _, _) in enumerate(asked):
-                if i not in answers and len(together) < self.size:
-                    together.setdefault(game.game_id, i)
-            found = self._think([asked[i] for i in together.values()])
-            answers |= dict(zip(together.values(), found, strict=True))
-        return [answers[i] for i in range(len(asked))]
+        while len(answers) < len(queries):
+            batch: dict[int, int] = {}  # a game that is asked for twice has its turn twice
+            for i, (game, _, _) in enumerate(queries):
+                if i not in answers and len(batch) < self.size:
+                    batch.setdefault(game.game_id, i)
+            found = self._play_games([queries[i] for i in batch.values()])
+            answers |= dict(zip(batch.values(), found, strict=True))
+        return [answers[i] for i in range(len(queries))]
 
     def memory(self, game_id: int) -> PyTree:
         """What the one partner of a game remembers after what it was asked last: NumPy leaves
@@ -172,9 +170,9 @@ class PartnerRunner:
             init_slots, self._policies, rules=self.rules, size=self.size
         )
 
-    def _check(self, game: Game, team: Team, given: PyTree) -> None:
+    def _check_game(self, game: Game, team: Team, memory: PyTree) -> None:
         players = self.rules.num_players
-        if given is not None and len(team) != 1:
+        if memory is not None and len(team) != 1:
             raise ValueError(f"expected one partner who remembers, got {len(team)}")
         if game.previous_games and len(game.people) != 1:
             raise ValueError(f"expected one person in a series, got {len(game.people)}")
@@ -187,32 +185,29 @@ class PartnerRunner:
     def _full_team(self, game: Game) -> Team:
         """The team of all policies."""
         places = tuple(range(len(self._group)))
-        beside_one = len(game.people) == 1 and len(places) == self.rules.num_players - 1
-        return to_seat_order(game, places) if beside_one else places
+        one_person = len(game.people) == 1 and len(places) == self.rules.num_players - 1
+        return to_seat_order(game, places) if one_person else places
 
-    def _play(self, game: Game, team: Team, given: PartnerMemories | None) -> PartnerMemories:
-        """See `SeriesMemory`."""
-        self._think([(game, team, given)])
+    def _play(self, game: Game, team: Team, memory: PartnerMemories | None) -> PartnerMemories:
+        self._play_games([(game, team, memory)])
         return self._memories_of(game.game_id)
 
-    def _keep(self, policy: int, memory: PyTree) -> PyTree:
-        """See `SeriesMemory`."""
+    def _next_memory(self, policy: int, memory: PyTree) -> PyTree:
         after = self._run(next_game_memory, self._policies[self._group[policy]], memory)
         return jax.tree.map(np.asarray, after)
 
     def _fresh_memory(self, policy: int) -> PyTree:
-        """See `SeriesMemory`."""
         memory = self._memories[self._group[policy]]
         return jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), memory)
 
-    def _think(
-        self, asked: Sequence[tuple[Game, Team, PartnerMemories | None]]
+    def _play_games(
+        self, queries: Sequence[tuple[Game, Team, PartnerMemories | None]]
     ) -> list[PartnerAction]:
         """Of different games, `slots` at most."""
-        for game, _, _ in asked:
+        for game, _, _ in queries:
             if game.game_id in self._places:
                 self._places.move_to_end(game.game_id)  # before a slot is given up for another
-        slots = [self._slot(game, team, given) for game, team, given in asked]
+        slots = [self._slot(game, team, memory) for game, team, memory in queries]
         # one team after the other: a tick of one policy's games is one step of it
         slots_by_team = sorted(slots, key=lambda slot: self._slots[slot].team)
         while behind := [slot for slot in slots_by_team if self._slots[slot].is_behind]:
@@ -222,46 +217,47 @@ class PartnerRunner:
         assert all(answer is not None for answer in answers)
         return [answer for answer in answers if answer is not None]
 
-    def _slot(self, game: Game, team: Team, given: PartnerMemories | None) -> int:
+    def _slot(self, game: Game, team: Team, memory: PartnerMemories | None) -> int:
         """The game's slot: its own, else a free one, else the one used longest ago."""
         place = self._places.get(game.game_id)
         if place is None:
             free = len(self._places) < self.size
             place = len(self._places) if free else self._places.popitem(last=False)[1]
             self._places[game.game_id] = place
-            self._slots[place] = _Slot(game, team, given=given)
-        elif self._slots[place].goes_on_as(game, team):
+            self._slots[place] = _Slot(game, team, memory=memory)
+        elif self._slots[place].is_prefix_of(game, team):
             self._slots[place].game = game
         else:
-            self._slots[place] = _Slot(game, team, given=given)
+            self._slots[place] = _Slot(game, team, memory=memory)
         return place
 
     def _tick(self, places: Sequence[int]) -> None:
         """Each of these slots one step on: its deal, or its next move."""
         slots = [self._slots[place] for place in places]
         for place, slot in zip(places, slots, strict=True):
-            if slot.turn < 0 and slot.given is not None:
-                for (group, where), row in zip(self._seats_of(place), slot.given, strict=True):
+            if slot.turn < 0 and slot.memory is not None:
+                for (group, where), row in zip(self._seats_of(place), slot.memory, strict=True):
                     self._memories[group] = self._run(
                         write_memory, self._memories[group], np.int32(where), row
                     )
         steps = self._seats(places, slots)
         table = self._advance(self._moves(places, slots))
         answers = [self._step(group, table, seats) for group, seats in steps]
-        shown, answers = jax.device_get((table[1:] if self.show else None, answers))
+        observations, answers = jax.device_get((table[1:] if self.show else None, answers))
         decided = {}
         for (_, seats), (actions, probabilities) in zip(steps, answers, strict=True):
-            for i in np.flatnonzero(seats.place < self._beyond):
+            for i in np.flatnonzero(seats.place < self._unused_place):
                 row = int(seats.row[i])
                 if seats.seat[i] == (slots[row].turn + 1) % self.rules.num_players:
                     decided[row] = int(actions[i]), probabilities[i].copy()
-        nobody = self.rules.noop, np.zeros(self.rules.num_moves, np.float32)  # a person is to move
+        no_action = self.rules.noop, np.zeros(self.rules.num_moves, np.float32)  # a person's turn
         for row, slot in enumerate(slots):
-            # copied: a view of one row would keep those of the whole tick
-            seen = (
-                None if shown is None else SeatObservations(*(rows[row].copy() for rows in shown))
-            )
-            slot.turn, slot.answer = slot.turn + 1, PartnerAction(*decided.get(row, nobody), seen)
+            seats_of_row = None
+            if observations is not None:  # copied: a view of one row would keep the whole tick
+                seats_of_row = SeatObservations(*(rows[row].copy() for rows in observations))
+            action, probabilities = decided.get(row, no_action)
+            slot.turn += 1
+            slot.answer = PartnerAction(action, probabilities, seats_of_row)
 
     def _moves(self, places: Sequence[int], slots: Sequence[_Slot]) -> Moves:
         moves = Moves(
@@ -282,11 +278,11 @@ class PartnerRunner:
         """What each policy has to look at, by its number; as many steps as it takes."""
         players, rows = self.rules.num_players, collections.defaultdict(list)
         for row, (place, slot) in enumerate(zip(places, slots, strict=True)):
-            game, begins = slot.game, slot.turn < 0 and slot.given is None
-            asked = slot.turn + 1 == game.turn  # the moves before were made
+            game, begins = slot.game, slot.turn < 0 and slot.memory is None
+            queried = slot.turn + 1 == game.turn  # the moves before were made
             others = (seat for seat in range(players) if seat not in game.people)
             for policy, seat in zip(slot.team, others, strict=True):
-                which = row, seat, place * players + seat, begins, asked, game.game_id % 2**32
+                which = row, seat, place * players + seat, begins, queried, game.game_id % 2**32
                 rows[self._group[policy]].append(which)
         return [
             (group, self._padded(of_group[first : first + self._width]))
@@ -303,21 +299,21 @@ class PartnerRunner:
 
     def _seats_of(self, slot: int) -> list[tuple[int, int]]:
         """Whose memory, and where in it, each partner of a slot's game has."""
-        held, players = self._slots[slot], self.rules.num_players
-        seats = (seat for seat in range(players) if seat not in held.game.people)
+        slot_of_game, players = self._slots[slot], self.rules.num_players
+        seats = (seat for seat in range(players) if seat not in slot_of_game.game.people)
         return [
             (self._group[policy], slot * players + seat)
-            for policy, seat in zip(held.team, seats, strict=True)
+            for policy, seat in zip(slot_of_game.team, seats, strict=True)
         ]
 
     def _padded(self, rows: Sequence[tuple[int, int, int, bool, bool, int]]) -> Seats:
-        unused = (self._width, 0, self._beyond, False, False, 0)
+        unused = (self._width, 0, self._unused_place, False, False, 0)
         columns = zip(*rows, *[unused] * (self._width - len(rows)), strict=True)
         types = (np.int32, np.int32, np.int32, bool, bool, np.uint32)
         return Seats(*map(np.array, columns, types))
 
     @property
-    def _beyond(self) -> int:
+    def _unused_place(self) -> int:
         """The first place where nothing is remembered."""
         return self.size * self.rules.num_players
 
@@ -327,11 +323,6 @@ class PartnerRunner:
 
     def _step(self, group: int, tick: Tick, seats: Seats) -> tuple[jax.Array, jax.Array]:
         self._memories[group], *found = self._run(
-            step,
-            self._memories[group],
-            self._policies[group],
-            tick,
-            seats,
-            self._key,
+            step, self._memories[group], self._policies[group], tick, seats, self._key
         )
         return found[0], found[1]

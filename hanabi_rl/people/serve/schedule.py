@@ -18,11 +18,11 @@ from hanabi_rl.play.lineups import Lineup, mixed_lineups
 
 def deck_of(secret: bytes, key_id: int, rules: Rules, position: int) -> tuple[int, ...]:
     """The deck of game number `position` of a key: card ids, top first."""
-    rng = _stream(secret, "deck", key_id, rules.num_players, position)
+    rng = _generator(secret, "deck", key_id, rules.num_players, position)
     return tuple(rng.permutation(np.array(full_deck(rules))).tolist())
 
 
-def lineups_of(
+def deal_lineups(
     secret: bytes, key_id: int, num_players: int, num_proxies: int, games: int
 ) -> list[Lineup]:
     """Who sits where in each of a key's games: every line-up equally often (plus or minus one), in
@@ -30,17 +30,17 @@ def lineups_of(
 
     Raises ValueError for fewer games than line-ups.
     """
-    ways = mixed_lineups(num_players, num_proxies)
-    if games < len(ways):
+    lineups = mixed_lineups(num_players, num_proxies)
+    if games < len(lineups):
         raise ValueError(
-            f"expected a game for each of the {len(ways)} line-ups of {num_players} players at "
+            f"expected a game for each of the {len(lineups)} line-ups of {num_players} players at "
             f"least, got {games}"
         )
-    order = _stream(secret, "line-ups", key_id, num_players).permutation(games)
-    return [ways[place % len(ways)] for place in order]
+    order = _generator(secret, "line-ups", key_id, num_players).permutation(games)
+    return [lineups[place % len(lineups)] for place in order]
 
 
-def _stream(secret: bytes, *what: str | int) -> np.random.Generator:
+def _generator(secret: bytes, *what: str | int) -> np.random.Generator:
     message = "/".join(map(str, what)).encode()
     digest = hmac.new(secret, message, hashlib.sha256).digest()
     return np.random.default_rng(int.from_bytes(digest))

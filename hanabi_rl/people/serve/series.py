@@ -61,54 +61,55 @@ class SeriesMemory:
     def __init__(
         self,
         play: Callable[[Game, Team, PartnerMemories | None], PartnerMemories],
-        keep: Callable[[int, Any], Any],
+        carry: Callable[[int, Any], Any],
         fresh: Callable[[int], Any],
         folder: Path | None = None,
     ) -> None:
-        self._play, self._keep, self._fresh, self._folder = play, keep, fresh, folder
-        self._known: collections.OrderedDict[_Key, PartnerMemories] = collections.OrderedDict()
+        self._play, self._carry, self._fresh, self._folder = play, carry, fresh, folder
+        self._cache: collections.OrderedDict[_Key, PartnerMemories] = collections.OrderedDict()
 
     def before(self, game: Game, team: Team) -> PartnerMemories | None:
         """None before the first game. Whatever is not known any more is played again."""
         if not game.previous_games:
             return None
-        partners, number, known = to_table_order(game, team), len(game.previous_games), None
-        while number and (known := self._find(game.previous_games[number - 1], partners)) is None:
+        partners, number, memories = to_table_order(game, team), len(game.previous_games), None
+        earlier = game.previous_games
+        while number and (memories := self._load(earlier[number - 1], partners)) is None:
             number -= 1
-        for last in game.previous_games[number:]:
-            known = self._after(last, partners, known)
-            self._note(last, partners, known)
-        assert known is not None, "after a game at least"
-        return to_seat_order(game, known)
+        for previous in earlier[number:]:
+            memories = self._play_game(previous, partners, memories)
+            self._save(previous, partners, memories)
+        assert memories is not None, "after a game at least"
+        return to_seat_order(game, memories)
 
     def forget(self) -> None:
         """All of it is found anew where it is asked for."""
-        self._known.clear()
+        self._cache.clear()
 
-    def _find(self, last: Game, partners: Team) -> PartnerMemories | None:
+    def _load(self, previous: Game, partners: Team) -> PartnerMemories | None:
         """What is known after a game, of which there is one series before."""
-        key = last.game_id, partners
-        if key in self._known:
-            self._known.move_to_end(key)
+        key = previous.game_id, partners
+        if key in self._cache:
+            self._cache.move_to_end(key)
         elif self._folder is not None:
             fresh = tuple(self._fresh(policy) for policy in partners)
-            found = read_pytree(self._folder / f"{last.game_id}.safetensors", fresh)
+            found = read_pytree(self._folder / f"{previous.game_id}.safetensors", fresh)
             if found is not None:
-                self._known[key] = found
-        return self._known.get(key)
+                self._cache[key] = found
+        return self._cache.get(key)
 
-    def _note(self, last: Game, partners: Team, known: PartnerMemories) -> None:
-        self._known[last.game_id, partners] = known
-        while len(self._known) > CACHE_SIZE:
-            self._known.popitem(last=False)
+    def _save(self, previous: Game, partners: Team, memories: PartnerMemories) -> None:
+        self._cache[previous.game_id, partners] = memories
+        while len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_pytree(self._folder / f"{last.game_id}.safetensors", known)
+            write_pytree(self._folder / f"{previous.game_id}.safetensors", memories)
 
-    def _after(self, game: Game, partners: Team, before: PartnerMemories | None) -> PartnerMemories:
+    def _play_game(self, game: Game, team: Team, before: PartnerMemories | None) -> PartnerMemories:
         """Around the table. The position after a game's last move is shown to nobody."""
-        seen = dataclasses.replace(game, moves=game.moves[:-1], status="active", end_reason="")
-        given = None if before is None else to_seat_order(seen, before)
-        memories = self._play(seen, to_seat_order(seen, partners), given)
-        each = zip(partners, to_table_order(seen, memories), strict=True)
-        return tuple(self._keep(policy, memory) for policy, memory in each)
+        cut = dataclasses.replace(game, moves=game.moves[:-1], status="active", end_reason="")
+        initial = None if before is None else to_seat_order(cut, before)
+        memories = self._play(cut, to_seat_order(cut, team), initial)
+        each = zip(team, to_table_order(cut, memories), strict=True)
+        return tuple(self._carry(policy, memory) for policy, memory in each)

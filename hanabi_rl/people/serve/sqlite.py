@@ -60,8 +60,8 @@ class Sqlite:
 
     def backup(self, schema: int) -> None:
         """See `Database.backup`: beside it, as `challenge.sqlite.schema-1`."""
-        beside = self._path.with_name(f"{self._path.name}.schema-{schema}")
-        with self._lock, contextlib.closing(sqlite3.connect(beside)) as to:
+        copy = self._path.with_name(f"{self._path.name}.schema-{schema}")
+        with self._lock, contextlib.closing(sqlite3.connect(copy)) as to:
             self._db.backup(to)
 
     def close(self) -> None:

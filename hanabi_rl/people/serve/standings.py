@@ -52,10 +52,10 @@ def progress(rows: Sequence[GameStatus]) -> dict[str, int]:
     }
 
 
-def as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """The figures of `standings` as a table for programs."""
+def as_csv(rows: Sequence[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
+    """Return the `columns` of `standings`, or of other rows, as CSV."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

@@ -36,7 +36,7 @@ from hanabi_rl.people.serve.grants import (
 from hanabi_rl.people.serve.keys import Kind, hash_key, hint_of, make_key
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.proxies import (
-    UNSEATED,
+    NO_LINEUP,
     Proxies,
     Proxy,
     assign_lineups,
@@ -51,7 +51,7 @@ from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.words import count
 
 POSTGRES = ("postgresql://", "postgres://")
-WORKER_S = 30.0  # a worker that was not seen for so long is gone
+WORKER_TIMEOUT_S = 30.0  # a worker that was not seen for so long is gone
 
 
 class Store:
@@ -79,59 +79,50 @@ class Store:
             if isinstance(place, str):
                 raise ValueError("expected the file of the secret of a store that is no file")
             secret = place.with_suffix(".secret")
-        self.place, self.limits, self.clock, self.worker = (
-            place,
-            limits or KeyLimits(),
-            clock,
-            worker,
-        )
-        self._held: set[tuple[int, int]] = set()
+        self.place, self.limits = place, limits or KeyLimits()
+        self.clock, self.worker = clock, worker
+        self._own_leases: set[tuple[int, int]] = set()
         self._proxies: Proxies = {}  # of this server
-        self._was_away = False
-        self._database = _open(place)
+        self._was_unavailable = False
+        self.database = _open(place)
         try:
-            migrate(self._database)
-            self.secret = self._the_secret(secret)
+            migrate(self.database)
+            self.secret = self._read_secret(secret)
         except BaseException:
-            self._database.close()
+            self.database.close()
             raise
 
     def close(self) -> None:
         """Ends the connections; what was committed stays."""
-        self._database.close()
-
-    @property
-    def database(self) -> Database:
-        """For statements of other parts of the challenge (`prediction_store.py`)."""
-        return self._database
+        self.database.close()
 
     def add_entry(self, name: str, team: str = "", link: str = "") -> int:
         """A new candidate. Raises ValueError where the name is taken."""
-        with self._database.transaction("durable") as db:
-            made = _one(
+        with self.database.transaction("durable") as db:
+            created = _one(
                 db,
                 "INSERT INTO entries (name, team, link, created_at) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (name) DO NOTHING RETURNING id",
                 (name, team, link, self.clock()),
             )
-            if made is None:
+            if created is None:
                 raise ValueError(f"there is an entry named {name!r} already")
-            return made[0]
+            return created[0]
 
-    def fix_proxies(self, given: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
-        """Names the proxies (players -> those) that this server's games are played with: see
-        `proxies.agree`. Returns their names in the store's order; `claim` grants such games alone.
+    def fix_proxies(self, named: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
+        """Fix the proxies (by players) of this server's games: see `proxies.fix_proxies`. Returns
+        their names in the store's order; `claim` grants such games alone.
 
         Raises:
             ValueError: what the store holds cannot be played with them.
         """
-        with self._database.transaction("exclusive") as db:
-            self._proxies = fix_proxies(db, self.secret, given, self.clock())
+        with self.database.transaction("exclusive") as db:
+            self._proxies = fix_proxies(db, self.secret, named, self.clock())
         return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
 
     def proxies(self) -> Proxies:
         """Those that servers have named: the games of a number of players are played with them."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             return stored_proxies(db)
 
     def add_key(self, entry: str, kind: Kind, games: Mapping[int, int] | None = None) -> str:
@@ -148,7 +139,7 @@ class Store:
                 that servers have named no proxies for.
         """
         key = make_key(kind)
-        with self._database.transaction("exclusive") as db:
+        with self.database.transaction("exclusive") as db:
             found = _one(db, "SELECT id FROM entries WHERE name = ?", (entry,))
             if found is None:
                 raise ValueError(f"expected the name of an entry, got {entry!r}")
@@ -172,7 +163,7 @@ class Store:
                     "INSERT INTO games (id, key_id, num_players, position, line_up) "
                     "VALUES (?, ?, ?, ?, ?)",
                     [
-                        (secrets.randbits(48), key_id, players, position, UNSEATED)
+                        (secrets.randbits(48), key_id, players, position, NO_LINEUP)
                         for position in range(number)
                     ],
                 )
@@ -182,7 +173,7 @@ class Store:
 
     def revoke(self, hint: str) -> None:
         """Ends the keys with this hint. Raises ValueError where there is none."""
-        with self._database.transaction("durable") as db:
+        with self.database.transaction("durable") as db:
             done = db.execute(
                 "UPDATE keys SET revoked_at = ? WHERE hint = ? AND revoked_at IS NULL",
                 (self.clock(), hint),
@@ -192,7 +183,7 @@ class Store:
 
     def key(self, key: str) -> Key | None:
         """Who holds `key`; None where it is unknown, revoked or expired."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             found = _one(
                 db,
                 "SELECT id, entry_id, kind, hint FROM keys "
@@ -216,40 +207,29 @@ class Store:
     def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
         """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
         claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
-        with self._database.transaction("shared") as db:  # whose proxies these are stays so
+        with self.database.transaction("shared") as db:  # whose proxies these are stays so
             sizes = self._sizes(db)
             # in the order of keys, which are locked: so no two servers wait for each other
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
                 claimed[place] = self._claim(db, key.key_id, sizes)
-        self._held.update((g.game_id, g.lease) for g in claimed if isinstance(g, GameLease))
+        self._own_leases.update(each.ref for each in claimed if isinstance(each, GameLease))
         return claimed
-
-    def record(self, grant: GameLease, turn: int, actions: Sequence[int]) -> None:
-        """Writes the moves from number `turn` on. Raises StaleLeaseError."""
-        self._write_one(MoveWrite(grant, turn, tuple(actions)))
-
-    def finish(
-        self, grant: GameLease, turn: int, actions: Sequence[int], score: int, points: int
-    ) -> None:
-        """Writes the last moves and the score, on the disk when this returns. Raises
-        StaleLeaseError."""
-        self._write_one(MoveWrite(grant, turn, tuple(actions), (score, points)))
 
     def write(self, moves: Sequence[MoveWrite]) -> list[StaleLeaseError | None]:
         """Writes moves of different games in one transaction, on the disk when this returns where
         one of them has ended. For each: None, or that its lease had ended and nothing was written.
         """
         ends = [move for move in moves if move.end is not None]
-        with self._database.transaction("durable" if ends else "write") as db:
-            held = self._leased(db, [move.grant for move in moves])
-            stale = [_stale(move.grant, held) for move in moves]
-            kept = [move for move, error in zip(moves, stale, strict=True) if error is None]
+        with self.database.transaction("durable" if ends else "write") as db:
+            active = self._active_leases(db, [move.lease for move in moves])
+            stale = [_stale(move.lease, active) for move in moves]
+            valid = [move for move, error in zip(moves, stale, strict=True) if error is None]
             now = self.clock()
             db.executemany(
                 "INSERT INTO moves (game_id, turn, action, at) VALUES (?, ?, ?, ?)",
                 [
-                    (move.grant.game_id, move.turn + i, action, now)
-                    for move in kept
+                    (move.lease.game_id, move.turn + i, action, now)
+                    for move in valid
                     for i, action in enumerate(move.actions)
                 ],
             )
@@ -257,30 +237,27 @@ class Store:
                 db.executemany(
                     "UPDATE games SET status = 'done', leased = 0, score = ?, points = ?, "
                     "end_reason = 'finished', finished_at = ? WHERE id = ?",
-                    [(*move.end, now, move.grant.game_id) for move in kept if move.end],
+                    [(*move.end, now, move.lease.game_id) for move in valid if move.end],
                 )
-        self._held.difference_update((m.grant.game_id, m.grant.lease) for m in kept if m.end)
+        self._own_leases.difference_update(move.lease.ref for move in valid if move.end)
         return stale
 
-    def release(self, grant: GameLease, *, counts_as_interruption: bool) -> None:
+    def release(self, lease: GameLease, *, counts_as_interruption: bool) -> None:
         """The connection is gone: the game waits for another one. `counts_as_interruption`: its
         player's doing, which is an interruption. Where the database does not answer, `heartbeat`
         does it later."""
-        lease = (grant.game_id, grant.lease)
-        if lease not in self._held:
+        if lease.ref not in self._own_leases:
             return  # it has ended already
-        self._held.discard(lease)
-        with (
-            contextlib.suppress(StoreUnavailableError),
-            self._database.transaction("write") as db,
-        ):
-            self._end_leases(db, "id = ? AND lease = ?", lease, charged=counts_as_interruption)
+        self._own_leases.discard(lease.ref)
+        with contextlib.suppress(StoreUnavailableError), self.database.transaction("write") as db:
+            where = "id = ? AND lease = ?"
+            self._end_leases(db, where, lease.ref, interruption=counts_as_interruption)
 
     def release_all(self) -> int:
         """At the start of a server: the leases of its worker's former life end. Returns how many
         there were."""
-        with self._database.transaction("write") as db:
-            self._seen(db, after_outage=True)
+        with self.database.transaction("write") as db:
+            self._mark_alive(db, after_outage=True)
             return self._end_leases(db, "worker = ?", (self.worker,))
 
     def heartbeat(self) -> None:
@@ -289,37 +266,37 @@ class Store:
         database was gone while they were to be ended, or before their grant was heard of. Forfeits
         the games of any key that have waited for too long."""
         try:
-            with self._database.transaction("write") as db:
-                self._beat(db)
+            with self.database.transaction("write") as db:
+                self._send_heartbeat(db)
         except StoreUnavailableError:
-            self._was_away = True
+            self._was_unavailable = True
             raise
-        self._was_away = False
+        self._was_unavailable = False
 
-    def _beat(self, db: Session) -> None:
-        self._seen(db, after_outage=self._was_away)
+    def _send_heartbeat(self, db: Session) -> None:
+        self._mark_alive(db, after_outage=self._was_unavailable)
         found = db.execute(
             "SELECT id, lease FROM games WHERE worker = ? AND leased = 1 AND leased_at < ?",
-            (self.worker, self.clock() - WORKER_S),
+            (self.worker, self.clock() - WORKER_TIMEOUT_S),
         ).fetchall()
-        for lease in set(map(tuple, found)) - self._held:
-            self._end_leases(db, "id = ? AND lease = ?", lease)
+        for lost in set(map(tuple, found)) - self._own_leases:
+            self._end_leases(db, "id = ? AND lease = ?", lost)
         self._expire_dead_workers(db)
         self._forfeit(db)
 
     def rows(self, key: Key) -> list[GameStatus]:
         """All games of a key, in their order."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             found = db.execute(
                 "SELECT num_players, line_up, status, score, points, interruptions FROM games "
                 "WHERE key_id = ? ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        return [GameStatus(players, _lineup(text), *rest) for players, text, *rest in found]
+        return [GameStatus(players, _parse_lineup(text), *rest) for players, text, *rest in found]
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry with its name, team, link and evaluation keys."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             names = db.execute("SELECT id, name, team, link FROM entries").fetchall()
             keys = db.execute(
                 "SELECT entry_id, id, hint FROM keys WHERE kind = 'eval' ORDER BY id"
@@ -340,19 +317,20 @@ class Store:
 
     def finished(self, key: Key) -> Iterator[tuple[GameLease, int]]:
         """The finished games of a key and their scores."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             found = db.execute(
                 "SELECT id, lease, num_players, line_up, deck, score FROM games "
                 "WHERE key_id = ? AND end_reason = 'finished' ORDER BY num_players, position",
                 (key.key_id,),
             ).fetchall()
-        for game_id, lease, players, lineup, deck, score in found:
-            seats = _lineup(lineup)
-            yield GameLease(game_id, lease, players, seats, tuple(deck), self.moves(game_id)), score
+        for game_id, lease_id, players, lineup, deck, score in found:
+            seats = _parse_lineup(lineup)
+            moves = self.moves(game_id)
+            yield GameLease(game_id, lease_id, players, seats, tuple(deck), moves), score
 
     def moves(self, game_id: int) -> tuple[int, ...]:
         """The moves made in a game so far."""
-        with self._database.transaction("read") as db:
+        with self.database.transaction("read") as db:
             return _moves(db, game_id)
 
     def _sizes(self, db: Session) -> list[int]:
@@ -363,7 +341,7 @@ class Store:
 
     def _claim(self, db: Session, key_id: int, sizes: Sequence[int]) -> GameLease | RefusedError:
         # the claims of a key are made in turns: they are counted
-        _one(db, f"SELECT id FROM keys WHERE id = ?{self._words['locked']}", (key_id,))
+        _one(db, f"SELECT id FROM keys WHERE id = ?{self.database.words['locked']}", (key_id,))
         of_key = (" AND key_id = ?", (key_id,))
         self._expire_dead_workers(db, *of_key)
         self._forfeit(db, *of_key)
@@ -386,14 +364,14 @@ class Store:
         found = _one(db, f"{free}{interrupted} LIMIT 1", (key_id, *sizes))
         found = found or _one(db, f"{free}{new} LIMIT 1", (key_id, *sizes))
         if found is None:
-            return RefusedError(_why_none(db, key_id, leased))
+            return RefusedError(_no_game_reason(db, key_id, leased))
         return self._lease(db, key_id, *found)
 
     def _lease(
         self, db: Session, key_id: int, game_id: int, players: int, position: int, lineup: str
     ) -> GameLease:
         deck = deck_of(self.secret, key_id, Rules(num_players=players), position)
-        lease, kept = _one(
+        lease_id, dealt = _one(
             db,
             "UPDATE games SET status = 'active', leased = 1, lease = lease + 1, worker = ?, "
             "leased_at = ?, "
@@ -401,22 +379,17 @@ class Store:
             "RETURNING lease, deck",
             (self.worker, self.clock(), bytes(deck), self.clock(), game_id),
         )
-        seats = _lineup(lineup)
-        return GameLease(game_id, lease, players, seats, tuple(kept), _moves(db, game_id))
+        seats = _parse_lineup(lineup)
+        return GameLease(game_id, lease_id, players, seats, tuple(dealt), _moves(db, game_id))
 
-    def _write_one(self, move: MoveWrite) -> None:
-        (error,) = self.write([move])
-        if error is not None:
-            raise error
-
-    def _leased(self, db: Session, grants: Sequence[GameLease]) -> set[tuple[int, int]]:
+    def _active_leases(self, db: Session, grants: Sequence[GameLease]) -> set[tuple[int, int]]:
         """Which of these (game, lease) go on; they are ours until the end of the transaction."""
         marks = ", ".join("?" * len(grants))
         found = db.execute(
             f"SELECT id, lease FROM games WHERE id IN ({marks}) AND leased = 1 "
             # in the order of ids: so no two servers wait for each other
-            f"AND status = 'active' ORDER BY id{self._words['locked']}",
-            [grant.game_id for grant in grants],
+            f"AND status = 'active' ORDER BY id{self.database.words['locked']}",
+            [lease.game_id for lease in grants],
         )
         return set(map(tuple, found.fetchall()))
 
@@ -427,7 +400,7 @@ class Store:
             "UPDATE games SET status = 'done', score = 0, points = 0, end_reason = 'forfeit', "
             "finished_at = ? WHERE id IN (SELECT id FROM games WHERE status = 'active' "
             "AND leased = 0 AND (interruptions >= ? OR granted_at + grace_s < ?)"
-            f"{which}{self._words['unlocked']})",
+            f"{which}{self.database.words['unlocked']})",
             (now, self.limits.interruptions, now - self.limits.game_s, *values),
         )
 
@@ -438,27 +411,27 @@ class Store:
         self._end_leases(
             db,
             "worker != ? AND worker IN (SELECT name FROM workers WHERE seen_at < ?)" + which,
-            (self.worker, self.clock() - WORKER_S, *values),
+            (self.worker, self.clock() - WORKER_TIMEOUT_S, *values),
         )
 
     def _end_leases(
-        self, db: Session, which: str, values: Sequence[Any], *, charged: bool = False
+        self, db: Session, which: str, values: Sequence[Any], *, interruption: bool = False
     ) -> int:
         """Those that end by no doing of their player are no interruption, and the player has
         `KeyLimits.game_s` anew. Returns how many there were."""
-        change, given = "interruptions = interruptions + 1", list[float]()
-        if not charged:
-            change, given = "grace_s = ? - granted_at", [self.clock()]
+        change, extra = "interruptions = interruptions + 1", list[float]()
+        if not interruption:
+            change, extra = "grace_s = ? - granted_at", [self.clock()]
         return db.execute(
             f"UPDATE games SET leased = 0, {change} WHERE id IN ("
-            f"SELECT id FROM games WHERE leased = 1 AND {which}{self._words['unlocked']})",
-            (*given, *values),
+            f"SELECT id FROM games WHERE leased = 1 AND {which}{self.database.words['unlocked']})",
+            (*extra, *values),
         ).rowcount
 
-    def _seen(self, db: Session, *, after_outage: bool) -> None:
+    def _mark_alive(self, db: Session, *, after_outage: bool) -> None:
         """This worker lives. Games do not wait for their players while no worker did."""
         (last,) = _one(db, "SELECT MAX(seen_at) FROM workers")
-        if after_outage and last is not None and self.clock() - last > WORKER_S:
+        if after_outage and last is not None and self.clock() - last > WORKER_TIMEOUT_S:
             db.execute(
                 "UPDATE games SET grace_s = grace_s + ? WHERE status = 'active'",
                 (self.clock() - last,),
@@ -469,25 +442,21 @@ class Store:
             (self.worker, self.clock()),
         )
 
-    def _the_secret(self, file: Path) -> bytes:
+    def _read_secret(self, file: Path) -> bytes:
         """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
         not the store's, of which the store knows the SHA-256."""
-        with self._database.transaction("exclusive") as db:
-            known = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
-            if known is None:
-                secret = _made(file)
+        with self.database.transaction("exclusive") as db:
+            digest = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
+            if digest is None:
+                secret = _make_secret(file)
                 db.execute(
                     "INSERT INTO meta (name, value) VALUES ('secret', ?)",
                     (hashlib.sha256(secret).hexdigest(),),
                 )
                 return secret
-        if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != known[0]:
+        if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != digest[0]:
             raise ValueError(f"{file}: expected the secret that this store was made with")
         return file.read_bytes()
-
-    @property
-    def _words(self) -> Mapping[str, str]:
-        return self._database.words
 
 
 def check_postgres(place: str) -> Callable[[str], Database]:
@@ -512,10 +481,10 @@ def _identities(proxies: Sequence[Proxy]) -> list[str]:
     return [proxy.identity for proxy in proxies]
 
 
-def _stale(grant: GameLease, held: set[tuple[int, int]]) -> StaleLeaseError | None:
-    if (grant.game_id, grant.lease) in held:
+def _stale(lease: GameLease, active: set[tuple[int, int]]) -> StaleLeaseError | None:
+    if lease.ref in active:
         return None
-    return StaleLeaseError(f"game {grant.game_id}: lease {grant.lease} has ended")
+    return StaleLeaseError(f"game {lease.game_id}: lease {lease.lease_id} has ended")
 
 
 def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
@@ -524,7 +493,7 @@ def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _lineup(text: str) -> Lineup:
+def _parse_lineup(text: str) -> Lineup:
     """Of the few that there are: a key has thousands of games."""
     return tuple(json.loads(text))
 
@@ -534,7 +503,7 @@ def _moves(db: Session, game_id: int) -> tuple[int, ...]:
     return tuple(action for (action,) in rows.fetchall())
 
 
-def _why_none(db: Session, key_id: int, leased: int) -> str:
+def _no_game_reason(db: Session, key_id: int, leased: int) -> str:
     left = db.execute(
         "SELECT num_players, COUNT(*) FROM games WHERE key_id = ? AND status != 'done' "
         "AND leased = 0 GROUP BY num_players ORDER BY num_players",
@@ -554,13 +523,13 @@ def _why_none(db: Session, key_id: int, leased: int) -> str:
     return f"no environments left: all {games} finished"
 
 
-def _made(place: Path) -> bytes:
+def _make_secret(place: Path) -> bytes:
     """32 random bytes in a file that its owner alone reads. Who loses it loses the decks that were
     not yet dealt."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        made = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(made, "wb") as file:
+        created = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(created, "wb") as file:
             file.write(secrets.token_bytes(32))
             file.flush()
             os.fsync(file.fileno())

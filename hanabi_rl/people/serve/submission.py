@@ -45,12 +45,12 @@ class Submission:
         make: Callable[[int], Player],
         *,
         connections: int = 6,
-        patience_s: float = 600.0,
+        timeout_s: float = 600.0,
     ) -> None:
         self.ended: list[FinishedGame] = []
         self._server, self._make, self._connections = server, make, connections
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._patience = RetryPolicy(patience_s, self._stop)
+        self._retry = RetryPolicy(timeout_s, self._stop)
         self._left = 0
         self._open: set[RemoteGame] = set()
         self._players: list[Player] = []
@@ -102,15 +102,15 @@ class Submission:
             try:
                 ended = self._play(players)
             except (ServerError, *CONNECTION_ERRORS) as error:
-                self._look_at(error)
-                self._patience.wait(tried, error)
+                self._stop_if_done(error)
+                self._retry.wait(tried, error)
                 tried += 1
             else:
                 with self._lock:
                     self.ended.append(ended)
                 return
 
-    def _look_at(self, error: Exception) -> None:
+    def _stop_if_done(self, error: Exception) -> None:
         """Whether there is a game to wait for, where none of ours goes on."""
         if not isinstance(error, ServerError) or self._open:
             return
@@ -124,17 +124,17 @@ class Submission:
             pass
 
     def _play(self, players: dict[int, Player]) -> FinishedGame:
-        environment, turn = self._server.play_next(), 0
-        info = environment.info
-        self._patience.reset()
+        game, turn = self._server.play_next(), 0
+        info = game.info
+        self._retry.reset()
         with self._lock:
-            self._open.add(environment)
+            self._open.add(game)
         try:
             player = self._player(info["num_players"], players)
             player.begin(info)
-            while not environment.done:
-                environment.step(player.act(environment.rows))
-                self._patience.reset()
+            while not game.done:
+                game.step(player.act(game.rows))
+                self._retry.reset()
                 turn += 1
         except ServerError as error:
             self._refused[info["game_id"], turn] += 1
@@ -145,11 +145,11 @@ class Submission:
             raise
         finally:
             with self._lock:
-                self._open.discard(environment)
+                self._open.discard(game)
             with contextlib.suppress(*CONNECTION_ERRORS):
-                environment.close()
+                game.close()
         agents = tuple(info["candidate_controlling"])
-        return FinishedGame(info["num_players"], agents, int(environment.score))
+        return FinishedGame(info["num_players"], agents, int(game.score))
 
     def _player(self, size: int, players: dict[int, Player]) -> Player:
         if size not in players:

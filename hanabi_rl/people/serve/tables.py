@@ -35,7 +35,7 @@ class GameTables:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._games: dict[int, Game] = {}
-        self._asking = threading.Lock()
+        self._query_lock = threading.Lock()
 
     def game(self, game_id: int) -> Game:
         """Raises KeyError where there is no such game."""
@@ -44,13 +44,13 @@ class GameTables:
     def move(self, game_id: int, turn: int, action: int) -> Game:
         """The person's move number `turn`. Raises RefusedError."""
         game = self._games[game_id]
-        if game.status == "active" and game.to_move not in game.people:
+        if game.status == "active" and game.current_player not in game.people:
             raise RefusedError("it is another player's turn")
-        return self._happen(game, MoveMade(game.to_move or 0, turn, action))
+        return self._apply(game, MoveMade(game.current_player or 0, turn, action))
 
     def leave(self, game_id: int) -> Game:
         """Ends a game before its end; it is kept as unfinished. Raises RefusedError."""
-        return self._happen(self._games[game_id], PlayerLeft())
+        return self._apply(self._games[game_id], PlayerLeft())
 
     def mark(self, game_id: int, turn: int, marked: bool) -> None:
         """Move number `turn`, a partner's last, is questionable in the person's eyes, or is not any
@@ -64,24 +64,24 @@ class GameTables:
     def partner_to_move(self, game_id: int) -> bool:
         """A partner's answer is awaited."""
         game = self._games[game_id]
-        return game.to_move is not None and game.to_move not in game.people
+        return game.current_player is not None and game.current_player not in game.people
 
     def partner_action(self, game_id: int) -> PartnerAction:
         """What the partner to move will do; it may take a while, in any thread."""
-        with self._asking:
-            return self._ask(self._games[game_id])
+        with self._query_lock:
+            return self._query(self._games[game_id])
 
     def partner_moves(self, game_id: int, turn: int, answer: PartnerAction) -> Game:
         """Makes the partner's move number `turn` that `partner_action` answered. Raises
         RefusedError."""
         game = self._games[game_id]
-        return self._happen(game, MoveMade(game.to_move or 0, turn, answer.action))
+        return self._apply(game, MoveMade(game.current_player or 0, turn, answer.action))
 
     def frame(self, game_id: int) -> Frame:
         """What the person (or the spectator) sees of the game now."""
         game = self._games[game_id]
-        sight = player_view(game, _person(game))
-        return self._with_link(game, table_frame(sight, self._names_at(game)))
+        view = player_view(game, _person(game))
+        return self._with_link(game, table_frame(view, self._names_at(game)))
 
     def history(self, game_id: int) -> list[Frame]:
         """Every position of a game that is done, or watched, with all hands face up."""
@@ -100,23 +100,23 @@ class GameTables:
             raise RefusedError("what would have been is shown once the game is over")
         if not 0 <= turn <= game.turn:
             raise RefusedError(f"expected a turn in 0..{game.turn}, got {turn}")
-        line = dataclasses.replace(
+        branch = dataclasses.replace(
             game, people=frozenset(), moves=game.moves[:turn], status="active", end_reason=""
         )
-        if line.table().over:
+        if branch.table().over:
             raise RefusedError("the game is over here")
-        frames = [self._line_frame(game, line)]
+        frames = [self._what_if_frame(game, branch)]
         for action in moves:
-            line, _ = advance(line, MoveMade(line.to_move or 0, line.turn, action))
-            frames.append(self._line_frame(game, line))
-        return line, frames
+            branch, _ = advance(branch, MoveMade(branch.current_player or 0, branch.turn, action))
+            frames.append(self._what_if_frame(game, branch))
+        return branch, frames
 
-    def _line_frame(self, game: Game, line: Game) -> Frame:
+    def _what_if_frame(self, game: Game, branch: Game) -> Frame:
         """The last position of a hypothetical game, with the names at the table of `game`."""
-        sight, you = spectator_view(line, line.turn), _person(game)
-        frame = table_frame(dataclasses.replace(sight, seat=you), self._names_at(game))
-        mover = dataclasses.replace(sight, seat=sight.to_move)
-        return frame | {"actions": actions_of(mover, seat_names(self.rules, you))}
+        view, viewer = spectator_view(branch, branch.turn), _person(game)
+        frame = table_frame(dataclasses.replace(view, seat=viewer), self._names_at(game))
+        current = dataclasses.replace(view, seat=view.current_player)
+        return frame | {"actions": actions_of(current, seat_names(self.rules, viewer))}
 
     def conventions(self, game: Game) -> list[str]:
         """What each move of a game that is shown face up was by convention; where that would teach
@@ -124,8 +124,8 @@ class GameTables:
         return []
 
     def _open_frame(self, game: Game, turn: int) -> Frame:
-        sight = dataclasses.replace(spectator_view(game, turn), seat=_person(game))
-        frame = table_frame(sight, self._names_at(game)) | {"actions": []}
+        view = dataclasses.replace(spectator_view(game, turn), seat=_person(game))
+        frame = table_frame(view, self._names_at(game)) | {"actions": []}
         return self._with_link(game, frame)
 
     def _with_link(self, game: Game, frame: Frame) -> Frame:
@@ -137,16 +137,16 @@ class GameTables:
                 frame["link"] = None
         return frame
 
-    def _happen(self, game: Game, event: Event) -> Game:
+    def _apply(self, game: Game, event: Event) -> Game:
         after, effects = advance(game, event)
         self._carry_out(after, effects)
         return after
 
     def _carry_out(self, game: Game, effects: Effects) -> None:
-        self._keep(game, effects)
+        self._save(game, effects)
         self._games[game.game_id] = game
 
-    def _keep(self, game: Game, effects: Effects) -> None:
+    def _save(self, game: Game, effects: Effects) -> None:
         """Writes down what the effects say, before anybody is shown the game."""
         raise NotImplementedError
 
@@ -154,7 +154,7 @@ class GameTables:
         """What is shown as the name of the agent at each partner's seat."""
         raise NotImplementedError
 
-    def _ask(self, game: Game) -> PartnerAction:
+    def _query(self, game: Game) -> PartnerAction:
         """The answer of the partner to move."""
         raise NotImplementedError
 

@@ -24,24 +24,24 @@ def table_text(frame: Frame) -> str:
     """The table as lines of text, oldest card first."""
     letters = frame["letters"]
     piles = " ".join(f"{letters[c]}{height}" for c, height in enumerate(frame["fireworks"]))
-    thrown = " ".join(_face(letters, card) for card in sorted(frame["discards"])) or "none"
+    discards = " ".join(_face(letters, card) for card in sorted(frame["discards"])) or "none"
     points = frame["score"] if frame["over"] else frame["points"]
     lines = [
         f"Turn {frame['turn'] + 1} · hints {frame['hints']} of {frame['max_hints']} · lives "
         f"{frame['lives']} of {frame['max_lives']} · deck {frame['deck']} · "
         f"{count(points, 'point')}",
         f"  Fireworks  {piles}",
-        f"  Discards   {thrown}",
+        f"  Discards   {discards}",
     ]
     for seat in _around(frame):
         lines += _hand_lines(frame, seat)
     return "\n".join(lines)
 
 
-def bars_text(frame: Frame, most: int = 8) -> str:
+def bars_text(frame: Frame, max_bars: int = 8) -> str:
     """What the agent to move weighs, as bars; empty where nothing is known of it."""
     lines = []
-    for bar in frame.get("chances", [])[:most]:
+    for bar in frame.get("chances", [])[:max_bars]:
         mark = ">" if bar["taken"] else " "
         length = round(bar["chance"] * BAR)
         filled = "█" * length + "·" * (BAR - length)
@@ -49,7 +49,7 @@ def bars_text(frame: Frame, most: int = 8) -> str:
     return "\n".join(lines)
 
 
-def known_text(games: int) -> str:
+def memory_text(games: int) -> str:
     """What a person is told of a partner who remembers so many games with them."""
     if not games:
         return "Your partner meets you for the first time, and will remember how you play"
@@ -62,7 +62,7 @@ def play_terminal(
     """Plays `games` games with the moves in `lines`; stops, the game kept, where they end."""
     source = iter(lines)
     for _ in range(games):
-        if not _one_game(play, source, show):
+        if not _play_game(play, source, show):
             return
 
 
@@ -84,33 +84,34 @@ def watch_terminal(
     show(_ending(play.frame(game_id)))
 
 
-def _one_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], None]) -> bool:
+def _play_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], None]) -> bool:
     """Whether the game came to an end."""
     game_id = play.current().game_id
     show(f"With {', '.join(agent for agent in play.agents)}. `help` lists what you can type.")
     if play.remembers:
-        show(known_text(len(play.game(game_id).previous_games)) + " (`--strangers` begins anew).")
+        text = memory_text(len(play.game(game_id).previous_games))
+        show(f"{text} (`--reset-memory` starts over).")
     show("")
-    shown = len(play.frame(game_id)["log"])
+    num_shown = len(play.frame(game_id)["log"])
     while True:
         while play.partner_to_move(game_id):
             turn = play.game(game_id).turn
             play.partner_moves(game_id, turn, play.partner_action(game_id))
         frame = play.frame(game_id)
-        for line in frame["log"][shown:]:
+        for line in frame["log"][num_shown:]:
             show(line)
-        shown = len(frame["log"])
+        num_shown = len(frame["log"])
         if frame["over"]:
             show("\n" + table_text(frame))
             show(_ending(frame))
             return True
         show("\n" + table_text(frame) + "\nYour move:")
-        if not _person_moves(play, game_id, source, show):
+        if not _read_move(play, game_id, source, show):
             show("The game is kept as it is: the same command goes on with it.")
             return False
 
 
-def _person_moves(
+def _read_move(
     play: LocalPlay, game_id: int, source: Iterator[str], show: Callable[[str], None]
 ) -> bool:
     """Reads lines until one is a move (or leaves); False where they end first."""
@@ -145,8 +146,8 @@ def read_action(frame: Frame, words: list[str]) -> int:
     if words[0] not in (kind, kind[:1], "h", "c") or len(words) < 2:
         raise RefusedError("expected p, d or t and what, as in `p 2` or `t r` (`help` lists all)")
     for action in frame["actions"]:
-        wanted = _slot_fits(action, words) if kind != "tell" else _hint_fits(frame, action, words)
-        if wanted and (kind == "tell") == (action["target"] is not None):
+        matches = _is_slot(action, words) if kind != "tell" else _is_hint(frame, action, words)
+        if matches and (kind == "tell") == (action["target"] is not None):
             if kind != "tell" and action["kind"] != kind:
                 continue
             if action["why_not"]:
@@ -155,19 +156,19 @@ def read_action(frame: Frame, words: list[str]) -> int:
     raise RefusedError(f"there is no such move as {' '.join(words)!r}")
 
 
-def _slot_fits(action: Frame, words: list[str]) -> bool:
+def _is_slot(action: Frame, words: list[str]) -> bool:
     return len(words) == 2 and words[1] == str(action["slot"])
 
 
-def _hint_fits(frame: Frame, action: Frame, words: list[str]) -> bool:
+def _is_hint(frame: Frame, action: Frame, words: list[str]) -> bool:
     if action["target"] is None or len(words) not in (2, 3):
         return False
     others = [seat for seat in _around(frame) if seat != frame["you"]]
     name = frame["names"][action["target"]].lower()
-    whom = words[1] if len(words) == 3 else None
-    if whom is None and len(others) > 1:
+    recipient = words[1] if len(words) == 3 else None
+    if recipient is None and len(others) > 1:
         return False
-    if whom not in (None, name, name[0], str(others.index(action["target"]) + 1)):
+    if recipient not in (None, name, name[0], str(others.index(action["target"]) + 1)):
         return False
     if action["kind"] == "rank":
         return words[-1] == str(action["value"])
@@ -186,9 +187,9 @@ def _hand_lines(frame: Frame, seat: int) -> Iterator[str]:
     name, letters = frame["names"][seat], frame["letters"]
     mark = ">" if seat == frame["to_move"] and not frame["over"] else " "
     faces = [_face(letters, card["card"]) for card in frame["hands"][seat]]
-    told = [_told(frame, card) for card in frame["hands"][seat]]
-    widths = [max(len(face), len(hint)) for face, hint in zip(faces, told, strict=True)]
-    for title, cells in ((f"{mark} {name:<9}  ", faces), (" " * 13, told)):
+    hints = [_knowledge_text(frame, card) for card in frame["hands"][seat]]
+    widths = [max(len(face), len(hint)) for face, hint in zip(faces, hints, strict=True)]
+    for title, cells in ((f"{mark} {name:<9}  ", faces), (" " * 13, hints)):
         row = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
         yield (title + row).rstrip()
 
@@ -197,7 +198,7 @@ def _face(letters: list[str], card: list[int] | None) -> str:
     return "??" if card is None else f"{letters[card[0]]}{card[1]}"
 
 
-def _told(frame: Frame, card: Frame) -> str:
+def _knowledge_text(frame: Frame, card: Frame) -> str:
     """`R-` told red, `-3` told 3, `--!RY1` told only that it is not red, not yellow, not a 1."""
     letters, color, rank = frame["letters"], card["color"], card["rank"]
     text = ("-" if color is None else letters[color]) + ("-" if rank is None else str(rank))

@@ -42,7 +42,7 @@ class Seats(NamedTuple):
     seat: Any  # int32[W]
     place: Any  # int32[W], of what it remembers there
     begins: Any  # bool[W]
-    asked: Any  # bool[W], for an answer; else it moved before, and looks on
+    queried: Any  # bool[W], for an answer; else it moved before, and looks on
     game_index: Any  # uint32[W], the game's number among the streams of chance
 
 
@@ -98,10 +98,10 @@ def next_game_memory(policy: Policy, row: Any) -> Any:
 @functools.partial(jax.jit, static_argnames="rules", donate_argnums=0)
 def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Tick]:
     """Deals or moves in W of the S games, and shows every seat what there is to be seen."""
-    moved, _, _ = core.step(rules, _rows(state, moves.slot), moves.action)
-    games = select_games(moves.begins, core.deal(rules, moves.deck), moved)
-    seen = observe(rules, games.without_deck())
-    tick = Tick(games.turn, seen, core.legal_actions(rules, games))
+    after_move, _, _ = core.step(rules, _rows(state, moves.slot), moves.action)
+    games = select_games(moves.begins, core.deal(rules, moves.deck), after_move)
+    observations = observe(rules, games.without_deck())
+    tick = Tick(games.turn, observations, core.legal_actions(rules, games))
     return _with_rows(state, moves.slot, games), tick
 
 
@@ -116,19 +116,15 @@ def step(
     used = seats.row < tick.turn.shape[0]
     row = jnp.where(used, seats.row, 0)
     idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop
-    awake = used & seats.asked if runs_search(policy) else used
-    legal = jnp.where(awake[:, None], tick.legal[row, seats.seat], idle)
+    active = used & seats.queried if runs_search(policy) else used
+    legal = jnp.where(active[:, None], tick.legal[row, seats.seat], idle)
     fold = jax.vmap(jax.random.fold_in)
     key = jax.random.fold_in(key, POLICY_RNG_STREAM)
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seats.game_index)
     own = fold(fold(own, tick.turn[row]), seats.seat)
     stepped, logits = policy.step(
-        _rows(memory, seats.place),
-        tick.observations[row, seats.seat],
-        legal,
-        seats.begins,
-        own,
+        _rows(memory, seats.place), tick.observations[row, seats.seat], legal, seats.begins, own
     )
-    chances = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf), axis=-1)
+    probs = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf), axis=-1)
     action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    return _with_rows(memory, seats.place, stepped), action, chances
+    return _with_rows(memory, seats.place, stepped), action, probs

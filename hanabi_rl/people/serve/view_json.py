@@ -18,38 +18,38 @@ FRAME_VERSION = 1
 Frame = dict[str, Any]
 
 
-def table_frame(sight: PlayerView, agents: dict[int, str]) -> Frame:
+def table_frame(view: PlayerView, agents: dict[int, str]) -> Frame:
     """Everything that is shown of a position; `agents` names who sits at the partners' seats."""
-    rules, you = sight.rules, sight.seat
+    rules, you = view.rules, view.seat
     names = seat_names(rules, you)
     return {
         "version": FRAME_VERSION,
-        "turn": sight.turn,
+        "turn": view.turn,
         "you": you,
-        "to_move": sight.to_move,
-        "over": sight.over,
-        "left": sight.left,
+        "to_move": view.current_player,
+        "over": view.over,
+        "left": view.left,
         "names": names,
         "agents": [agents.get(seat, "") for seat in range(rules.num_players)],
         "colors": list(COLOR_NAMES[: rules.num_colors]),
         "letters": list(COLORS[: rules.num_colors]),
         "ranks": rules.num_ranks,
         "hand_size": rules.hand_size,
-        "hands": [[_card(rules, seen) for seen in hand] for hand in sight.hands],
-        "fireworks": list(sight.fireworks),
-        "discards": [_face(rules, card) for card in sight.discards],
-        "hints": sight.hints,
+        "hands": [[_card(rules, card) for card in hand] for hand in view.hands],
+        "fireworks": list(view.fireworks),
+        "discards": [_face(rules, card) for card in view.discards],
+        "hints": view.hints,
         "max_hints": rules.max_info_tokens,
-        "lives": sight.lives,
+        "lives": view.lives,
         "max_lives": rules.max_life_tokens,
-        "deck": sight.deck_left,
-        "turns_left": sight.turns_left,
-        "score": sight.score,
-        "points": sight.points,
+        "deck": view.deck_left,
+        "turns_left": view.turns_left,
+        "score": view.score,
+        "points": view.points,
         "max_score": rules.max_score,
-        "last": _last(rules, sight.moves[-1]) if sight.moves else None,
-        "log": [move_text(rules, move, names) for move in sight.moves],
-        "actions": actions_of(sight, names),
+        "last": _last(rules, view.moves[-1]) if view.moves else None,
+        "log": [move_text(rules, move, names) for move in view.moves],
+        "actions": actions_of(view, names),
     }
 
 
@@ -60,10 +60,10 @@ def seat_names(rules: Rules, you: int | None) -> list[str]:
 
 def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
     """A move that was made, in words: `Bob tells you red: cards 2, 4`."""
-    mine = names[move.seat] == "You"
+    own = names[move.seat] == "You"
     what = decode_action(rules, move.action)
     if what.kind in ("play", "discard"):
-        verb = what.kind if mine else f"{what.kind}s"
+        verb = what.kind if own else f"{what.kind}s"
         failed = "" if move.success else ", which does not fit: a life is lost"
         return f"{names[move.seat]} {verb} card {what.slot + 1}: {card_text(rules, move.card)}" + (
             failed
@@ -71,7 +71,7 @@ def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
     target = names[move.target or 0]
     cards = ", ".join(str(slot + 1) for slot in move.touched)
     return (
-        f"{names[move.seat]} {'tell' if mine else 'tells'} {'you' if target == 'You' else target} "
+        f"{names[move.seat]} {'tell' if own else 'tells'} {'you' if target == 'You' else target} "
         f"{_value(what)}: card{'s' if len(move.touched) > 1 else ''} {cards}"
     )
 
@@ -102,15 +102,15 @@ def _face(rules: Rules, card: int) -> list[int]:
     return [color, rank + 1]
 
 
-def _card(rules: Rules, seen: SeenCard) -> Frame:
-    told = seen.told
+def _card(rules: Rules, card: SeenCard) -> Frame:
+    knowledge = card.knowledge
     return {
-        "order": seen.order,
-        "card": None if seen.card is None else _face(rules, seen.card),
-        "color": told.hinted_color,
-        "rank": None if told.hinted_rank is None else told.hinted_rank + 1,
-        "colors": sorted(told.colors),
-        "ranks": [rank + 1 for rank in sorted(told.ranks)],
+        "order": card.order,
+        "card": None if card.card is None else _face(rules, card.card),
+        "color": knowledge.hinted_color,
+        "rank": None if knowledge.hinted_rank is None else knowledge.hinted_rank + 1,
+        "colors": sorted(knowledge.colors),
+        "ranks": [rank + 1 for rank in sorted(knowledge.ranks)],
     }
 
 
@@ -128,14 +128,14 @@ def _last(rules: Rules, move: SeenMove) -> Frame:
     }
 
 
-def actions_of(sight: PlayerView, names: list[str]) -> list[Frame]:
+def actions_of(view: PlayerView, names: list[str]) -> list[Frame]:
     """One's own moves on one's own turn, each with why it is not allowed, or None."""
-    if sight.over or sight.seat is None or sight.to_move != sight.seat:
+    if view.over or view.seat is None or view.current_player != view.seat:
         return []
     result = []
-    for action in range(sight.rules.noop):
-        what = decode_action(sight.rules, action)
-        target = None if what.offset < 0 else (sight.seat + what.offset) % sight.rules.num_players
+    for action in range(view.rules.noop):
+        what = decode_action(view.rules, action)
+        target = None if what.offset < 0 else (view.seat + what.offset) % view.rules.num_players
         result.append(
             {
                 "id": action,
@@ -143,27 +143,27 @@ def actions_of(sight: PlayerView, names: list[str]) -> list[Frame]:
                 "slot": None if what.slot < 0 else what.slot + 1,
                 "target": target,
                 "value": what.value + (what.kind == "rank") if target is not None else None,
-                "text": action_text(sight.rules, action, sight.seat, names),
-                "why_not": _why_not(sight, what, target),
+                "text": action_text(view.rules, action, view.seat, names),
+                "why_not": _why_not(view, what, target),
             }
         )
     return result
 
 
-def _why_not(sight: PlayerView, what: Move, target: int | None) -> str | None:
+def _why_not(view: PlayerView, what: Move, target: int | None) -> str | None:
     if target is None:
-        held = len(sight.hands[sight.seat or 0])
-        if what.slot >= held:
-            return f"you hold only {held} cards"
-        if what.kind == "discard" and sight.hints == sight.rules.max_info_tokens:
+        hand_size = len(view.hands[view.seat or 0])
+        if what.slot >= hand_size:
+            return f"you hold only {hand_size} cards"
+        if what.kind == "discard" and view.hints == view.rules.max_info_tokens:
             return "all hints are there: a discard would bring none back"
         return None
-    if sight.hints == 0:
+    if view.hints == 0:
         return "no hint is left: a discard brings one back"
     faces = [
-        divmod(seen.card, sight.rules.num_ranks)
-        for seen in sight.hands[target]
-        if seen.card is not None
+        divmod(card.card, view.rules.num_ranks)
+        for card in view.hands[target]
+        if card.card is not None
     ]
     if all(face[0 if what.kind == "color" else 1] != what.value for face in faces):
         return "a hint must point at one card or more"

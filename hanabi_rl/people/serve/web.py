@@ -43,13 +43,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.tables import GameTables
-from hanabi_rl.people.serve.terminal import known_text
+from hanabi_rl.people.serve.terminal import memory_text
 
 HERE = Path(__file__).parent
 HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
 MAX_MESSAGE = 4096  # bytes of one message from a page
 REFUSED = 1008  # WebSocket close code, after which a page does not connect again
-MAX_WRONG = 10  # messages that are no moves, before a connection is closed
+MAX_INVALID_MESSAGES = 10  # messages that are no moves, before a connection is closed
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Referrer-Policy": "same-origin",  # none at all would make the origin of our own forms `null`
@@ -70,30 +70,30 @@ class _Tab:
 class GameSockets:
     """The connections of every game, and the partners' turns in them."""
 
-    def __init__(self, play: GameTables, pause: float) -> None:
-        self.play, self.pause = play, pause
-        self._watching: dict[int, dict[WebSocket, _Tab]] = {}
+    def __init__(self, play: GameTables, move_delay: float) -> None:
+        self.play, self.move_delay = play, move_delay
+        self._tabs: dict[int, dict[WebSocket, _Tab]] = {}
         self._turns: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, socket: WebSocket, game_id: int) -> None:
         """One connection, from the table as it is now to its close."""
-        self._watching.setdefault(game_id, {})[socket] = _Tab(_opened(socket))
+        self._tabs.setdefault(game_id, {})[socket] = _Tab(_opened(socket))
         try:
-            await self._tell_roles(game_id)
-            await self._greet(socket, game_id)
-            wrong = 0
-            while wrong < MAX_WRONG:
+            await self._send_roles(game_id)
+            await self._send_state(socket, game_id)
+            num_invalid = 0
+            while num_invalid < MAX_INVALID_MESSAGES:
                 problem = await self._handle(game_id, socket, await socket.receive())
                 if problem is not None:
-                    wrong += 1
+                    num_invalid += 1
                     await _send(socket, {"type": "error", "text": problem})
                     await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
             await socket.close(REFUSED, "too many messages that are no moves")
         except (WebSocketDisconnect, RuntimeError):
             pass  # the page is gone; the game stays
         finally:
-            self._watching.get(game_id, {}).pop(socket, None)
-            await self._tell_roles(game_id)
+            self._tabs.get(game_id, {}).pop(socket, None)
+            await self._send_roles(game_id)
 
     async def end(self, game_id: int) -> None:
         """Nobody is at this table any more."""
@@ -103,7 +103,7 @@ class GameSockets:
 
     async def disconnect(self, game_id: int, reason: str) -> None:
         """Close all connections of a game, which goes on."""
-        for socket in self._watching.pop(game_id, {}):
+        for socket in self._tabs.pop(game_id, {}):
             with contextlib.suppress(RuntimeError):
                 await socket.close(REFUSED, reason)
 
@@ -113,24 +113,24 @@ class GameSockets:
             turn.cancel()
         await asyncio.gather(*self._turns.values(), return_exceptions=True)
 
-    async def _greet(self, socket: WebSocket, game_id: int) -> None:
-        await self._weigh(game_id)
+    async def _send_state(self, socket: WebSocket, game_id: int) -> None:
+        await self._query_watched(game_id)
         if self.play.watched or self.play.game(game_id).status == "done":
             await _send(socket, self._history(game_id))
         await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
         if not self.play.watched:
-            self._ask_partner(game_id)
+            self._start_partner_turns(game_id)
 
-    def _mover(self, game_id: int) -> WebSocket | None:
+    def _active_tab(self, game_id: int) -> WebSocket | None:
         """The newest tab; of two that say the same the later connection."""
-        tabs = self._watching.get(game_id, {})
+        tabs = self._tabs.get(game_id, {})
         return max(reversed(tabs), key=lambda socket: tabs[socket].opened, default=None)
 
-    async def _tell_roles(self, game_id: int) -> None:
+    async def _send_roles(self, game_id: int) -> None:
         """One has come or gone: a tab that moves from now on, or no more, is told."""
-        mover = self._mover(game_id)
-        for socket, tab in list(self._watching.get(game_id, {}).items()):
-            if tab.moves != (socket is mover):
+        active = self._active_tab(game_id)
+        for socket, tab in list(self._tabs.get(game_id, {}).items()):
+            if tab.moves != (socket is active):
                 tab.moves = not tab.moves
                 with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                     await _send(socket, {"type": "role", "moves": tab.moves})
@@ -145,25 +145,25 @@ class GameSockets:
             return "that was no JSON"
         if not isinstance(content, dict):
             return "expected an object"
-        if socket is not self._mover(game_id):
+        if socket is not self._active_tab(game_id):
             return OLDER_TAB
         try:
             if "what_if" in content:
                 await _send(socket, self._what_if(game_id, content))
             else:
-                await self._obey(game_id, content)
+                await self._apply(game_id, content)
         except RefusedError as error:
             return str(error)
         return None
 
-    async def _obey(self, game_id: int, content: dict[str, Any]) -> None:
+    async def _apply(self, game_id: int, content: dict[str, Any]) -> None:
         game = self.play.game(game_id)
         if self.play.watched:
             if content.get("step") == game.turn and game.status == "active":
-                async with self._failure_told(game_id):
+                async with self._report_failure(game_id):
                     answer = await asyncio.to_thread(self.play.partner_action, game_id)
                     self.play.partner_moves(game_id, game.turn, answer)
-                    await self._weigh(game_id)
+                    await self._query_watched(game_id)
                     await self._show(game_id)
             return
         if content.get("leave") is True:
@@ -176,30 +176,30 @@ class GameSockets:
                 )
             self.play.mark(game_id, turn, marked)
         else:
-            self.play.move(game_id, _whole(content, "turn"), _whole(content, "action"))
+            self.play.move(game_id, _int_field(content, "turn"), _int_field(content, "action"))
         await self.show(game_id)
-        self._ask_partner(game_id)
+        self._start_partner_turns(game_id)
 
-    async def _weigh(self, game_id: int) -> None:
+    async def _query_watched(self, game_id: int) -> None:
         """Where agents are watched: what the next one thinks of its moves is shown before it
         moves."""
         if self.play.watched and self.play.partner_to_move(game_id):
-            async with self._failure_told(game_id):
+            async with self._report_failure(game_id):
                 await asyncio.to_thread(self.play.partner_action, game_id)
 
-    def _ask_partner(self, game_id: int) -> None:
+    def _start_partner_turns(self, game_id: int) -> None:
         running = self._turns.get(game_id)
         if self.play.partner_to_move(game_id) and (running is None or running.done()):
-            self._turns[game_id] = asyncio.create_task(self._partners_play(game_id))
+            self._turns[game_id] = asyncio.create_task(self._play_partners(game_id))
 
-    async def _partners_play(self, game_id: int) -> None:
-        async with self._failure_told(game_id):
+    async def _play_partners(self, game_id: int) -> None:
+        async with self._report_failure(game_id):
             with contextlib.suppress(RefusedError):  # the person has left meanwhile
                 while self.play.partner_to_move(game_id):
                     await self._partner_turn(game_id)
 
     @contextlib.asynccontextmanager
-    async def _failure_told(self, game_id: int) -> AsyncIterator[None]:
+    async def _report_failure(self, game_id: int) -> AsyncIterator[None]:
         """What any agent's code raises: the game is kept, and a reload asks it again."""
         try:
             yield
@@ -208,14 +208,14 @@ class GameSockets:
         except Exception:
             logging.getLogger(__name__).exception("the partner failed")
             text = "The partner failed (the terminal says how). Reload to ask it again."
-            await self._tell(game_id, [{"type": "error", "text": text}])
+            await self._broadcast(game_id, [{"type": "error", "text": text}])
 
     async def _partner_turn(self, game_id: int) -> None:
-        """The answer is shown after a fixed pause, so that its speed tells nothing."""
+        """The answer is shown after a fixed delay, so that its speed tells nothing."""
         turn = self.play.game(game_id).turn
-        resting = asyncio.create_task(asyncio.sleep(self.pause))
+        delay = asyncio.create_task(asyncio.sleep(self.move_delay))
         answer = await asyncio.to_thread(self.play.partner_action, game_id)
-        await resting
+        await delay
         self.play.partner_moves(game_id, turn, answer)
         await self._show(game_id)
 
@@ -228,10 +228,10 @@ class GameSockets:
         messages = [{"type": "frame", "frame": self.play.frame(game_id)}]
         if self.play.watched or self.play.game(game_id).status == "done":
             messages.insert(0, self._history(game_id))
-        await self._tell(game_id, messages)
+        await self._broadcast(game_id, messages)
 
-    async def _tell(self, game_id: int, messages: list[dict[str, Any]]) -> None:
-        for socket in list(self._watching.get(game_id, ())):
+    async def _broadcast(self, game_id: int, messages: list[dict[str, Any]]) -> None:
+        for socket in list(self._tabs.get(game_id, ())):
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 for message in messages:
                     await _send(socket, message)
@@ -245,7 +245,7 @@ class GameSockets:
 
     def _what_if(self, game_id: int, content: dict[str, Any]) -> dict[str, Any]:
         """Raises RefusedError."""
-        moves, turn = content["what_if"], _whole(content, "turn")
+        moves, turn = content["what_if"], _int_field(content, "turn")
         if not isinstance(moves, list) or any(type(move) is not int for move in moves):
             raise RefusedError("expected a list of whole numbers under 'what_if'")
         line, frames = self.play.what_if(game_id, turn, moves)
@@ -255,11 +255,11 @@ class GameSockets:
 
 
 def make_app(
-    play: LocalPlay, pause: float = 0.8, at_end: Callable[[], object] = lambda: None
+    play: LocalPlay, move_delay: float = 0.8, at_end: Callable[[], object] = lambda: None
 ) -> Starlette:
-    """The application; `pause` is the seconds before a partner's move is shown, `at_end` is called
-    when the server stops."""
-    lobby = GameSockets(play, pause)
+    """Return the application. `move_delay`: seconds before a partner's move is shown; `at_end`:
+    called when the server stops."""
+    sockets = GameSockets(play, move_delay)
     templates = Jinja2Templates(HERE / "templates")
 
     async def start(request: Request) -> Response:
@@ -267,15 +267,15 @@ def make_app(
 
     async def new(request: Request) -> Response:
         check_origin(request.headers)
-        game = play.new_game(strangers="strangers" in request.query_params)
+        game = play.new_game(reset_memory="reset_memory" in request.query_params)
         return RedirectResponse(f"game/{game.game_id}", 303)
 
     async def table(request: Request) -> Response:
-        game = play.game(_known_game(play, request.path_params["game"]))
-        shown: dict[str, Any] = {"watched": play.watched, "players": play.rules.num_players}
+        game = play.game(_check_game(play, request.path_params["game"]))
+        values: dict[str, Any] = {"watched": play.watched, "players": play.rules.num_players}
         if play.remembers:
-            shown["known"] = known_text(len(game.previous_games))
-        return templates.TemplateResponse(request, "table.html", shown)
+            values["known"] = memory_text(len(game.previous_games))
+        return templates.TemplateResponse(request, "table.html", values)
 
     async def games(request: Request) -> Response:
         suffix = f".{request.path_params['suffix']}"
@@ -291,17 +291,17 @@ def make_app(
     async def socket(websocket: WebSocket) -> None:
         try:
             check_origin(websocket.headers)
-            game = _known_game(play, websocket.path_params["game"])
+            game = _check_game(play, websocket.path_params["game"])
         except HTTPException as error:
             await websocket.close(REFUSED, error.detail)
             return
         await websocket.accept()
-        await lobby.serve(websocket, game)
+        await sockets.serve(websocket, game)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        await lobby.close()
+        await sockets.close()
         at_end()
 
     return Starlette(
@@ -348,14 +348,14 @@ def check_origin(headers: Headers) -> None:
         raise HTTPException(403, "another site's page may not play here")
 
 
-def _known_game(play: LocalPlay, game_id: int) -> int:
+def _check_game(play: LocalPlay, game_id: int) -> int:
     try:
         return play.game(game_id).game_id
     except KeyError:
         raise HTTPException(404, "no such game here") from None
 
 
-def _whole(content: dict[str, Any], name: str) -> int:
+def _int_field(content: dict[str, Any], name: str) -> int:
     """Raises RefusedError."""
     value = content.get(name)
     if type(value) is not int:

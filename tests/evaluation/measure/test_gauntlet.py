@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from support.games import LENIENT
 from support.policies import network_policy
+from support.tables import text_of
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
@@ -27,20 +28,18 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     gauntlet_partners,
 )
 from hanabi_rl.evaluation.reporting.gauntlet import (
-    gauntlet_figures,
-    gauntlet_table,
-    partner_table,
+    gauntlet_dict,
+    gauntlet_parts,
+    partner_parts,
     plot_gauntlet,
 )
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.checkpoint import Checkpointer
 
 
-def partner_result(name: str, family: str, trained_with: bool, seed: int) -> PartnerResult:
+def partner_result(name: str, family: str, seen: bool, seed: int) -> PartnerResult:
     scores = np.random.default_rng(seed).integers(0, 26, (2, 6, 3))
-    return PartnerResult(
-        GauntletPartner(name, family, load_policy("bot:random")), trained_with, scores
-    )
+    return PartnerResult(GauntletPartner(name, family, load_policy("bot:random")), seen, scores)
 
 
 @pytest.fixture
@@ -83,19 +82,19 @@ def test_gain_is_last_minus_first_game(result: GauntletResult) -> None:
     assert [of.mean for of in first.by_game] == pytest.approx(expected.tolist())
 
 
-def test_text_matches_json(result: GauntletResult) -> None:
-    figures = json.loads(json.dumps(gauntlet_figures(result)))
-    lines = partner_table(result).splitlines()
+def test_text_and_figures_say_the_same(result: GauntletResult) -> None:
+    figures = json.loads(json.dumps(gauntlet_dict(result)))
+    lines = text_of(partner_parts, result).splitlines()[1:]
     assert lines[3].startswith("a*") and lines[4].startswith("b ")
     for line, found in zip(lines[3:6], figures["partners"], strict=True):
-        assert f"{found['mean']:.2f} [" in line
+        assert f"{found['mean']:.2f}  [" in line
         assert line.split()[-3:] == [f"{mean:.2f}" for mean in found["by_game"]]
-    assert f"worst {figures['over_families']['met']['worst']:.2f}" in lines[6]
-    head, row = gauntlet_table([result, result]).splitlines()[:2]
+    assert f"worst {figures['family_summary']['seen_in_training']['worst']:.2f}" in lines[6]
+    head, row = text_of(gauntlet_parts, [result, result]).splitlines()[:2]
     cells = dict(zip(head.split(), row.split(), strict=True))
     assert cells["y"] == f"{figures['families']['y']['mean']:.2f}*"
     assert cells["x"] == f"{figures['families']['x']['mean']:.2f}"
-    assert cells["worst"] == f"{figures['over_families']['all']['worst']:.2f}"
+    assert cells["worst"] == f"{figures['family_summary']['all']['worst']:.2f}"
     assert cells["gain"] == f"{figures['gain']:+.2f}"
 
 
@@ -110,13 +109,15 @@ def test_fraction_of_known_best_responses(
     ]
     with_known = dataclasses.replace(result, partner_results=known)
     of_best = [a.scores.mean() / 20, None, c.scores.mean() / 16]
-    figures = json.loads(json.dumps(gauntlet_figures(with_known)))
-    assert [each["of_best"] for each in figures["partners"]] == pytest.approx(of_best)
-    assert figures["of_best"] == {"y": pytest.approx(of_best[2])}
-    lines = partner_table(with_known).splitlines()
+    figures = json.loads(json.dumps(gauntlet_dict(with_known)))
+    assert [each["fraction_of_best_response"] for each in figures["partners"]] == pytest.approx(
+        of_best
+    )
+    assert figures["fraction_of_best_response"] == {"y": pytest.approx(of_best[2])}
+    lines = text_of(partner_parts, with_known).splitlines()[1:]
     assert f"  {of_best[0]:.0%}  " in lines[3] and "%" in lines[4].split("]")[1]
-    assert f"  {of_best[2]:.0%}  " in gauntlet_table([with_known]).splitlines()[1]
-    assert "of best" not in partner_table(result) + gauntlet_table([result])
+    assert f"  {of_best[2]:.0%}  " in text_of(gauntlet_parts, [with_known]).splitlines()[1]
+    assert "of best" not in text_of(partner_parts, result) + text_of(gauntlet_parts, [result])
 
     every = [
         dataclasses.replace(each, partner=each.partner._replace(best_response=best))
@@ -131,7 +132,7 @@ def test_fraction_of_known_best_responses(
     )
     expected = (mean_x + c.scores.mean()) / (20 + 16)
     assert whole.fraction_of_best_response() == pytest.approx(expected)
-    assert f"  {expected:.0%}  " in gauntlet_table([whole]).splitlines()[1]
+    assert f"  {expected:.0%}  " in text_of(gauntlet_parts, [whole]).splitlines()[1]
     assert result.fraction_of_best_response() is None
 
     file = tmp_path / "best.json"
@@ -192,7 +193,7 @@ def test_command_matches_pair_games(
     monkeypatch.setattr(gauntlet, "FAMILIES", {"chance": ("bot:random",)})
     picture = tmp_path / "out" / "g.png"
     arguments = ["--games", "8", "--series", "1", "--seed", "3", "--plot", str(picture), "--json"]
-    main(["gauntlet", agent, "--people", partner_folder, *arguments])
+    main(["gauntlet", agent, "--human-proxies", partner_folder, *arguments])
     (found,) = json.loads(capsys.readouterr().out)["agents"]
     assert [partner["partner"] for partner in found["partners"]] == ["bot:random", partner_folder]
     for partner in found["partners"][1:]:
@@ -214,7 +215,7 @@ def test_interrupt_keeps_finished_agents(
     monkeypatch.setattr(gauntlet, "run_gauntlet", played)
     with pytest.raises(SystemExit):
         main(["gauntlet", "bot:iggi", "bot:piers"])
-    assert partner_table(result) in capsys.readouterr().out
+    assert text_of(partner_parts, result) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -223,12 +224,15 @@ def test_interrupt_keeps_finished_agents(
         (["bot:iggi", "--games", "7"], "--games: expected a multiple of --series 5, got 7"),
         (["bot:iggi", "--series", "0"], "--series: expected"),
         (["bot:rules?seed=1", "bot:rules?seed=01"], "expected policies that differ"),
-        (["bot:iggi", "--people", "bot:smart", "bot:smart"], "--people: expected policies that"),
         (
-            ["bot:iggi", "--people", "bot:smart"],
-            "bot:smart is already in the gauntlet (bot:smart, family",
+            ["bot:iggi", "--human-proxies", "bot:smart", "bot:smart"],
+            "--human-proxies: expected policies that",
         ),
-        (["bot:iggi", "--people", "nobody"], "expected an agent"),
+        (
+            ["bot:iggi", "--human-proxies", "bot:smart"],
+            "bot:smart is already in the gauntlet (bot:smart, family smart)",
+        ),
+        (["bot:iggi", "--human-proxies", "nobody"], "expected an agent"),
     ],
 )
 def test_gauntlet_errors_are_one_line(
@@ -253,7 +257,7 @@ def test_training_partners_come_from_config(tmp_path: Path) -> None:
 
 def test_options_do_not_hide_training_partners(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bot's own parameters are not options: another seed is another partner."""
-    trained_with = (
+    trained = (
         "bot:smart?noise=0.15",
         "bot:iggi?gullible=2&temperature=0.5",
         "bot:rules?seed=900&noise=0.1",
@@ -279,18 +283,12 @@ def test_options_do_not_hide_training_partners(monkeypatch: pytest.MonkeyPatch) 
     )
     partners = [GauntletPartner(name, "x", policy) for name in expected]
     result = gauntlet.run_gauntlet(
-        "agent", policy, partners, trained_with, num_series=1, games_per_series=1
+        "agent", policy, partners, trained, num_series=1, games_per_series=1
     )
     assert {each.partner.name: each.seen_in_training for each in result.partner_results} == expected
 
 
 def test_family_ignores_options() -> None:
-    expected = (
-        "bot:holmes",
-        "bot:rules?seed=7",
-        "bot:iggi?safe=1,1",
-        "agent:clone-2p",
-        "bot:random",
-    )
+    names = ("bot:holmes", "bot:rules?seed=7", "bot:iggi?safe=1,1", "agent:clone-2p", "bot:random")
     families = ["simple", "rule family", "rule lists", "conventions", None]
-    assert [family_of(name) for name in expected] == families
+    assert [family_of(name) for name in names] == families

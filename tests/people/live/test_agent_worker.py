@@ -34,7 +34,7 @@ def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path)
         return None if memory is None else int(np.asarray(memory.profile.counts)[0, 1, 0])
 
     def end(k):
-        return thinking.ended(GameEnded(None, game(k), ("Zoe",)))
+        return thinking.on_game_ended(GameEnded(None, game(k), ("Zoe",)))
 
     async def second_game(forget_at):
         await end(0)
@@ -42,13 +42,13 @@ def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path)
         if forget_at == "before":
             await thinking.forget(Forget("Zoe"))
             assert turns_of_zoe() is None
-        await thinking.think(RequestMove(DecisionToken(1, 1), game(1, 10), 0.0, ("Zoe",)))
+        await thinking.query(RequestMove(DecisionToken(1, 1), game(1, 10), 0.0, ("Zoe",)))
         if forget_at == "during":
             await thinking.forget(Forget("Zoe"))
             assert list(tmp_path.iterdir()) == []
             await end(1)
         elif forget_at == "as it ends":
-            other = thinking.think(RequestMove(DecisionToken(1, 2), game(1, 12), 0.0, ("Zoe",)))
+            other = thinking.query(RequestMove(DecisionToken(1, 2), game(1, 12), 0.0, ("Zoe",)))
             await asyncio.gather(other, thinking.forget(Forget("Zoe")), end(1))
         else:
             await end(1)

@@ -87,7 +87,7 @@ class Talk:
         weights = np.zeros(asked.game.rules.num_moves, np.float32)
         for legal, chance in (chances or {action: 1.0}).items():
             weights[legal] = chance
-        return self.bot.on_move(asked.ticket, PartnerAction(action, weights), self.now)
+        return self.bot.on_move(asked.token, PartnerAction(action, weights), self.now)
 
 
 def sent(effects):
@@ -114,12 +114,13 @@ def test_from_the_start_of_a_game_to_the_first_move():
     assert talk.say("gameActionList", tableID=TABLE, list=DEAL) == []  # her turn
     effects = talk.happen(HINT)
     (asked,) = effects
-    assert isinstance(asked, RequestMove) and asked.game.moves == (15,) and asked.pause_s == 2.0
+    assert isinstance(asked, RequestMove) and asked.game.moves == (15,)
+    assert asked.move_delay_s == 2.0
     assert asked.partners == ("Zoe",)
     (move,) = talk.think(effects)
     assert (move.command, move.fields) == ("action", HERE | {"type": 0, "target": 6})
-    assert talk.bot.is_current(move.ticket)
-    assert talk.happen(PLAY) == [] and not talk.bot.is_current(move.ticket)
+    assert talk.bot.is_current(move.token)
+    assert talk.happen(PLAY) == [] and not talk.bot.is_current(move.token)
     effects = talk.happen([*DISCARD, *OUR_HINT, *MISPLAY])
     assert [effect.game.moves for effect in effects] == [(15, 6, 1), (15, 6, 1, 10, 7)]
 
@@ -140,9 +141,9 @@ def test_from_the_start_of_a_game_to_the_first_move():
 def test_a_decision_is_void_once_anything_happens(event):
     talk = Talk()
     (asked,) = talk.play()
-    assert talk.bot.is_current(asked.ticket)
+    assert talk.bot.is_current(asked.token)
     event(talk)
-    assert not talk.bot.is_current(asked.ticket)
+    assert not talk.bot.is_current(asked.token)
     assert talk.think([asked]) == []
 
 
@@ -154,7 +155,7 @@ def test_one_decision_a_turn():
     (move,) = talk.think([asked])
     talk.say("pause", tableID=TABLE, active=True)
     assert talk.say("pause", tableID=TABLE, active=False) == []  # it may be there already
-    assert not talk.bot.is_current(move.ticket)
+    assert not talk.bot.is_current(move.token)
     # a strike is told of before the card: it is our own, and no reason to decide again
     ours = {"type": "strike", "num": 2, "turn": 5, "order": 7}
     assert talk.happen([ours]) == []
@@ -222,7 +223,7 @@ def test_a_move_that_nobody_answers_is_looked_up():
         assert move.fields["target"] == tried
         assert talk.after(9) == []
         assert sent(talk.after(2)) == [("getGameInfo2", HERE)]
-        assert not talk.bot.is_current(move.ticket)
+        assert not talk.bot.is_current(move.token)
 
 
 def test_a_list_from_before_our_move_says_nothing_of_it():
@@ -249,10 +250,10 @@ def test_what_does_not_follow_is_asked_for_again_later_each_time():
     waits = []
     for _ in range(4):
         talk.say("gameActionList", tableID=TABLE, list=[*DEAL, DISCARD[0]])
-        began = talk.now
+        has_begun = talk.now
         while not sent(talk.after(1)):
-            assert talk.now < began + 100
-        waits.append(talk.now - began)
+            assert talk.now < has_begun + 100
+        waits.append(talk.now - has_begun)
     assert waits == [40.0, 60.0, 60.0, 60.0]
     (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert asked.game.turn == 5
@@ -285,7 +286,7 @@ def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
         assert talk.watched("Zoe", "Bot-ann") == [] and talk.bot.seats  # who may press Restart
         assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
         assert over.game.game_id == 9001 and over.game.end_reason == "left"
-        assert over.game.people == frozenset({0}) and over.seen is None
+        assert over.game.people == frozenset({0}) and over.observed is None
         assert talk.bot.seats == {}
         assert sent(talk.say(order[1][0], **order[1][1])) in ([], [LEAVES])  # not ours any more
         assert not any(isinstance(e, GameEnded) for e in talk.after(60))
@@ -379,7 +380,7 @@ def test_a_restarted_game_is_played():
     asked = talk.say("init", **(INIT | new))
     assert sent(asked) == [("loaded", new), ("getGameInfo2", new)]
     (think,) = talk.say("gameActionList", **new, list=LIST)
-    assert isinstance(think, RequestMove) and think.ticket.table == 40
+    assert isinstance(think, RequestMove) and think.token.table == 40
 
 
 def test_a_replay_takes_no_seat():
@@ -475,12 +476,12 @@ def test_back_after_a_lost_connection():
     talk = Talk()
     (asked,) = talk.play()
     talk.bot.on_connected()
-    assert not talk.bot.is_current(asked.ticket)
+    assert not talk.bot.is_current(asked.token)
     assert talk.after(120) == []  # nothing is said before the server has
     effects = talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE]}))
     assert sent(effects) == [("tableReattend", HERE)]
     (again,) = talk.play()
-    assert again.game.moves == asked.game.moves and again.ticket != asked.ticket
+    assert again.game.moves == asked.game.moves and again.token != asked.token
     # ... and one that ended meanwhile is over
     talk.bot.on_connected()
     talk.say("welcome", **WELCOME)
@@ -772,12 +773,12 @@ def test_who_would_rather_not_is_not_kept():
     talk = Talk(settings)
     talk.play()
     over = finish(talk)
-    assert over.game is not None and over.seen.moves == over.game.moves
+    assert over.game is not None and over.observed.moves == over.game.moves
     talk.play()
     effects = talk.pm("/keep no")
     assert Forget("Zoe") in effects
     over = finish(talk)
-    assert over.game is None and over.seen is None
+    assert over.game is None and over.observed is None
     assert "not kept" in texts(talk.pm("/settings"))[0]
     talk.play()
     talk.pm("/keep no", "Yan")  # who does not sit there
@@ -787,24 +788,24 @@ def test_who_would_rather_not_is_not_kept():
     talk = Talk(BotSettings("x", frozenset({2}), keep=False))
     talk.play()
     over = finish(talk)
-    assert over.game is None and over.seen is None
+    assert over.game is None and over.observed is None
 
 
 def test_pace():
-    assert Talk().play()[0].pause_s == 2.0
-    assert Talk().play(speedrun=True)[0].pause_s == 0.0
+    assert Talk().play()[0].move_delay_s == 2.0
+    assert Talk().play(speedrun=True)[0].move_delay_s == 0.0
     talk = Talk()
     talk.say("tableStart", tableID=TABLE, replay=False)
     timed = INIT["options"] | {"timed": True, "timeBase": 120, "timePerTurn": 20}
     talk.say("init", **(INIT | {"options": timed}))
     talk.say("clock", tableID=TABLE, times=[100_000, 8_000], activePlayerIndex=0, timeTaken=0)
     (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert asked.pause_s == pytest.approx(0.4)
+    assert asked.move_delay_s == pytest.approx(0.4)
     # an untimed game counts down from 0
     talk = Talk()
     talk.play([*DEAL, *HINT, *PLAY])
     talk.say("clock", tableID=TABLE, times=[-100_000, -80_000], activePlayerIndex=0)
-    assert talk.happen(DISCARD)[0].pause_s == 2.0
+    assert talk.happen(DISCARD)[0].move_delay_s == 2.0
 
 
 def test_nobody_moves_in_a_pause():
@@ -855,7 +856,7 @@ def test_notes_are_written_on_request_alone():
         ("note", HERE | {"order": 10, "note": "turn 6: discard 12%"}),
         ("action", HERE | {"type": 0, "target": 7}),
     ]
-    assert len({effect.ticket for effect in effects}) == 1
+    assert len({effect.token for effect in effects}) == 1
     assert [c for c, _ in sent(Talk().think(Talk().play(), 6, weighed))] == []
     talk = Talk()
     assert [c for c, _ in sent(talk.think(talk.play(), 6, weighed))] == ["action"]
@@ -904,9 +905,9 @@ VALUES = [None, 7, [], {}, "x", [None], {"tableID": TABLE}, {"tableID": "x"}, {"
 
 def test_whatever_the_server_says_the_bot_stands():
     """Every command with every kind of value, at every phase; and frames that are none."""
-    from hanabi_rl.people.live.bot import _READ
+    from hanabi_rl.people.live.bot import _HANDLERS, _SEAT_HANDLERS
 
-    for command in _READ:
+    for command in [*_HANDLERS, *_SEAT_HANDLERS]:
         for value in VALUES:
             for phase in ("lobby", "room", "game"):
                 talk = Talk()
@@ -922,10 +923,10 @@ def test_whatever_the_server_says_the_bot_stands():
 
 
 def test_at_most_so_many_messages_in_any_two_seconds():
-    pacer, times, now = SendRateLimiter(20, 2.0), [], 0.0
+    rate_limiter, times, now = SendRateLimiter(20, 2.0), [], 0.0
     for _ in range(200):
-        now += pacer.wait_s(now)
-        pacer.sent(now)
+        now += rate_limiter.wait_s(now)
+        rate_limiter.sent(now)
         times.append(now)
     for first in times:
         assert sum(first <= time < first + 2.0 for time in times) <= 20
@@ -939,9 +940,9 @@ def test_waits_grow_and_differ():
 
     waits = BackOff(Highest())
     assert [waits.next_s() for _ in range(9)] == [2, 4, 8, 16, 32, 64, 128, 256, 300]
-    waits.lasted(119)
+    waits.record_duration(119)
     assert waits.next_s() == 300
-    waits.lasted(120)
+    waits.record_duration(120)
     assert waits.next_s() == 2
     drawn = {BackOff().next_s() for _ in range(10)}
     assert len(drawn) == 10 and all(1 <= wait <= 2 for wait in drawn)

@@ -36,10 +36,10 @@ class Scripted:
     def __init__(self, folder=None, seed=0):
         self.choose, self.folder, self.kept, self.forgotten = cautious(seed), folder, [], []
 
-    async def think(self, asked):
+    async def query(self, asked):
         return self.choose(asked)
 
-    async def ended(self, ended):
+    async def on_game_ended(self, ended):
         if ended.game is not None:
             self.kept.append(ended.game)
             if self.folder is not None:
@@ -50,11 +50,16 @@ class Scripted:
 
 
 def connection(address, name, agents, settings=None, password=None):
-    settings = settings or BotSettings("bot:x", frozenset({2, 3, 4, 5}), pause_s=0.0, tables=2)
+    settings = settings or BotSettings("bot:x", frozenset({2, 3, 4, 5}), move_delay_s=0.0, tables=2)
     account = Account(name, password or PASSWORDS[name])
     pace, waits = SendRateLimiter(150, 2.0), BackOff(first_s=0.02)
     return Connection(
-        LiveBot(name, settings), read_server(address), account, agents, pacer=pace, back_off=waits
+        LiveBot(name, settings),
+        read_server(address),
+        account,
+        agents,
+        rate_limiter=pace,
+        back_off=waits,
     )
 
 
@@ -149,7 +154,7 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
     site = Site(5)
     world = World(site, 5)
     loopback = Loopback(world, PASSWORDS)
-    settings = BotSettings("bot:simple", frozenset({2}), pause_s=0.0)
+    settings = BotSettings("bot:simple", frozenset({2}), move_delay_s=0.0)
     folder = GameFolder(tmp_path)
     thinkers = [
         AgentWorker({2: policy}, 2, folder, None, run=NumPyInterpreter()) for _ in PASSWORDS
@@ -157,8 +162,8 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
 
     async def meet(address):
         bots = [
-            connection(address, name, thinker, settings)
-            for name, thinker in zip(PASSWORDS, thinkers, strict=True)
+            connection(address, name, backend, settings)
+            for name, backend in zip(PASSWORDS, thinkers, strict=True)
         ]
         running = [asyncio.create_task(each.run()) for each in bots]
         await until(lambda: len(site.clients) == 2)

@@ -29,7 +29,7 @@ def checking(site, choose):
     compared = []
 
     def checked(think):
-        table = site.tables.get(think.ticket.table)
+        table = site.tables.get(think.token.table)
         if table is None:  # it has ended meanwhile, and everybody has left its replay
             return choose(think)
         referee = table.table

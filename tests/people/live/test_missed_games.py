@@ -136,10 +136,13 @@ def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
     assert found.partners == ("Zoe",)
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 1), (1, 0), (3, 3)]
     # and as who was there has it
-    seen = seen_to_its_end()
-    assert (seen.game, seen.partners) == (found.game, found.partners)
-    assert (seen.seen.moves, seen.seen.people) == (found.seen.moves, found.seen.people)
-    assert player_view(seen.seen, 1) == player_view(found.seen, 1)
+    observed = seen_to_its_end()
+    assert (observed.game, observed.partners) == (found.game, found.partners)
+    assert (observed.observed.moves, observed.observed.people) == (
+        found.observed.moves,
+        found.observed.people,
+    )
+    assert player_view(observed.observed, 1) == player_view(found.observed, 1)
 
 
 @pytest.mark.slow
@@ -151,10 +154,10 @@ def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
     files = []
     for folder, ended in (("seen", seen_to_its_end()), ("looked up", the_game(away.get()))):
         thinking = AgentWorker({2: policy}, 2, None, PartnerMemory(tmp_path / folder))
-        asyncio.run(thinking.ended(ended))
+        asyncio.run(thinking.on_game_ended(ended))
         files += (tmp_path / folder).iterdir()
-    seen, looked_up = files
-    assert seen.name == looked_up.name and seen.read_bytes() == looked_up.read_bytes()
+    observed, looked_up = files
+    assert observed.name == looked_up.name and observed.read_bytes() == looked_up.read_bytes()
 
 
 def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
@@ -181,7 +184,7 @@ def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
     # n = 3, h = 5: colours to the next seat are 10 to 14, and plays 5 to 9
     assert found.game.moves == (13, 6) and found.partners == ("Bot-zed", "Zoe")
     assert found.game.people == {2}  # Zoe; two are programs
-    assert found.seen.people == {1, 2}
+    assert found.observed.people == {1, 2}
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 0), (1, 0), (2, 0)]
 
 
@@ -234,10 +237,10 @@ def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_giv
     waits = []
     for _ in range(4):
         assert away.get(status, body) == []
-        began = away.now
+        has_begun = away.now
         while not of(Fetch, away.after(1)):
-            assert away.now < began + 100
-        waits.append(away.now - began)
+            assert away.now < has_begun + 100
+        waits.append(away.now - has_begun)
     assert waits == [10, 20, 40, 60]
     if what == "404":  # it was only late
         assert the_game(away.get()).game.moves == MOVES
@@ -295,11 +298,11 @@ def room(away):
     away.say("game", tableID=TABLE, owner=5, players=players, options=INIT["options"])
 
 
-@pytest.mark.parametrize("began", [True, False], ids=["it began", "it began as we were away"])
-def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(began):
+@pytest.mark.parametrize("has_begun", [True, False], ids=["it began", "it began as we were away"])
+def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(has_begun):
     away = Away()
     room(away)
-    if began:
+    if has_begun:
         away.say("tableStart", tableID=TABLE, replay=False)
     others = [entry(7999), entry(8000), entry(8500, ["Bot-ann", "Yan"])]
     away.back([entry(), *others])
@@ -341,13 +344,13 @@ def test_time_without_a_connection_is_not_counted():
 
 def test_somebody_may_have_come_before_a_game_that_began():
     """But a room that the bot was in is not taken for a game of others with it."""
-    for began in (True, False):
+    for has_begun in (True, False):
         away = Away()
         room(away)
-        if began:
+        if has_begun:
             away.say("tableStart", tableID=TABLE, replay=False)
         away.back([entry(names=["Bot-ann", "Yan", "Zoe"])])
-        assert of(Fetch, away.after(15)) == [Fetch(NUMBER)] * began
+        assert of(Fetch, away.after(15)) == [Fetch(NUMBER)] * has_begun
 
 
 def test_a_room_whose_game_never_began_is_forgotten_without_a_word():
@@ -452,12 +455,12 @@ def test_who_would_rather_not_is_not_kept():
         away = lost(**settings)
         away.after(12)
         found = the_game(away.get())
-        assert (found.game is not None, found.seen is not None) == (keeps, learns)
+        assert (found.game is not None, found.observed is not None) == (keeps, learns)
     away = lost(remember=True)
     away.after(12)
     ask(away, "/keep no")
     found = the_game(away.get())
-    assert found.game is None and found.seen is None
+    assert found.game is None and found.observed is None
 
 
 def test_who_is_about_to_stop_waits_for_it():

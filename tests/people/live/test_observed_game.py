@@ -19,7 +19,7 @@ from hanabi_rl.people.live.deck_completion import DesyncError, complete_deck
 from hanabi_rl.people.live.observed_game import ObservedGame
 
 
-def seen(actions):
+def observed(actions):
     game = ObservedGame(2, 1)
     for action in actions:
         game.apply(action)
@@ -27,11 +27,11 @@ def seen(actions):
 
 
 def test_the_transcript_is_the_game_that_was_worked_out_by_hand():
-    game = seen(LIST)
+    game = observed(LIST)
     assert game.my_turn and game.turn == 5
     asked = game.game(7)
     assert list(asked.moves) == OUR_ACTIONS
-    assert (asked.game_id, asked.people, asked.to_move) == (7, frozenset({0}), 1)
+    assert (asked.game_id, asked.people, asked.current_player) == (7, frozenset({0}), 1)
     table = asked.table()
     assert table.fireworks == [0, 1, 0, 0, 0]
     assert (table.info_tokens, table.life_tokens, table.drawn) == (7, 2, 13)
@@ -48,7 +48,7 @@ def test_the_transcript_is_the_game_that_was_worked_out_by_hand():
 
 
 def test_our_actions_in_the_words_of_the_site():
-    game = seen(LIST)
+    game = observed(LIST)
     assert game.own_orders() == [5, 7, 8, 9, 10]
     assert game.site_action(6) == {"type": 0, "target": 7}
     assert game.site_action(4) == {"type": 1, "target": 10}
@@ -95,7 +95,7 @@ def test_a_strike_is_not_yet_the_end_of_the_move():
 
 
 def test_the_game_that_is_kept_has_the_true_deck():
-    game = seen([*LIST, {"type": "gameOver", "endCondition": 4, "playerIndex": 0}])
+    game = observed([*LIST, {"type": "gameOver", "endCondition": 4, "playerIndex": 0}])
     assert not game.my_turn and game.ended == 4
     whole = game.whole_game(9001, deck(), bots=[1])
     assert (whole.game_id, whole.status, whole.end_reason) == (9001, "done", "left")
@@ -168,13 +168,13 @@ FIRST = len(DEAL)
 )
 def test_what_does_not_follow_is_noticed(actions):
     with pytest.raises(DesyncError):
-        seen(actions)
+        observed(actions)
 
 
 def test_what_is_not_known_is_left_alone():
     extra = [{"type": "cardIdentity", "order": 3}, {"type": "new"}, {}, None, 7, {"type": [1]}]
     mixed = [action for each in LIST for action in (each, *extra)]
-    assert seen(mixed).game(1).moves == seen(LIST).game(1).moves
+    assert observed(mixed).game(1).moves == observed(LIST).game(1).moves
 
 
 def test_a_made_up_deck_keeps_what_it_can_of_the_one_before():

@@ -18,7 +18,7 @@ from support.browser import (
 from support.serving import make_study_play, serve, serve_app
 
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.people.serve.study_pages import make_study
+from hanabi_rl.people.study.pages import make_study
 
 pytestmark = NEEDS_BROWSER
 

@@ -200,7 +200,7 @@ def test_notes_outlive_a_reload_and_go_into_the_file_of_games(make_play, open_pa
 
 def test_a_note_being_written_stays_while_the_partner_moves(make_play, open_page):
     play = make_play(Rules())
-    with serve(play, pause=1) as address:
+    with serve(play, move_delay=1) as address:
         page = open_page(address)
         assert my_turn(page)
         move_by_keys(page, 0)

@@ -34,11 +34,11 @@ from hanabi_rl.agents.policy import act
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.candidate_api import agents_at, agents_of, candidate_seats, team_of
 from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES
-from hanabi_rl.people.serve.candidate_game import CandidateGame, NullJournal
+from hanabi_rl.people.serve.candidate_game import CandidateGame
 from hanabi_rl.people.serve.challenge import make_challenge
 from hanabi_rl.people.serve.inference_process import InferenceProcess, StartupError
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.proxies import identified
+from hanabi_rl.people.serve.proxies import with_identities
 from hanabi_rl.people.serve.request_limits import RequestLimiter
 from hanabi_rl.people.serve.store import Store
 from hanabi_rl.play.episodes import play_games
@@ -61,9 +61,9 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     store = Store(tmp_path_factory.mktemp("challenge") / "challenge.sqlite")
     inference = InferenceProcess(agents_of(PROXIES), slots=4)
-    guard, identities = RequestLimiter(), inference.load()
-    agreed = store.fix_proxies(identified(PROXIES, identities))
-    with serve_app(make_challenge(store, inference, agreed, guard), guard) as address:
+    limiter, identities = RequestLimiter(), inference.load()
+    agreed = store.fix_proxies(with_identities(PROXIES, identities))
+    with serve_app(make_challenge(store, inference, agreed, limiter), limiter) as address:
         yield Served(address, store, inference)
 
 
@@ -113,12 +113,12 @@ def test_an_agent_over_the_wire_plays_as_in_play_games(served: Served) -> None:
     rules, me = Rules(), load_policy("bot:holmes")
     known = served.store.key(key)
     assert known is not None
-    for grant, score in served.store.finished(known):
-        proxy = load_policy(PROXIES[2][max(grant.lineup)])
-        at_seat = tuple(me if who == CANDIDATE else proxy for who in grant.lineup)
-        index = np.array([grant.game_id % 2**32], np.uint32)  # whose chance the partner plays by
-        expected = play_games(at_seat, rules, np.array([grant.deck], np.uint8), game_index=index)
-        assert grant.moves == tuple(expected.actions[0, : expected.num_actions[0]])
+    for lease, score in served.store.finished(known):
+        proxy = load_policy(PROXIES[2][max(lease.lineup)])
+        at_seat = tuple(me if who == CANDIDATE else proxy for who in lease.lineup)
+        index = np.array([lease.game_id % 2**32], np.uint32)  # whose chance the partner plays by
+        expected = play_games(at_seat, rules, np.array([lease.deck], np.uint8), game_index=index)
+        assert lease.moves == tuple(expected.actions[0, : expected.num_actions[0]])
         assert score == expected.scores[0]
 
 
@@ -289,16 +289,15 @@ def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte
     players: int, count: int
 ) -> None:
     rules = Rules(num_players=players)
-    thinker = InProcess(("bot:random",) * (players - 1), rules, slots=2)
+    backend = InProcess(("bot:random",) * (players - 1), rules, slots=2)
 
     async def shown(game: Game, seat: int) -> bytes:
         seating = CandidateGame(
             rules,
             game.deck,
             frozenset({seat}),
-            thinker.team,
-            thinker,
-            NullJournal(),
+            backend.team,
+            backend,
             game_id=game.game_id,
             moves=game.moves,
         )

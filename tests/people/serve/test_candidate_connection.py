@@ -71,8 +71,10 @@ class Plain:
         rules, table = game.rules, game.table()
         legal = np.zeros((rules.num_players, rules.num_moves), bool)
         legal[:, rules.noop] = True
-        if game.to_move is not None:
-            legal[game.to_move] = [table.illegal_reason(a) is None for a in range(rules.num_moves)]
+        if game.current_player is not None:
+            legal[game.current_player] = [
+                table.illegal_reason(a) is None for a in range(rules.num_moves)
+            ]
         mover = game.turn % rules.num_players
         action = int(np.argmin(legal[mover]) if self.illegal else np.argmax(legal[mover]))
         shown = SeatObservations(np.zeros((rules.num_players, 3), np.float32), legal)
@@ -108,12 +110,12 @@ class Served(NamedTuple):
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Served]:
     store = Store(folder / "challenge.sqlite", KeyLimits(interruptions=4))
-    partners, guard = Plain(), RequestLimiter()
+    partners, limiter = Plain(), RequestLimiter()
     store.add_entry("mine")
     text = store.add_key("mine", "eval", {2: 2})
     agreed = agree(store, {2: ("bot:one",)})
-    app = make_challenge(store, partners, agreed, guard)  # type: ignore[arg-type]
-    with serve_app(app, guard) as address:
+    app = make_challenge(store, partners, agreed, limiter)  # type: ignore[arg-type]
+    with serve_app(app, limiter) as address:
         yield Served(address, store, partners, text)
 
 

@@ -15,8 +15,8 @@ from hanabi_rl.people.serve.inference_process import (
     Identities,
     InferenceProcess,
     StartupError,
-    _answers,
-    _loaded,
+    _answer,
+    _load_policies,
 )
 from hanabi_rl.people.serve.lifecycle import Game
 
@@ -45,21 +45,21 @@ def test_an_agent_that_cannot_be_loaded_is_named_with_its_flag(
     players: int, name: str, problem: str
 ) -> None:
     with pytest.raises(StartupError, match=f"^--proxies-{players}p: .*{problem}"):
-        _loaded(players, ["bot:random", name])
+        _load_policies(players, ["bot:random", name])
 
 
 def test_so_is_a_file_that_a_reader_breaks_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(StartupError, match=f"^--proxies-2p: .*{re.escape(damaged(tmp_path))}: "):
-        _loaded(2, [damaged(tmp_path)])
+        _load_policies(2, [damaged(tmp_path)])
 
     def breaks(name: str, rules: Rules) -> Any:
         raise KeyError("F8_E4M3")
 
     monkeypatch.setattr("hanabi_rl.agents.loading.load_policy", breaks)
     with pytest.raises(StartupError, match="^--proxies-2p: 'runs/mine': KeyError: 'F8_E4M3'$"):
-        _loaded(2, ["runs/mine"])
+        _load_policies(2, ["runs/mine"])
 
 
 def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.M
         inference._process = None
 
     monkeypatch.setattr(inference, "_start_process", start)
-    monkeypatch.setattr(inference, "_hear", lambda: says.pop(0))
+    monkeypatch.setattr(inference, "_receive", lambda: says.pop(0))
     monkeypatch.setattr(inference, "close", close)
     first: Identities = {2: {"runs/mine": "one", "bot:random": "r"}}
     says[:] = [first, None]
@@ -115,7 +115,7 @@ def test_what_is_wrong_with_a_game_is_told_to_it_alone() -> None:
         (("a",), game(3, players=3)),
         (("a",), game(4)),
     ]
-    answers: list[Any] = _answers({2: echo}, agents, asked)
+    answers: list[Any] = _answer({2: echo}, agents, asked)
     assert answers[0] == (1, (1,)) and answers[4] == (4, (0,))
     assert [str(answer) for answer in answers[1:4]] == [
         "no agents for 2 players, c",

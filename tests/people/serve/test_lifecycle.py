@@ -78,7 +78,7 @@ def test_every_sequence_of_events(seed, people, happened):
         assert effects.finish == (game.status == "done")
         expected = None if game.status == "done" or beside.player in people else beside.player
         assert effects.ask == expected
-        assert game.to_move == (None if game.status == "done" else beside.player)
+        assert game.current_player == (None if game.status == "done" else beside.player)
     assert finishes == (game.status == "done")  # kept exactly once
 
 

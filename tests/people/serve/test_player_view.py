@@ -61,7 +61,7 @@ def test_all_that_leaves_a_server_is_the_frame(make_play, monkeypatch):
     for game, other, seat in pairs(Rules(), PAIRS):
         both = []
         for one in (game, other):
-            play._seat(one, play._lineup(one))
+            play._add_game(one, play._lineup(one))
             both.append(orjson.dumps(play.frame(one.game_id)))
             with pytest.raises(ValueError, match="only once it is done"):
                 play.history(one.game_id)

@@ -89,24 +89,24 @@ def held_out_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def thinker() -> InProcess:
+def backend() -> InProcess:
     return InProcess(EMPTY_TEAM, Rules(), BATCH_ROWS)
 
 
 @contextlib.contextmanager
-def serving(store: Store, thinker: InProcess, path: Path) -> Iterator[Served]:
-    guard = RequestLimiter()
-    app = make_challenge(store, thinker, {}, guard, read_all([path]))  # type: ignore[arg-type]
-    with serve_app(app, guard, MAX_MESSAGE) as address:
+def serving(store: Store, backend: InProcess, path: Path) -> Iterator[Served]:
+    limiter = RequestLimiter()
+    app = make_challenge(store, backend, {}, limiter, read_all([path]))  # type: ignore[arg-type]
+    with serve_app(app, limiter, MAX_MESSAGE) as address:
         yield Served(address, store, load_games(path))
 
 
 @pytest.fixture(scope="module")
 def served(
-    held_out_path: Path, thinker: InProcess, tmp_path_factory: pytest.TempPathFactory
+    held_out_path: Path, backend: InProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     store = Store(tmp_path_factory.mktemp("challenge") / "challenge.sqlite")
-    with serving(store, thinker, held_out_path) as found:
+    with serving(store, backend, held_out_path) as found:
         yield found
 
 
@@ -133,12 +133,12 @@ def agrees(row: dict[str, Any] | None, policy: Any, games: Games) -> None:
 
 
 def test_the_documented_client_predicts_as_predict_says(
-    place: Path | str, thinker: InProcess, held_out_path: Path, tmp_path: Path
+    place: Path | str, backend: InProcess, held_out_path: Path, tmp_path: Path
 ) -> None:
     policy, client = recurrent_policy(Rules(), seed=3, scale=0.2), documented_client()
     with (
         contextlib.closing(Store(place, secret=tmp_path / "a.secret")) as store,
-        serving(store, thinker, held_out_path) as served,
+        serving(store, backend, held_out_path) as served,
     ):
         key = served.key("agent")
         assert client(served.address.replace("http", "ws"), key, policy) == {"done": True}
@@ -269,14 +269,14 @@ def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOutG
     ],
 )
 def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to_the_byte(
-    thinker: InProcess, players: int, count: int
+    backend: InProcess, players: int, count: int
 ) -> None:
     rules, rng = Rules(num_players=players), np.random.default_rng(0)
-    thinker = thinker if players == 2 else InProcess(EMPTY_TEAM, rules, BATCH_ROWS)
+    backend = backend if players == 2 else InProcess(EMPTY_TEAM, rules, BATCH_ROWS)
 
     def sent(held_out: HeldOutGames, turn: int) -> bytes:
         (batch,) = held_out.batches
-        frame = asyncio.run(batch_observations(thinker, held_out, batch, turn, 0)).content()
+        frame = asyncio.run(batch_observations(backend, held_out, batch, turn, 0)).content()
         return orjson.dumps(frame, option=orjson.OPT_SERIALIZE_NUMPY)
 
     seen, futures = 0, 0

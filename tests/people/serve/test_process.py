@@ -27,7 +27,7 @@ from hanabi_rl.people.serve.process import (
     ProcessPartners,
     ProcessPlayer,
     answer_error,
-    question_of,
+    make_question,
 )
 
 AGENT = ROOT / "docs/examples/agent.py"
@@ -40,9 +40,9 @@ def agent() -> str:
 
 
 @contextlib.contextmanager
-def program(text: str, answer_s: float = 60.0) -> Iterator[ProcessAgent]:
+def program(text: str, timeout_s: float = 60.0) -> Iterator[ProcessAgent]:
     command = shlex.join([sys.executable, "-u", "-c", text])
-    with contextlib.closing(ProcessAgent(command, answer_s)) as running:
+    with contextlib.closing(ProcessAgent(command, timeout_s)) as running:
         yield running
 
 
@@ -88,9 +88,9 @@ def test_a_seat_of_a_server_and_a_seat_of_a_table_are_asked_alike(agent: str) ->
 
 def test_a_question_holds_no_hidden_card_and_the_rules_moves() -> None:
     for game, other, seat in pairs(Rules(), 40):
-        if game.to_move != seat:
+        if game.current_player != seat:
             continue
-        question, same = (question_of(7, player_view(one, seat)) for one in (game, other))
+        question, same = (make_question(7, player_view(one, seat)) for one in (game, other))
         assert orjson.dumps(question) == orjson.dumps(same)
         table = game.table()
         allowed = [a for a in range(20) if table.illegal_reason(a) is None]
@@ -114,8 +114,8 @@ def test_a_byte_order_mark_before_an_answer_is_no_part_of_it() -> None:
     text = ECHO + "    print('\\ufeff' + json.dumps({'action': 4}))\n"
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(f"import sys; sys.stdout.reconfigure(encoding='utf-8')\n{text}") as running:
-        question = question_of(1, player_view(game, 0))
-        assert answer_error(running._ask(question), {4}) is None
+        question = make_question(1, player_view(game, 0))
+        assert answer_error(running._query(question), {4}) is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_late_answer_is_not_that_of_the_next_question(tmp_path: Path) -> None:
     text += "    print(json.dumps({'action': asked['legal'][-1 if first else 0]['action']}))"
     game = random_game(Rules(), 0, turns=4, seat=0)
     sight = player_view(game, 0)
-    legal = question_of(1, sight)["legal"]
+    legal = make_question(1, sight)["legal"]
     with program(text, 1.0) as running:
         with pytest.raises(ValueError, match="got no answer within 1 s"):
             running.move(1, sight)
@@ -193,7 +193,7 @@ def test_the_process_is_not_told_the_key_and_ends(monkeypatch: pytest.MonkeyPatc
     with program(text) as running:
         assert (
             running.move(1, player_view(game, 0))
-            == question_of(1, player_view(game, 0))["legal"][0]["action"]
+            == make_question(1, player_view(game, 0))["legal"][0]["action"]
         )
         assert running._running is not None
         pid = running._running.pid

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.serving import agree
+from support.serving import agree, write_moves
 
 from hanabi_rl.people.serve import proxies
 from hanabi_rl.people.serve.grants import Key
 from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.serve.proxies import Proxy, identified
+from hanabi_rl.people.serve.proxies import Proxy, with_identities
 from hanabi_rl.people.serve.store import Store
 from hanabi_rl.play.lineups import CANDIDATE, Lineup
 
@@ -52,9 +52,9 @@ def played(store: Store, key: Key) -> collections.Counter[Lineup]:
     found = collections.Counter[Lineup]()
     with contextlib.suppress(RefusedError):
         while True:
-            grant = store.claim(key)
-            found[grant.lineup] += 1
-            store.finish(grant, 0, [0], 1, 1)
+            lease = store.claim(key)
+            found[lease.lineup] += 1
+            write_moves(store, lease, 0, [0], (1, 1))
     return found
 
 
@@ -184,5 +184,5 @@ def test_a_server_of_predictions_alone_asks_for_no_proxies(store: Store, open_st
 def test_one_agent_under_two_names_is_refused() -> None:
     identities = {2: {"bot:simple": "s", "runs/copy": "s", "bot:iggi": "i"}}
     with pytest.raises(ValueError, match="--proxies-2p: .* got bot:simple and runs/copy, which"):
-        identified({2: ("bot:simple", "bot:iggi", "runs/copy")}, identities)
-    assert identified({2: ("bot:iggi",)}, identities) == {2: [Proxy("bot:iggi", "i")]}
+        with_identities({2: ("bot:simple", "bot:iggi", "runs/copy")}, identities)
+    assert with_identities({2: ("bot:iggi",)}, identities) == {2: [Proxy("bot:iggi", "i")]}

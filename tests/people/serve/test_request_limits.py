@@ -35,29 +35,29 @@ LIMITS = NetworkLimits(request_s=300.0, address_connections=12, address_wrong_ke
 class Served(NamedTuple):
     address: str
     key: str
-    guard: RequestLimiter
+    limiter: RequestLimiter
 
 
 @pytest.fixture(scope="module")
-def thinker() -> InProcess:
+def backend() -> InProcess:
     return InProcess(("bot:random",), Rules(), slots=2)
 
 
 def guard_of(limits: NetworkLimits) -> RequestLimiter:
     """Its rates' clocks stand: nothing comes back while a busy machine takes its time."""
-    guard = RequestLimiter(limits)
-    for rate in (guard._openings, guard._wrong_keys, guard._key_openings, guard._infos):
+    limiter = RequestLimiter(limits)
+    for rate in (limiter._openings, limiter._wrong_keys, limiter._key_openings, limiter._infos):
         rate.clock = lambda: 0.0
-    return guard
+    return limiter
 
 
 @pytest.fixture
-def served(tmp_path: Path, thinker: Any) -> Iterator[Served]:
-    store, guard = Store(tmp_path / "challenge.sqlite"), guard_of(LIMITS)
+def served(tmp_path: Path, backend: Any) -> Iterator[Served]:
+    store, limiter = Store(tmp_path / "challenge.sqlite"), guard_of(LIMITS)
     store.add_entry("mine")
-    app = make_challenge(store, thinker, {2: ("bot:simple", "bot:iggi")}, guard)
-    with serve_app(app, guard) as address:
-        yield Served(address, store.add_key("mine", "test"), guard)
+    app = make_challenge(store, backend, {2: ("bot:simple", "bot:iggi")}, limiter)
+    with serve_app(app, limiter) as address:
+        yield Served(address, store.add_key("mine", "test"), limiter)
 
 
 def connected(served: Served) -> socket.socket:
@@ -78,7 +78,7 @@ def heard(half_open: socket.socket) -> bytes:
 def gone(served: Served, left: int) -> None:
     """Returns once the server has seen that all connections but `left` are closed."""
     until = time.monotonic() + 120
-    while served.guard.connections.total() > left:
+    while served.limiter.connections.total() > left:
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -96,7 +96,7 @@ def gone(served: Served, left: int) -> None:
 )
 def test_a_request_that_never_ends_is_ended_and_games_go_on(served: Served, sent: bytes) -> None:
     game = play_test(served.address, served.key, 2, [0])
-    served.guard.limits = dataclasses.replace(LIMITS, request_s=0.5)  # for who comes from now on
+    served.limiter.limits = dataclasses.replace(LIMITS, request_s=0.5)  # for who comes from now on
     silent = [connected(served) for _ in range(5)]
     for one in silent:
         with contextlib.suppress(OSError):  # it was ended already
@@ -107,15 +107,15 @@ def test_a_request_that_never_ends_is_ended_and_games_go_on(served: Served, sent
 
 
 def test_connections_are_limited_in_all_and_of_an_address() -> None:
-    guard = RequestLimiter(NetworkLimits(connections=5, address_connections=2))
-    assert [guard.enter(address) for address in ("a", "a", "b", "b", "c")] == [None] * 5
+    limiter = RequestLimiter(NetworkLimits(connections=5, address_connections=2))
+    assert [limiter.enter(address) for address in ("a", "a", "b", "b", "c")] == [None] * 5
     all_taken = "the server has 5 connections, as many as may be"
-    assert guard.enter("d") == all_taken == guard.enter("a")
+    assert limiter.enter("d") == all_taken == limiter.enter("a")
     for address in ("d", "a", "a"):
-        guard.leave(address)
-    assert guard.enter("b") == "your address has 2 connections, as many as may be"
-    guard.leave("b")
-    assert guard.enter("d") is None and guard.connections == {"a": 1, "b": 2, "c": 1, "d": 1}
+        limiter.leave(address)
+    assert limiter.enter("b") == "your address has 2 connections, as many as may be"
+    limiter.leave("b")
+    assert limiter.enter("d") is None and limiter.connections == {"a": 1, "b": 2, "c": 1, "d": 1}
 
 
 def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
@@ -125,7 +125,7 @@ def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
     for refused in map(heard, flood[may_be:]):
         assert refused.startswith(b"HTTP/1.1 503") and b"Retry-After: 10" in refused
         assert b"your address has 12" in refused
-    assert served.guard.connections.total() == LIMITS.address_connections
+    assert served.limiter.connections.total() == LIMITS.address_connections
     for one in flood[:may_be]:
         one.close()
     play_out(game)
@@ -135,7 +135,7 @@ def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
 
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_no_hostile_message_is_accepted(served: Served, count: int) -> None:
-    served.guard._openings.a_minute = served.guard._key_openings.a_minute = count + 10
+    served.limiter._openings.per_minute = served.limiter._key_openings.per_minute = count + 10
     rng, other = random.Random(0), play_test(served.address, served.key, 2, [0])
     for first in range(0, count, MAX_INVALID_MESSAGES - 1):
         game = play_test(served.address, served.key, 2, [0])
@@ -176,13 +176,13 @@ def test_who_guesses_keys_has_to_wait(served: Served) -> None:
         play_test(served.address, "hk_test_x", 2, [0])
 
 
-def test_a_key_may_open_and_list_so_much_a_minute(tmp_path: Path, thinker: Any) -> None:
+def test_a_key_may_open_and_list_so_much_a_minute(tmp_path: Path, backend: Any) -> None:
     limits = NetworkLimits(key_openings=2, key_infos=2)
-    store, guard = Store(tmp_path / "challenge.sqlite"), guard_of(limits)
+    store, limiter = Store(tmp_path / "challenge.sqlite"), guard_of(limits)
     store.add_entry("mine")
     keys = [store.add_key("mine", "test") for _ in range(2)]
     with serve_app(
-        make_challenge(store, thinker, {2: ("bot:simple", "bot:iggi")}, guard), guard
+        make_challenge(store, backend, {2: ("bot:simple", "bot:iggi")}, limiter), limiter
     ) as address:
         for key in keys:
             for _ in range(2):
@@ -256,17 +256,17 @@ UPGRADE = (
     ids=["http", "websocket"],
 )
 def test_who_does_not_read_is_disconnected_and_who_does_is_not(headers: bytes) -> None:
-    guard = RequestLimiter(NetworkLimits(unread_s=2.0))
-    with serve_app(talkative, guard) as address, contextlib.ExitStack() as opened:
-        served = Served(address, "", guard)
+    limiter = RequestLimiter(NetworkLimits(unread_s=2.0))
+    with serve_app(talkative, limiter) as address, contextlib.ExitStack() as opened:
+        served = Served(address, "", limiter)
         deaf, reads = (opened.enter_context(connected(served)) for _ in range(2))
         for one in (deaf, reads):
             one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
         until = time.monotonic() + 120
-        while guard.connections.total() < 2:  # else the deaf would be heard from the start
+        while limiter.connections.total() < 2:  # else the deaf would be heard from the start
             assert time.monotonic() < until
             time.sleep(0.005)
-        while guard.connections.total() > 1:
+        while limiter.connections.total() > 1:
             assert reads.recv(2**16) and time.monotonic() < until
             time.sleep(0.005)
         assert reads.recv(2**16)
@@ -292,7 +292,7 @@ def test_a_rate_comes_back_by_and_by_and_forgets_old_addresses() -> None:
     assert rate.wait_s("a") == 10
     for number in range(30_000):
         rate.take(str(number))
-    assert len(rate._left) == 10_000
+    assert len(rate._buckets) == 10_000
 
 
 def test_limits_of_nothing_are_refused() -> None:

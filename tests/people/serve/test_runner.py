@@ -15,7 +15,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import Actor, NetworkConfig
 from hanabi_rl.people.serve import runner, ticks
-from hanabi_rl.people.serve.inference_process import _think
+from hanabi_rl.people.serve.inference_process import _query
 from hanabi_rl.people.serve.lifecycle import Game, MoveMade, advance
 from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
 from hanabi_rl.people.serve.runner import PartnerRunner
@@ -51,7 +51,7 @@ def played(lineup):
 
 
 def move(game, action):
-    return advance(game, MoveMade(game.to_move, game.turn, action))[0]
+    return advance(game, MoveMade(game.current_player, game.turn, action))[0]
 
 
 def play(partners, games, chosen=None, disturb=lambda turn: None):
@@ -59,7 +59,7 @@ def play(partners, games, chosen=None, disturb=lambda turn: None):
     done, turn = {}, 0
     while games:
         disturb(turn)
-        asked = [game for game in games if game.to_move not in game.people]
+        asked = [game for game in games if game.current_player not in game.people]
         answers = dict(zip([g.game_id for g in asked], partners.partner_action(asked), strict=True))
         moved = []
         for game in games:
@@ -195,7 +195,7 @@ def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
 
     monkeypatch.setattr(runner, "step", step)
     careful = SimpleNamespace(
-        partner_action=lambda games: _think(partners, games, [(0, 1, 2)] * len(games))
+        partner_action=lambda games: _query(partners, games, [(0, 1, 2)] * len(games))
     )
     assert_same(play(careful, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records)
 
@@ -289,7 +289,7 @@ def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(lineu
     )
     partners = PartnerRunner([policy], TINY_3P, slots=SLOTS, run=NumPyInterpreter(), show=True)
     (answer,) = partners.partner_action([game], initial_memories=[given])
-    seen = answer.shown.observations[:1], answer.shown.legal[:1]
+    seen = answer.seats.observations[:1], answer.seats.legal[:1]
     carry = jax.tree.map(lambda leaf: leaf[None], given)
     carry, logits = ask(policy, carry, *seen, np.zeros(1, bool))
     expected = jax.tree.leaves(jax.tree.map(lambda leaf: np.asarray(leaf[0]), carry))

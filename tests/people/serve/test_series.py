@@ -26,10 +26,10 @@ from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
 from hanabi_rl.people.serve.runner import PartnerRunner
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_export import gather
-from hanabi_rl.people.serve.study_folder import StudyFolder
-from hanabi_rl.people.serve.study_play import StudyPlay
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.export import gather
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.play import StudyPlay
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -125,7 +125,9 @@ def test_a_runner_that_knows_nothing_of_a_series_plays_it_again(of_two, monkeypa
     assert answers(runner, games[2]) == theirs(games[2])
     together = [dataclasses.replace(game, moves=game.moves[:1]) for game in games[1::2]]
     expected = [game.moves[1] for game in games[1::2] if 1 not in game.people]
-    found = runner.partner_action([game for game in together if game.to_move not in game.people])
+    found = runner.partner_action(
+        [game for game in together if game.current_player not in game.people]
+    )
     assert [answer.action for answer in found] == expected
 
 
@@ -187,7 +189,7 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
     folder.record(dataclasses.replace(third, status="active"), {1: "told"}, note["policies"])
     again = table()
     assert len(again.new_game().previous_games) == 3
-    anew = again.new_game(strangers=True)
+    anew = again.new_game(reset_memory=True)
     assert anew.previous_games == () and again.leave(anew.game_id)
     assert table(reset_memory=True).new_game().previous_games == ()
     other = LocalPlay(LENIENT, ["a"], Simple(), folder, SEED, ["another identity"], True)
@@ -214,15 +216,15 @@ def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts
     to_the_end(play, play.new_game().game_id)
     before = play.new_game()
     assert len(before.previous_games) == 1
-    anew = play.new_game(strangers=True)
+    anew = play.new_game(reset_memory=True)
     assert play.current().game_id == anew.game_id and play.leave(anew.game_id)
     to_the_end(play, before.game_id)
     assert play.new_game().previous_games == ()
     assert table().new_game().previous_games == ()  # nobody moved in the game that began anew
-    begun = table(reset_memory=True)
-    first = begun.current()
+    balance = table(reset_memory=True)
+    first = balance.current()
     assert first.previous_games == ()
-    to_the_end(begun, first.game_id)
+    to_the_end(balance, first.game_id)
     assert [game.game_id for game in table().new_game().previous_games] == [first.game_id]
 
 
@@ -241,7 +243,7 @@ def test_agents_who_remember_nobody_meet_strangers_in_every_game(tmp_path) -> No
 
 def test_the_moves_of_a_study_can_be_made_again_from_its_folder(of_two, tmp_path: Path) -> None:
     agent = of_two[0][0]
-    asked = study_of(STUDY | {"agents": [{"name": "told", "games": 3}], "series": True})
+    asked = study_of(STUDY | {"agents": [{"name": "told", "games": 3}], "remember_people": True})
     partners = {"told": PartnerRunner([agent], LENIENT, run=RUN)}
     identities = {"told": agent.identity()}
     play = StudyPlay(StudyFolder(tmp_path, asked), LENIENT, partners, identities, ["told"])
@@ -269,7 +271,7 @@ def play_out(play: StudyPlay, game_id: int) -> None:
 def test_a_study_has_series_where_it_says_so(tmp_path: Path, asked: bool) -> None:
     """Of each agent, if it remembers; read again from the folder, and told with the games."""
     agents = [{"name": "bot:a", "games": 2}, {"name": "bot:b", "games": 2}]
-    play = make_study_play(tmp_path, agents=agents, series=asked, remembering=["bot:a"])
+    play = make_study_play(tmp_path, agents=agents, remember_people=asked, remembering=["bot:a"])
     person, _ = play.folder.join()
     for place in range(4):
         now = play.folder.get(person.number)

@@ -119,7 +119,7 @@ def test_a_game_left_on_one_server_goes_on_on_another(
             played = [game for each in pool.map(play, [here, there] * 2) for game in each]
         assert len(played) == len(dict(played)) == 7 and not set(dict(played)) & set(scores)
         scores |= dict(played)
-        assert {grant.game_id: score for grant, score in store.finished(key)} == scores
+        assert {lease.game_id: score for lease, score in store.finished(key)} == scores
         assert evaluation_info(here, text) == evaluation_info(there, text)
         assert evaluation_info(here, text)["human_ai_eval_done"] is True
         assert answer(f"{here}leaderboard.csv") == answer(f"{there}leaderboard.csv")
@@ -128,7 +128,7 @@ def test_a_game_left_on_one_server_goes_on_on_another(
 def test_a_server_whose_database_is_away_says_so_and_goes_on(
     tmp_path: Path, partner: Any, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(challenge, "BEAT_S", 0.05)
+    monkeypatch.setattr(challenge, "HEARTBEAT_S", 0.05)
     clock = Clock()
     with server(postgres.new(), tmp_path, partner, "a", clock) as (address, store):
         store.add_entry("mine")
@@ -177,7 +177,7 @@ def test_web_workers_share_a_port_and_start_again(place: Path | str, tmp_path: P
     )
 
     def workers() -> set[str]:
-        with store._database.transaction("read") as db:
+        with store.database.transaction("read") as db:
             return {name for (name,) in db.execute("SELECT name FROM workers").fetchall()}
 
     try:

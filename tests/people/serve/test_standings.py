@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from support.serving import agree
+from support.serving import agree, write_moves
 
 from hanabi_rl.people.serve.standings import as_csv, progress, standings
 from hanabi_rl.people.serve.store import Store
@@ -28,13 +28,13 @@ def enter(store: Store, name: str, scores: dict[int, list[int]], left: int = 0) 
     key = store.key(store.add_key(name, "eval", {n: len(each) for n, each in scores.items()}))
     assert key is not None
     for number in range(sum(map(len, scores.values()))):
-        grant = store.claim(key)
+        lease = store.claim(key)
         if number < left:
-            store.release(grant, counts_as_interruption=True)
-            grant = store.claim(key)
-        score = scores[grant.num_players].pop(0)
+            store.release(lease, counts_as_interruption=True)
+            lease = store.claim(key)
+        score = scores[lease.num_players].pop(0)
         if score >= 0:  # else it is left open
-            store.finish(grant, 0, [0], score, 25)
+            write_moves(store, lease, 0, [0], (score, 25))
 
 
 def test_the_best_mean_comes_first_among_each_number_of_players(store: Store) -> None:

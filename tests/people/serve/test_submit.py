@@ -75,9 +75,9 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("challenge") / "challenge.sqlite"
     store = Store(place, limits=KeyLimits(leases=LEASES))
-    agreed, guard = agree(store, {2: (PARTNER,)}), RequestLimiter()
-    app = make_challenge(store, Everywhere(PARTNER, [2], 8), agreed, guard)  # type: ignore[arg-type]
-    with serve_app(app, guard) as address:
+    agreed, limiter = agree(store, {2: (PARTNER,)}), RequestLimiter()
+    app = make_challenge(store, Everywhere(PARTNER, [2], 8), agreed, limiter)  # type: ignore[arg-type]
+    with serve_app(app, limiter) as address:
         yield Served(address, store)
 
 
@@ -128,7 +128,7 @@ def test_every_game_is_played_once_on_as_many_connections_as_may_be(served: Serv
     assert collections.Counter((g.num_players, g.agents, g.score) for g in games) == (
         collections.Counter(map(tuple, submission.ended))
     )
-    assert summary(games, submission.ended)["unlike"] == 0
+    assert summary(games, submission.ended)["score_mismatches"] == 0
 
 
 def test_what_an_agent_is_shown_is_the_environments_to_the_bit(served: Served) -> None:
@@ -198,7 +198,7 @@ def test_a_server_that_is_away_is_waited_for_and_then_given_up() -> None:
     with pytest.raises(OSError, match="http://127.0.0.1:9/ does not answer"):
         server.games()
     with pytest.raises(ValueError, match=r"nothing came of the server for \d+ s") as gone:
-        Submission(server, lambda size: FirstLegal(), patience_s=0.3).run(games, lambda: None)
+        Submission(server, lambda size: FirstLegal(), timeout_s=0.3).run(games, lambda: None)
     assert "secret-key" not in str(gone.value)
 
 
@@ -276,7 +276,7 @@ def test_the_command_plays_a_key_and_nothing_says_it(
     args = ("bot:iggi", "--server", served.address, "--key-file", file)
     code, out, err = command(capsys, *args, "--json")
     record = json.loads(out)
-    assert code == 0 and record["played"] == 4 and record["unlike"] == 0
+    assert code == 0 and record["played"] == 4 and record["score_mismatches"] == 0
     scores = [score for _, _, score in served.moves(key).values()]
     assert record["players"]["2"]["mean"] == pytest.approx(np.mean(scores))
     assert "submit: 4/4 games" in err and "2 players: 4 of 4 games done, mean" in err
@@ -404,7 +404,7 @@ def test_the_summary_by_hand() -> None:
         "perfect": 1,
     }
     assert record["players"]["3"] == {"games": 1, "done": 0}
-    assert (record["played"], record["unlike"]) == (2, 1)  # heard twice, told of once
+    assert (record["played"], record["score_mismatches"]) == (2, 1)  # heard twice, told of once
 
 
 @pytest.mark.parametrize(

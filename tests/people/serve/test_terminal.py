@@ -40,7 +40,7 @@ def test_a_partner_who_remembers_is_said_to(tmp_path):
         folder = GameFolder(tmp_path)
         play = LocalPlay(TINY, ["simple"], Simple(), folder, 0, ["identity"], True)  # a new process
         play_terminal(play, itertools.cycle(["p 1"]), shown.append)
-    said = [line for line in shown if "--strangers" in line]
+    said = [line for line in shown if "--reset-memory" in line]
     assert "meets you for the first time" in said[0] and "you played in 1 game (" in said[1]
 
 

@@ -20,7 +20,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.folder import GameFolder
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.partner_protocol import LazyPartners
-from hanabi_rl.people.serve.web import MAX_WRONG, make_app
+from hanabi_rl.people.serve.web import MAX_INVALID_MESSAGES, make_app
 
 HOST = "127.0.0.1:8642"
 
@@ -30,7 +30,7 @@ def client_of():
     """`client_of(play)`: a client of its application, at an address of this machine."""
 
     def make(play):
-        return TestClient(make_app(play, pause=0), base_url=f"http://{HOST}")
+        return TestClient(make_app(play, move_delay=0), base_url=f"http://{HOST}")
 
     return make
 
@@ -94,11 +94,11 @@ def test_a_partner_who_remembers_is_said_to_until_they_are_strangers(client_of, 
         with at_table(client, play.current().game_id) as socket:
             to_end(socket)
         assert "remembers how you played in 1 game." in client.post("/new").text
-        assert 'action="../new?strangers"' in first
-        assert "meets you for the first time" in client.post("/new?strangers").text
+        assert 'action="../new?reset_memory"' in first
+        assert "meets you for the first time" in client.post("/new?reset_memory").text
     plain = LocalPlay(Rules(), ["simple"], Simple(), None, 0)
     with client_of(plain) as client:
-        assert "remember" not in client.get("/").text and "strangers" not in client.get("/").text
+        assert "remember" not in client.get("/").text and "reset_memory" not in client.get("/").text
 
 
 def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
@@ -191,9 +191,11 @@ def test_who_sends_nothing_but_nonsense_is_disconnected(make_play, client_of):
     play = make_play(Rules())
     game = play.new_game()
     with client_of(play) as client, at_table(client, game.game_id) as socket:
-        for _ in range(MAX_WRONG):
+        for _ in range(MAX_INVALID_MESSAGES):
             socket.send_bytes(b"\xff\x00")
-        for _ in range(1 + 2 * MAX_WRONG):  # the table, then each time what was wrong and the table
+        for _ in range(
+            1 + 2 * MAX_INVALID_MESSAGES
+        ):  # the table, then each time what was wrong and the table
             socket.receive_text()
         with pytest.raises(WebSocketDisconnect) as closed:
             socket.receive_text()

@@ -13,10 +13,10 @@ from support.serving import STUDY, make_study_play
 
 from hanabi_rl.cli.study import _shipped
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.people.serve.study import AFTER_GAME, orders, read_study, study_of
-from hanabi_rl.people.serve.study_folder import StudyFolder, WithdrawnError, read_study_of
-from hanabi_rl.people.serve.study_play import StudyPlay
-from hanabi_rl.people.serve.study_steps import next_step
+from hanabi_rl.people.study.design import AFTER_GAME, orders, read_study, study_of
+from hanabi_rl.people.study.folder import StudyFolder, WithdrawnError, read_study_of
+from hanabi_rl.people.study.participant import next_step
+from hanabi_rl.people.study.play import StudyPlay
 
 CONFIGS = Path(__file__).parents[3] / "configs" / "study"
 
@@ -63,7 +63,7 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
             "agents[0].games: expected 1 or more, got 0",
         ),
         ({"agents": [{"name": "a"}] * 2}, "agents: expected every agent once, got 'a' twice"),
-        ({"agents": [{"name": "a", "warm_up": 1}]}, "warm_up: expected 0 to 0, one game to count"),
+        ({"agents": [{"name": "a", "warm_up": 1}]}, "warm_up: expected 0 to 0, got 1"),
         (
             {
                 "agents": [{"name": "a"}],
@@ -71,11 +71,13 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
             },
             "at_end: rating: expected two agents to compare, got 1",
         ),
-        ({"check_right": 1}, "check_right: expected 0 to 0, the questions of the check, got 1"),
+        ({"min_check_correct": 1}, "min_check_correct: expected 0 to 0, got 1"),
+        ({"instead": "bot:b"}, "study: instead was renamed to fallback_agent"),
         (
             {"check": [{"name": "a", "text": "?", "kind": "choice", "choices": ["x", "y"]}]},
-            "check[0].right: expected one of the choices, got ''",
+            "check[0].correct: expected one of the choices, got ''",
         ),
+        ({"check": [{"why": "x"}]}, "study: check[0]: why was renamed to explanation"),
         ({"before": [{"name": "x"}]}, "study: before[0].text: expected a text"),
         (
             {"at_end": [{"name": "no way", "text": "?"}]},

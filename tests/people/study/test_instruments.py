@@ -8,21 +8,21 @@ from support.serving import STUDY, make_study_play
 from support.study import agree, consent, play_here, post
 
 from hanabi_rl.cli import main
-from hanabi_rl.people.serve.study_steps import next_step, warms_up
+from hanabi_rl.people.study.participant import is_warm_up, next_step
 
 SIU = STUDY | {
     "before": [],
     "after_game": [],
-    "questionable": True,
-    "check_right": 1,
+    "flag_moves": True,
+    "min_check_correct": 1,
     "check": [
         {
             "name": "pile",
             "text": "What goes on a 2?",
             "kind": "choice",
             "choices": ["a 1", "a 3"],
-            "right": "a 3",
-            "why": "Piles go up.",
+            "correct": "a 3",
+            "explanation": "Piles go up.",
         }
     ],
     "agents": [{"name": "bot:a", "games": 2, "warm_up": 1}, {"name": "bot:b"}],
@@ -50,15 +50,15 @@ def test_the_steps_of_a_study_with_a_check_a_warm_up_and_a_form_a_partner(siu, v
         assert "We worked well." in form.text and "About the partner" in form.text
         post(client, "/answer", step=f"partner {len(games) % 2 + 1}", q_teamwork="6")
     assert "Which partner did you like" in client.get("/next").text
-    (person,) = siu.folder.everyone()
+    (person,) = siu.folder.participants()
     assert person.answers["partner 1"] == person.answers["partner 2"] == {"teamwork": 6}
     study = siu.folder.study
-    assert [warms_up(study, person, place) for place in range(3)] == [True, False, False]
+    assert [is_warm_up(study, person, place) for place in range(3)] == [True, False, False]
 
 
 def test_nobody_is_asked_about_a_warm_up_game(tmp_path):
     form = [{"name": "fun", "text": "Was it fun?"}]
-    play = make_study_play(tmp_path, study=SIU, check=[], check_right=0, after_game=form)
+    play = make_study_play(tmp_path, study=SIU, check=[], min_check_correct=0, after_game=form)
     person, _ = play.folder.join()
     for place in range(2):
         game = play.game(play.deal(person, place))
@@ -85,7 +85,7 @@ def test_who_has_the_check_wrong_plays_nothing_and_takes_nobodys_place(tmp_path,
     done = client.get("/next")
     assert "no games to play for you" in done.text and "DONE-7" not in done.text
     assert "How the game is played" in agree(visit(play)).text
-    first, second = play.folder.everyone()
+    first, second = play.folder.participants()
     assert first.order == second.order == 0  # whose order the next one has
     assert "nobody else is needed" in post(late, "/agree", **form).text
 
@@ -140,8 +140,8 @@ def test_a_mark_is_kept_with_the_move_can_be_taken_back_and_is_exported(siu, vis
                 assert "only your partner's last move" in said[0] and "a whole number" in said[1]
             socket.send_text(json.dumps({"action": allowed[-1]["id"], "turn": now["turn"]}))
             now = frame()
-    (person,) = siu.folder.everyone()
-    assert list(person.games[0].questioned) == marked_turns
+    (person,) = siu.folder.participants()
+    assert list(person.games[0].flagged) == marked_turns
     game_id = person.games[0].game.game_id
     marked_turns.append(siu.frame(game_id)["questionable"]["turn"])
     siu.mark(game_id, marked_turns[-1], True)  # after the game's end
@@ -170,6 +170,6 @@ def test_a_participant_of_the_format_before_marks_is_read(tmp_path):
     content = json.loads(path.read_text())
     del content["games"][0]["questioned"]
     path.write_text(json.dumps(content | {"format_version": 1}))
-    (read,) = play.folder.everyone()
-    assert read.games[0].questioned == ()
+    (read,) = play.folder.participants()
+    assert read.games[0].flagged == ()
     assert read == dataclasses.replace(person, games=read.games)

@@ -18,8 +18,8 @@ from support.study import ADDRESS, HOST, agree, consent, cookie_of, play_here, p
 from hanabi_rl.cli import main
 from hanabi_rl.cli.study import export_games, study, withdraw
 from hanabi_rl.data.files import load_games
-from hanabi_rl.people.serve.study import AFTER_GAME
-from hanabi_rl.people.serve.study_pages import make_study
+from hanabi_rl.people.study.design import AFTER_GAME
+from hanabi_rl.people.study.pages import make_study
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_nothing_is_stored_before_consent(play, visit, tmp_path):
     assert kept() == before and not client.cookies and "set-cookie" not in page.headers
     agree(client)
     assert client.cookies[cookie_of(play)]
-    (person,) = play.folder.everyone()
+    (person,) = play.folder.participants()
     assert person.consent_version == "3" and person.consented_at > 0
 
 
@@ -124,7 +124,7 @@ def test_every_question_may_be_skipped_and_what_was_answered_once_stands(play, v
         assert question.text.replace("'", "&#39;") in form
     assert form.count("no answer") == 6
     post(client, "/answer", step="game 1", q_meant="1")
-    (person,) = play.folder.everyone()
+    (person,) = play.folder.participants()
     assert person.answers == {"before": {}, "game 1": {"meant": 1}}
 
 
@@ -146,7 +146,7 @@ def test_withdrawal_leaves_nothing_in_the_store_or_in_a_later_export(play, visit
     exported = "".join(p.read_text() for p in tmp_path.glob("games.*jsonl"))
     assert f'"participant": {gone.number}' not in exported
     main(["games", "withdraw", str(stays.number), "--study", str(tmp_path / "study")])
-    assert play.folder.everyone() == []
+    assert play.folder.participants() == []
     with pytest.raises(SystemExit):
         main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
 
@@ -164,14 +164,14 @@ def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_
         export_games(path, out)
         withdraw(int(code[:6]), path)
 
-    monkeypatch.setattr("hanabi_rl.people.serve.study.read_study", lambda file: play.folder.study)
+    monkeypatch.setattr("hanabi_rl.people.study.design.read_study", lambda file: play.folder.study)
     monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or play)
     monkeypatch.setattr("uvicorn.Server.run", serve)
     for starts in (1, 2):  # the second once the first has ended
         code, _ = take_part(play, visit(play))
         start()
         assert len(compiled) == starts
-        assert len(load_games(out)) == 2 and play.folder.everyone() == []
+        assert len(load_games(out)) == 2 and play.folder.participants() == []
 
 
 def test_who_withdraws_in_anothers_browser_takes_nothing_of_the_others(play, visit):
@@ -200,7 +200,7 @@ def test_who_was_withdrawn_by_the_operator_moves_no_more(play, visit):
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
-    (person,) = play.folder.everyone()
+    (person,) = play.folder.participants()
     game_id = int(page.url.path.rpartition("/")[2])
     with client.websocket_connect(f"ws://{HOST}/game/{game_id}/ws") as socket:
         while not (frame := json.loads(socket.receive_text())["frame"])["actions"]:
@@ -210,7 +210,7 @@ def test_who_was_withdrawn_by_the_operator_moves_no_more(play, visit):
         socket.send_text(json.dumps({"action": action, "turn": frame["turn"]}))
         assert "has withdrawn" in json.loads(socket.receive_text())["text"]
     assert client.get("/next").url.path == "/"
-    assert play.folder.everyone() == []
+    assert play.folder.participants() == []
 
 
 def test_nobody_sits_at_the_table_of_another(play, visit):
@@ -294,7 +294,7 @@ def test_a_browser_that_keeps_no_cookie_is_told_and_takes_nobodys_place(visit, t
     for _ in range(3):
         answer = agree(client)
         assert "Your browser kept no cookie" in answer.text and "We record moves" not in answer.text
-        assert play.folder.everyone() == []
+        assert play.folder.participants() == []
     for _ in range(2):  # the places are still there
         assert "Before we begin" in agree(visit(play)).text
 
@@ -310,13 +310,13 @@ def test_a_consent_that_is_sent_twice_is_one_persons(play, visit, tmp_path):
         server.cookies.set(cookie_of(play), agreed[0].cookies[cookie_of(play)], domain=HOST)
         server.get("/begin")
         codes.append(server.cookies[cookie_of(play)])
-    (person,) = play.folder.everyone()
+    (person,) = play.folder.participants()
     assert codes[0] == codes[1] and play.folder.find(codes[0]) == person
     agree(visit(play))
-    assert len(play.folder.everyone()) == 2
+    assert len(play.folder.participants()) == 2
     for secret in ("", "-AAAA-BBBB", "-aaaa-bbbb-cccc", "-AAAA-BBBB-CCCC; x=y"):
         assert agree(visit(play), secret=secret).url.path == "/"
-    assert len(play.folder.everyone()) == 2
+    assert len(play.folder.participants()) == 2
 
 
 def test_nobody_is_taken_in_without_the_consent_to_this_version(visit, tmp_path):
@@ -327,7 +327,7 @@ def test_nobody_is_taken_in_without_the_consent_to_this_version(visit, tmp_path)
     (value,) = agreed.cookies.values()
     client.cookies.set(cookie_of(play), value, domain=HOST)
     client.get("/begin")
-    assert play.folder.everyone() == []
+    assert play.folder.participants() == []
     assert "Before we begin" in agree(client).text
 
 

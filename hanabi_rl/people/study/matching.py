@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 from hanabi_rl.people.serve.lifecycle import Game, MoveMade, PlayerLeft, RefusedError, advance
-from hanabi_rl.people.serve.participant import Participant
+from hanabi_rl.people.study.participant import Participant
 
 ABSENT_AFTER_S = 15.0
 """Seconds without a look after which one who waits is taken to have left."""
@@ -18,22 +18,22 @@ ABSENT_AFTER_S = 15.0
 class _Wait:
     place: int
     since: float
-    seen: float
+    last_seen: float
 
 
 class WaitingRoom:
-    """Who waits for another person. `patience` is how long, in seconds, by `clock`."""
+    """Who waits for another person. `timeout_s`: seconds, by `clock`, after which waiting ends."""
 
-    def __init__(self, patience: float, clock: Callable[[], float]) -> None:
-        self._patience, self._clock = patience, clock
+    def __init__(self, timeout_s: float, clock: Callable[[], float]) -> None:
+        self._timeout_s, self._clock = timeout_s, clock
         self._waits: dict[int, _Wait] = {}
 
-    def meet(self, number: int, place: int) -> tuple[int, int] | None:
+    def find_partner(self, number: int, place: int) -> tuple[int, int] | None:
         """Person `number`, whose game `place` it is, looks whether anybody is there: the one who
         has waited longest and the place of their game, who waits no more. Else `number` waits."""
         now = self._clock()
         self._waits = {
-            n: wait for n, wait in self._waits.items() if now - wait.seen <= ABSENT_AFTER_S
+            n: wait for n, wait in self._waits.items() if now - wait.last_seen <= ABSENT_AFTER_S
         }
         own = self._waits.pop(number, _Wait(place, now, now))
         if self._waits:
@@ -46,30 +46,30 @@ class WaitingRoom:
         """`number` waits no more."""
         self._waits.pop(number, None)
 
-    def gives_up(self, number: int) -> bool:
+    def timed_out(self, number: int) -> bool:
         """Whether `number` has waited long enough, and waits no more then."""
         wait = self._waits.get(number)
-        if wait is None or self._clock() - wait.since < self._patience:
+        if wait is None or self._clock() - wait.since < self._timeout_s:
             return False
         del self._waits[number]
         return True
 
 
-def begun(person: Participant) -> int:
+def balance(person: Participant) -> int:
     """How many more of their games with people the person began than the other one did."""
     return sum(1 - 2 * min(played.game.people) for played in person.games if played.paired_game)
 
 
-def sync_with_pair(game: Game, twin: Game) -> Game:
+def sync_with_pair(game: Game, pair: Game) -> Game:
     """`game` with what happened in its twin alone, as where a server was killed between the two
     writes."""
-    with_all = game
+    merged = game
     try:
-        for turn in range(game.turn, twin.turn):
-            event = MoveMade(turn % game.rules.num_players, turn, twin.moves[turn])
-            with_all, _ = advance(with_all, event)
-        if twin.end_reason == "left":
-            with_all, _ = advance(with_all, PlayerLeft())
+        for turn in range(game.turn, pair.turn):
+            event = MoveMade(turn % game.rules.num_players, turn, pair.moves[turn])
+            merged, _ = advance(merged, event)
+        if pair.end_reason == "left":
+            merged, _ = advance(merged, PlayerLeft())
     except RefusedError:  # it had ended by itself
         pass
-    return with_all
+    return merged

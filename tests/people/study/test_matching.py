@@ -11,17 +11,16 @@ from support.study import HOST, agree, cookie_of, post
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_distinct_games
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_export import gather
-from hanabi_rl.people.serve.study_matching import ABSENT_AFTER_S, WaitingRoom, sync_with_pair
-from hanabi_rl.people.serve.study_person_data import person_agent_data
-from hanabi_rl.people.serve.study_steps import next_step
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.export import gather, person_agent_data
+from hanabi_rl.people.study.matching import ABSENT_AFTER_S, WaitingRoom, sync_with_pair
+from hanabi_rl.people.study.participant import next_step
 
 PEOPLE = STUDY | {
     "before": [],
     "agents": [{"name": "person"}],
-    "instead": "bot:b",
-    "wait": 120,
+    "fallback_agent": "bot:b",
+    "wait_s": 120,
     "after_game": [{"name": "well", "text": "It went well."}],
 }
 
@@ -41,7 +40,7 @@ def play(tmp_path):
 
 def made(path, study=PEOPLE):
     play = make_study_play(path, study=study)
-    play.folder.clock = play._waiting._clock = Clock()
+    play.folder.clock = play.waiting._clock = Clock()
     return play
 
 
@@ -57,7 +56,7 @@ def two(play):
 def move(play, games):
     """Whoever is to move makes a move at their own table; both tables must agree."""
     turn = play.game(games[0]).turn
-    (mine,) = [g for g in games if play.game(g).to_move in play.game(g).people]
+    (mine,) = [g for g in games if play.game(g).current_player in play.game(g).people]
     assert not any(play.partner_to_move(game_id) for game_id in games)
     play.move(mine, turn, Simple().answer(play.game(mine)).action)
     assert play.game(games[0]).moves == play.game(games[1]).moves
@@ -115,7 +114,7 @@ def test_seats_alternate_whoever_waited_and_whatever_was_planned(tmp_path, plann
 def test_who_leaves_leaves_for_both_and_nobody_moves_for_the_other(play):
     _, _, mine, theirs = two(play)
     move(play, (mine, theirs))
-    (waits,) = [g for g in (mine, theirs) if play.game(g).to_move not in play.game(g).people]
+    (waits,) = [g for g in (mine, theirs) if play.game(g).current_player not in play.game(g).people]
     with pytest.raises(ValueError, match="another player's turn"):
         play.move(waits, 1, 0)
     play.leave(waits)
@@ -137,7 +136,7 @@ def test_a_withdrawal_takes_the_moves_out_of_the_other_copy(play):
 
 def test_no_move_brings_back_what_a_withdrawal_deleted(play):
     first, second, mine, theirs = two(play)
-    while play.game(theirs).to_move not in play.game(theirs).people:
+    while play.game(theirs).current_player not in play.game(theirs).people:
         move(play, (mine, theirs))
     turn, action = play.game(theirs).turn, Simple().answer(play.game(theirs)).action
     play.folder.withdraw(first.number, "the operator")
@@ -195,18 +194,18 @@ def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path
 def test_who_looks_no_more_is_not_waited_for_and_nobody_meets_themselves():
     clock = Clock()
     room = WaitingRoom(60, clock)
-    assert room.meet(1, 0) is None and room.meet(1, 0) is None
+    assert room.find_partner(1, 0) is None and room.find_partner(1, 0) is None
     clock.now += ABSENT_AFTER_S + 1
-    assert room.meet(2, 3) is None  # 1 has gone
-    assert room.meet(1, 0) == (2, 3)
-    assert room.meet(2, 3) is None  # who met somebody waits no more
+    assert room.find_partner(2, 3) is None  # 1 has gone
+    assert room.find_partner(1, 0) == (2, 3)
+    assert room.find_partner(2, 3) is None  # who met somebody waits no more
     room.leave(2)
-    assert room.meet(3, 0) is None
+    assert room.find_partner(3, 0) is None
     for _ in range(6):
-        assert not room.gives_up(3)
+        assert not room.timed_out(3)
         clock.now += 10
-        assert room.meet(3, 0) is None
-    assert room.gives_up(3) and not room.gives_up(3)
+        assert room.find_partner(3, 0) is None
+    assert room.timed_out(3) and not room.timed_out(3)
 
 
 def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp_path):
@@ -228,12 +227,12 @@ def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp
 def test_a_game_that_a_killed_server_dealt_to_one_alone_is_nobodys(play, tmp_path, monkeypatch):
     first, second = (play.folder.join()[0] for _ in range(2))
     assert play.deal(first, 0) is None
-    begin, begun = play._begin, []
+    begin, balance = play._begin, []
 
     def killed(*how):
-        if begun:
+        if balance:
             raise KeyboardInterrupt
-        begun.append(begin(*how))
+        balance.append(begin(*how))
 
     monkeypatch.setattr(play, "_begin", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -288,9 +287,9 @@ def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
     ("change", "expected"),
     [
         ({"players": 3}, "players: expected 2 with a person, got 3"),
-        ({"wait": 0}, "wait: expected 1 second or more, got 0"),
-        ({"instead": ""}, "instead: expected a text, got ''"),
-        ({"instead": "person"}, "instead: expected an agent, got 'person'"),
+        ({"wait_s": 0}, "wait_s: expected 1 or more, got 0"),
+        ({"fallback_agent": ""}, "fallback_agent: expected a text, got ''"),
+        ({"fallback_agent": "person"}, "fallback_agent: expected an agent, got 'person'"),
     ],
 )
 def test_a_study_with_people_says_who_plays_where_nobody_comes(change, expected):

@@ -19,8 +19,8 @@ from support.serving import Simple, make_study_play, serve_app
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.folder import GameFolder
 from hanabi_rl.people.serve.local import LocalPlay
-from hanabi_rl.people.serve.study_pages import make_study
 from hanabi_rl.people.serve.web import make_app
+from hanabi_rl.people.study.pages import make_study
 
 pytestmark = NEEDS_BROWSER
 
@@ -79,13 +79,13 @@ def test_a_study_by_keyboard_alone_has_no_violation(tmp_path, size, scheme):
             fine(page)
         (cookie,) = page.context.cookies()
         page.locator("#code").fill(cookie["value"])
-        (person,) = play.folder.everyone()
+        (person,) = play.folder.participants()
         assert person.answers["before"] == {"played": "n"}
         assert person.answers["game 1"] == {"meant": 2}
         assert all(played.game.end_reason == "finished" for played in person.games)
         press_button(page, ".questions button.go")
         page.wait_for_selector("[role=status]")
-        assert play.folder.everyone() == []
+        assert play.folder.participants() == []
         browser.close()
 
 
@@ -105,7 +105,7 @@ def test_what_ends_for_good_is_asked_for_and_an_ended_connection_is_told(tmp_pat
         assert not page.locator("#sure").is_visible()
         page.locator("#leave").click()
         page.get_by_role("button", name="No, go back").click()
-        (person,) = play.folder.everyone()
+        (person,) = play.folder.participants()
         assert person.games[0].game.status == "active"
         # another tab of this browser: somebody different begins
         other = page.context.new_page()
@@ -120,7 +120,7 @@ def test_what_ends_for_good_is_asked_for_and_an_ended_connection_is_told(tmp_pat
         assert other.evaluate("document.documentElement.dataset.theme") == "auto"
         leave(other)
         other.wait_for_selector(".replay")
-        games = [played.game for each in play.folder.everyone() for played in each.games]
+        games = [played.game for each in play.folder.participants() for played in each.games]
         assert sorted(game.status for game in games) == ["active", "done"]
 
 
@@ -129,11 +129,11 @@ def test_partners_forget_a_person_only_once_that_is_confirmed(tmp_path, open_pag
     with serve_app(make_app(play, 0)) as address:
         page = open_page(address)
         page.locator("summary").click()
-        strangers = page.get_by_role("button", name="New game as strangers")
-        strangers.click()
+        reset = page.get_by_role("button", name="Forget me and start over")
+        reset.click()
         press(page, ["Escape"])
         assert len(play._games) == 1
-        strangers.click()
+        reset.click()
         with page.expect_navigation():
             page.locator("#sure-yes").click()
         page.wait_for_selector(".board")

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.serve.participant import Participant, read_participant, to_json
-from hanabi_rl.people.serve.study import Study, orders, study_of
+from hanabi_rl.people.study.design import Study, orders, saved_study
+from hanabi_rl.people.study.participant import Participant, participant_to_json, read_participant
 from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import fsync_path, read_json, remove_partial_writes, write_json
 
@@ -53,24 +53,24 @@ class StudyFolder:
         self.path, self.study, self.clock = path, study, clock
         self._people = path / "participants"
         self._people.mkdir(parents=True, exist_ok=True)
-        kept = path / "study.json"
-        if not kept.exists():
-            about = {"format_version": FORMAT_VERSION, "tag": _new_tag()}
-            write_json(kept, about | {"study": to_json_dict(study)})
+        file = path / "study.json"
+        if not file.exists():
+            header = {"format_version": FORMAT_VERSION, "tag": secrets.token_hex(4)}
+            write_json(file, header | {"study": study_to_json(study)})
         elif read_study_of(path) != study:
             raise ValueError(
-                f"{path}: expected the study that the folder was made for ({kept}): a study that "
+                f"{path}: expected the study that the folder was made for ({file}): a study that "
                 "changes is another one; give it another --state"
             )
 
     @functools.cached_property
     def tag(self) -> str:
         """Random name of this folder, 8 hexadecimal digits; written to study.json once."""
-        kept = self.path / "study.json"
-        content: Any = read_json(kept)
+        file = self.path / "study.json"
+        content: Any = read_json(file)
         if "tag" not in content:  # a folder of an earlier version; its one server is starting
-            content["tag"] = _new_tag()
-            write_json(kept, content)
+            content["tag"] = secrets.token_hex(4)
+            write_json(file, content)
         return str(content["tag"])
 
     def join(self, secret: str | None = None) -> tuple[Participant, str]:
@@ -79,18 +79,18 @@ class StudyFolder:
         person. Raises RefusedError where the study is complete."""
         secret = secret or new_secret()
         with self._locked():
-            everyone = self.everyone()
-            for person in everyone:
+            participants = self.participants()
+            for person in participants:
                 if person.code_hash == _hash(code := f"{person.number:06d}{secret}"):
                     return person, code
-            if self.complete(everyone):
+            if self.complete(participants):
                 raise RefusedError("the study is complete: nobody else is needed")
-            taken = {person.number for person in everyone}
+            taken = {person.number for person in participants}
             number = secrets.randbelow(1_000_000)
             while number in taken:
                 number = secrets.randbelow(1_000_000)
             code = f"{number:06d}{secret}"
-            order, agents = _order(self.study, self._who_play(everyone))
+            order, agents = _order(self.study, self._eligible(participants))
             person = Participant(
                 number=number,
                 code_hash=_hash(code),
@@ -102,12 +102,12 @@ class StudyFolder:
             self._write(person)
         return person, code
 
-    def complete(self, everyone: list[Participant]) -> bool:
+    def complete(self, participants: list[Participant]) -> bool:
         """Whether nobody else is needed; who may not play after the check takes nobody's place."""
-        return len(self._who_play(everyone)) >= self.study.participants
+        return len(self._eligible(participants)) >= self.study.participants
 
-    def _who_play(self, everyone: list[Participant]) -> list[Participant]:
-        return [person for person in everyone if person.may_play(self.study)]
+    def _eligible(self, participants: list[Participant]) -> list[Participant]:
+        return [person for person in participants if person.may_play(self.study)]
 
     def find(self, code: str) -> Participant | None:
         """Who holds this code; None where nobody does (any more)."""
@@ -115,8 +115,8 @@ class StudyFolder:
         if not found:
             return None
         person = self.get(int(found[1]))
-        given = _hash(found[1] + found[2].upper())
-        return person if person and hmac.compare_digest(given, person.code_hash) else None
+        code_hash = _hash(found[1] + found[2].upper())
+        return person if person and hmac.compare_digest(code_hash, person.code_hash) else None
 
     def get(self, number: int) -> Participant | None:
         """The person with this number; None where there is none (any more)."""
@@ -125,7 +125,7 @@ class StudyFolder:
         except FileNotFoundError:
             return None
 
-    def everyone(self) -> list[Participant]:
+    def participants(self) -> list[Participant]:
         """All who have not withdrawn, in the order in which they agreed."""
         people = [read_participant(path) for path in self._people.glob("[0-9]*.json")]
         return sorted(people, key=lambda person: (person.consented_at, person.number))
@@ -133,7 +133,7 @@ class StudyFolder:
     def check_agents(self, policies: Mapping[str, str]) -> None:
         """`policies`: agent -> its identity. Raises ValueError where a game was played with another
         agent of that name."""
-        for person in self.everyone():
+        for person in self.participants():
             for number, played in enumerate(person.games, start=1):
                 now = policies.get(played.agent, played.policy)
                 if now != played.policy:
@@ -171,23 +171,22 @@ class StudyFolder:
     def _forget_moves(self, number: int) -> None:
         """Games that others played with this person are theirs no more, since half of the moves are
         this person's: they are left, without a move."""
-        gone = self.get(number)
-        twins = (
-            {played.paired_game for played in gone.games if played.paired_game} if gone else set()
-        )
-        for person in self.everyone() if twins else []:
+        withdrawn = self.get(number)
+        games = withdrawn.games if withdrawn else ()
+        paired = {played.paired_game for played in games if played.paired_game}
+        for person in self.participants() if paired else []:
             for place, played in enumerate(person.games):
-                if played.game.game_id in twins:
+                if played.game.game_id in paired:
                     game = dataclasses.replace(
                         played.game, moves=(), status="done", end_reason="left"
                     )
-                    empty = dataclasses.replace(played, game=game, times_ms=(), questioned=())
-                    person = person.with_game(place, empty)
-            if any(played.game.game_id in twins for played in person.games):
+                    without_moves = dataclasses.replace(played, game=game, times_ms=(), flagged=())
+                    person = person.with_game(place, without_moves)
+            if any(played.game.game_id in paired for played in person.games):
                 self._write(person)
 
     def _write(self, person: Participant) -> None:
-        write_json(self._file(person.number), to_json(person))
+        write_json(self._file(person.number), participant_to_json(person))
 
     def _file(self, number: int) -> Path:
         return self._people / f"{number:06d}.json"
@@ -201,10 +200,10 @@ class StudyFolder:
 
 def read_study_of(folder: Path) -> Study:
     """The study of a folder. Raises ValueError; FileNotFoundError."""
-    return study_of(read_json(folder / "study.json")["study"], str(folder / "study.json"))
+    return saved_study(folder / "study.json")
 
 
-def to_json_dict(study: Study) -> dict[str, Any]:
+def study_to_json(study: Study) -> dict[str, Any]:
     """The content of the TOML file that says this study."""
     lists = {
         name: [to_dict(item) for item in items]
@@ -213,12 +212,12 @@ def to_json_dict(study: Study) -> dict[str, Any]:
     return to_dict(study) | lists
 
 
-def _order(study: Study, everyone: list[Participant]) -> tuple[int, tuple[int, ...]]:
+def _order(study: Study, participants: list[Participant]) -> tuple[int, tuple[int, ...]]:
     """The next person's order of the agents: the one of the square that fewest have, or a draw."""
     if study.order == "random":
         return -1, tuple(_RANDOM.sample(range(len(study.agents)), len(study.agents)))
     square = orders(len(study.agents))
-    taken = [person.order for person in everyone]
+    taken = [person.order for person in participants]
     row = min(range(len(square)), key=taken.count)
     return row, square[row]
 
@@ -236,10 +235,6 @@ def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 def new_secret() -> str:
     """That of a code: three words, each after a `-`."""
     return "".join("-" + "".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(3))
-
-
-def _new_tag() -> str:
-    return secrets.token_hex(4)
 
 
 def _hash(code: str) -> str:

@@ -13,9 +13,7 @@ from starlette.websockets import WebSocketDisconnect
 from support.serving import make_study_play
 from support.study import HOST, agree, consent, cookie_of, play_here, post
 
-from hanabi_rl.people.serve.study_cookie import NAME
-from hanabi_rl.people.serve.study_pages import make_study
-from hanabi_rl.storage.files import read_json, write_json
+from hanabi_rl.people.study.pages import make_study
 
 CODE = re.compile(r"\d{6}(?:-\w{4}){3}")
 
@@ -30,7 +28,7 @@ class Host:
     it away. A browser has one jar of cookies for all of them."""
 
     def __init__(self, by_path, **plays):
-        apps = {name: make_study(play, pause=0) for name, play in plays.items()}
+        apps = {name: make_study(play, move_delay=0) for name, play in plays.items()}
         ports = dict(zip(apps, (8644, 8645), strict=False))
         self.addresses = {
             name: f"http://{HOST}/{name}/" if by_path else f"http://{HOST}:{ports[name]}/"
@@ -78,7 +76,7 @@ def test_two_studies_on_one_host_know_their_own_people(tmp_path, by_path):
     for name, play in plays.items():  # in the middle of a game of each
         page = host.get(name, "next")
         assert page.url == pages[name].url and f"Study {name}, run by" in page.text
-        assert play.folder.find(codes[name]) and len(play.folder.everyone()) == 1
+        assert play.folder.find(codes[name]) and len(play.folder.participants()) == 1
         (other,) = set(codes) - {name}
         for path in ("", "next", "withdraw", "different", "code", "stop"):
             assert codes[other] not in host.get(name, path).text
@@ -89,7 +87,7 @@ def test_two_studies_on_one_host_know_their_own_people(tmp_path, by_path):
 
 
 def test_every_address_on_a_page_stays_under_the_path_of_a_proxy(tmp_path):
-    host = Host(True, a=make_study_play(tmp_path / "a", questionable=True))
+    host = Host(True, a=make_study_play(tmp_path / "a", flag_moves=True))
     pages = [host.get("a"), host.get("a", "no"), host.agree("a")]
     pages.append(host.post("a", "answer", step="before"))
     pages += [host.get("a", path) for path in ("", "different", "withdraw", "code", "stop")]
@@ -117,28 +115,6 @@ def test_a_study_knows_its_people_after_a_restart_at_another_port_and_in_another
     assert again.code("a") == code
 
 
-def test_the_cookie_of_an_earlier_version_is_accepted_and_replaced(tmp_path, visit):
-    play = make_study_play(tmp_path / "old")
-    kept = read_json(tmp_path / "old" / "study.json")
-    del kept["tag"]
-    write_json(tmp_path / "old" / "study.json", kept)
-    code = play.folder.join()[1]
-    play, other = make_study_play(tmp_path / "old"), make_study_play(tmp_path / "other")
-    client, elsewhere = visit(play), visit(other)
-    for browser in (client, elsewhere):
-        browser.cookies.set(NAME, code, domain=HOST)
-    assert "Before we begin" in client.get("/next").text
-    assert client.cookies[cookie_of(play)] == code
-    assert cookie_of(make_study_play(tmp_path / "old")) == cookie_of(play)
-    # it is another study's: not known there, and kept by whatever happens there
-    assert "I agree" in elsewhere.get("/").text
-    agree(elsewhere)
-    post(elsewhere, "/different")
-    assert elsewhere.cookies[NAME] == code and cookie_of(other) not in elsewhere.cookies
-    post(client, "/withdraw", code=code)
-    assert not client.cookies
-
-
 def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
     client = visit(play)
     agree(client)
@@ -155,7 +131,7 @@ def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
     second = client.cookies[cookie_of(play)]
     for page in pages:
         assert first not in page.text and first[7:] not in page.text
-    assert first != second and len(play.folder.everyone()) == 2
+    assert first != second and len(play.folder.participants()) == 2
     assert "Before we begin" in pages[-1].text
     # an old confirmation page, opened by the first one, does not send the second one away
     post(client, "/different", owner=form)
@@ -181,7 +157,7 @@ def test_a_table_that_the_one_before_left_open_takes_no_moves_of_the_next_person
     agree(client)
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(address):
         pass
-    (game,) = [played.game for person in play.folder.everyone() for played in person.games]
+    (game,) = [played.game for person in play.folder.participants() for played in person.games]
     assert game.status == "active"  # the one before goes on with the code
 
 
@@ -196,7 +172,7 @@ def test_a_table_left_open_takes_no_moves_of_one_who_comes_with_a_code(play, vis
         while seen["type"] == "websocket.send" and '"left":true' not in seen["text"]:
             seen = socket.receive()
     assert seen["type"] == "websocket.close"
-    (game,) = [played.game for person in play.folder.everyone() for played in person.games]
+    (game,) = [played.game for person in play.folder.participants() for played in person.games]
     assert game.status == "active"
     assert client.cookies[cookie_of(play)] == code
 
@@ -225,7 +201,7 @@ def test_back_to_the_consent_and_a_second_click_on_it_are_one_person(play, visit
     # a form that another tab had opened: it is not said to be the same person
     stale = form | {"secret": "-2222-3333-4444"}
     assert "takes part in this study in this browser" in post(client, "/agree", **stale).text
-    assert len(play.folder.everyone()) == 1
+    assert len(play.folder.participants()) == 1
 
 
 def test_a_study_is_stopped_by_the_second_click_alone(play, visit):
@@ -235,16 +211,16 @@ def test_a_study_is_stopped_by_the_second_click_alone(play, visit):
     assert 'action="../stop"' in page.text and 'method="post" action="../stop"' not in page.text
     asked = client.get("/stop").text
     assert "Your game ends here. 1 more game is not played." in asked
-    (person,) = play.folder.everyone()
+    (person,) = play.folder.participants()
     assert not person.stopped and person.games[0].game.status == "active"
     play_here(client, page)
     # at a form: what is filled in is kept before it is asked
     asked = post(client, "/answer", step="game 1", then="stop", q_meant="3")
     assert asked.url.path == "/stop" and "1 more game is not played" in asked.text
-    (person,) = play.folder.everyone()
+    (person,) = play.folder.participants()
     assert person.answers["game 1"] == {"meant": 3} and not person.stopped
     assert "Thank you" in post(client, "/stop").text
-    assert play.folder.everyone()[0].stopped
+    assert play.folder.participants()[0].stopped
 
 
 def after_both_games(client):
@@ -262,7 +238,7 @@ def test_who_has_played_everything_is_not_noted_as_one_who_stopped(play, visit):
     after_both_games(client)
     assert "Before you go" in post(client, "/stop").text  # of a tab that was opened before
     assert "Before you go" in client.get("/stop").text
-    assert not play.folder.everyone()[0].stopped
+    assert not play.folder.participants()[0].stopped
 
 
 def fields_of(page):
@@ -279,14 +255,14 @@ def test_a_form_sent_from_a_second_tab_is_not_lost_without_a_word(play, visit):
     other = post(client, "/answer", **tab, q_played="n")
     assert other.status_code == 409 and "The first answers are kept." in other.text
     assert "<dt>Played before?</dt><dd>n</dd>" in other.text and "a@example.org" in other.text
-    assert play.folder.everyone()[0].answers == {"before": {"played": "y"}}
+    assert play.folder.participants()[0].answers == {"before": {"played": "y"}}
     play_here(client, client.get("/next"))
     early = post(client, "/answer", step="game 2", q_remarks="<b>far</b> too early")
     assert early.status_code == 409 and "not asked" in early.text
     assert "&lt;b&gt;far&lt;/b&gt; too early" in early.text
     for step in ("done", "play", "game 0", "game 7", "", "game x"):
         post(client, "/answer", step=step, q_meant="1")
-    assert play.folder.everyone()[0].answers == {"before": {"played": "y"}}
+    assert play.folder.participants()[0].answers == {"before": {"played": "y"}}
 
 
 def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
@@ -295,7 +271,7 @@ def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
     play_here(client, post(client, "/answer", step="before"))
     lines = [str(number % 10) for number in range(1000)]  # 1,999 characters
     post(client, "/answer", step="game 1", q_remarks="\r\n".join(lines))
-    assert play.folder.everyone()[0].answers["game 1"] == {"remarks": "\n".join(lines)}
+    assert play.folder.participants()[0].answers["game 1"] == {"remarks": "\n".join(lines)}
 
 
 def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
@@ -341,7 +317,7 @@ def test_a_form_of_the_one_before_is_not_taken_as_the_next_ones(play, visit):
         assert not CODE.search(lost.text)
     stop = post(client, "/stop", owner=tab["owner"])
     assert "Before we begin" in stop.text
-    assert [(p.answers, p.stopped) for p in play.folder.everyone()] == [({}, False)] * 2
+    assert [(p.answers, p.stopped) for p in play.folder.participants()] == [({}, False)] * 2
 
 
 def test_a_form_sent_after_a_restart_is_kept_and_after_a_withdrawal_is_told(tmp_path, visit):
@@ -351,7 +327,7 @@ def test_a_form_sent_after_a_restart_is_kept_and_after_a_withdrawal_is_told(tmp_
     again._cookies = client._cookies
     assert "/game/" in post(again, "/answer", **tab, q_played="y").url.path
     play = make_study_play(tmp_path)
-    (person,) = play.folder.everyone()
+    (person,) = play.folder.participants()
     assert person.answers == {"before": {"played": "y"}}
     play.folder.withdraw(person.number, "the operator")
     lost = post(again, "/answer", step="game 1", q_remarks="fine")

@@ -8,9 +8,8 @@ from support.games import TINY, random_games
 from support.serving import STUDY
 
 from hanabi_rl.evaluation.measure.study import agent_figures, person_groups
-from hanabi_rl.people.serve.study import study_of
-from hanabi_rl.people.serve.study_export import Export
-from hanabi_rl.people.serve.study_person_data import person_agent_data, rating_of
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.export import Export, person_agent_data, rating_of
 
 SCALES = [{"name": name, "text": name} for name in ("one", "two", "three")]
 FORM = [*SCALES, {"name": "words", "text": "?", "kind": "text"}]
@@ -19,7 +18,7 @@ FORM = [*SCALES, {"name": "words", "text": "?", "kind": "text"}]
 def made(**changes):
     """Two people: 1 plays a warm-up game and two more with bot:a, of which one is left; 2 plays one
     with bot:b."""
-    study = study_of(STUDY | {"after_game": FORM, "questionable": True} | changes)
+    study = study_of(STUDY | {"after_game": FORM, "flag_moves": True} | changes)
     games = dataclasses.replace(random_games(TINY, 4), scores=np.array([6, 3, 2, 1], np.int32))
     rows = [
         (1, "bot:a", True, "finished", {"one": 7, "two": 7}),
@@ -81,7 +80,7 @@ def test_the_form_of_a_partner_makes_the_rating_where_there_is_one():
     marked = [FORM[0], FORM[1] | {"rating": True}, *FORM[2:]]
     first, second = person_agent_data(made(after_partner=marked))
     assert (first.rating, second.rating) == (None, 1)
-    first, second = person_agent_data(made(after_partner=FORM, questionable=False))
+    first, second = person_agent_data(made(after_partner=FORM, flag_moves=False))
     assert second.rating == 3 and first.partner_moves == 0
 
 
@@ -105,7 +104,9 @@ def test_a_rating_is_the_mean_of_the_scales_of_which_half_were_answered(answers,
 def of_two(games):
     """An export of games of two people each: (first, second, end), and of what is a warm-up for
     them; everybody is of the study."""
-    study = study_of(STUDY | {"agents": [{"name": "person"}], "instead": "bot:b", "wait": 9})
+    study = study_of(
+        STUDY | {"agents": [{"name": "person"}], "fallback_agent": "bot:b", "wait_s": 9}
+    )
     scores = np.arange(1, len(games) + 1, dtype=np.int32)
     lines = [
         {

@@ -17,18 +17,17 @@ from hanabi_rl.people.serve.lifecycle import (
     PlayerLeft,
     RefusedError,
 )
-from hanabi_rl.people.serve.participant import Participant, PlayedGame
 from hanabi_rl.people.serve.partner_protocol import PartnerAction, Partners
-from hanabi_rl.people.serve.study import PERSON
-from hanabi_rl.people.serve.study_folder import StudyFolder
-from hanabi_rl.people.serve.study_matching import WaitingRoom, begun, sync_with_pair
-from hanabi_rl.people.serve.study_steps import warms_up
 from hanabi_rl.people.serve.tables import GameTables
 from hanabi_rl.people.serve.view_json import Frame
+from hanabi_rl.people.study.design import PERSON
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.matching import WaitingRoom, balance, sync_with_pair
+from hanabi_rl.people.study.participant import Participant, PlayedGame, is_warm_up
 from hanabi_rl.play.decks import evaluation_decks
 
-PARTNER = "computer"  # the name of every agent, until the study is over ...
-SOMEBODY = "partner"  # ... and of everybody, where some are people
+AGENT_NAME = "computer"  # the name of every agent, until the study is over ...
+PARTNER_NAME = "partner"  # ... and of everybody, where some are people
 
 
 class StudyPlay(GameTables):
@@ -51,19 +50,19 @@ class StudyPlay(GameTables):
         super().__init__(rules)
         folder.check_agents(policies)
         self.folder, self._partners, self._policies = folder, partners, policies
-        self._remembering = remembering if folder.study.series else ()
-        self._of: dict[int, tuple[int, int]] = {}  # game -> whose, and which of theirs
+        self._remembering = remembering if folder.study.remember_people else ()
+        self._owners: dict[int, tuple[int, int]] = {}  # game -> whose, and which of theirs
         self._agents: dict[int, str] = {}
-        self._questioned: dict[int, frozenset[int]] = {}
-        self._twins: dict[int, int] = {}  # the copies that two people have of one game
-        self._waiting = WaitingRoom(folder.study.wait, folder.clock)
+        self._flagged: dict[int, frozenset[int]] = {}
+        self._pairs: dict[int, int] = {}  # the copies that two people have of one game
+        self.waiting = WaitingRoom(folder.study.wait_s, folder.clock)
         _rollback_partial_deals(folder)
-        for person in folder.everyone():
+        for person in folder.participants():
             for place, played in enumerate(person.games):
-                self._seat(person.number, place, played)
-        for game_id in self._twins:
-            for twin in self.paired_games(game_id):
-                game = sync_with_pair(self._games[game_id], self._games[twin])
+                self._add_game(person.number, place, played)
+        for game_id in self._pairs:
+            for pair in self.paired_games(game_id):
+                game = sync_with_pair(self._games[game_id], self._games[pair])
                 if game != self._games[game_id]:
                     self._carry_out(game, Effects())
 
@@ -76,17 +75,17 @@ class StudyPlay(GameTables):
         name = study.agents[person.plan[place][0]].name
         if name != PERSON:
             return self._deal(person, place, name)
-        if other := self._waiting.meet(person.number, place):
+        if other := self.waiting.find_partner(person.number, place):
             return self._deal_both(person, place, *other)
-        if self._waiting.gives_up(person.number):
-            return self._deal(person, place, study.instead, instead=True)
+        if self.waiting.timed_out(person.number):
+            return self._deal(person, place, study.fallback_agent, fallback=True)
         return None
 
-    def _deal(self, person: Participant, place: int, name: str, *, instead: bool = False) -> int:
+    def _deal(self, person: Participant, place: int, name: str, *, fallback: bool = False) -> int:
         policy = self._policies[name]
         earlier = person.series(name, policy) if name in self._remembering else ()
         game = self._new_game(person.plan[place][1], self._deck(), earlier)
-        played = PlayedGame(game, name, policy, self.folder.clock(), replaced_by_agent=instead)
+        played = PlayedGame(game, name, policy, self.folder.clock(), replaced_by_agent=fallback)
         self._begin(person.number, place, played)
         return game.game_id
 
@@ -95,19 +94,18 @@ class StudyPlay(GameTables):
     ) -> int | None:
         """One game for two people, who each get a copy. Who began more of their games with people
         does not begin this one; of two alike the one who came last sits as planned."""
-        deck, now, waits = self._deck(), self.folder.clock(), self.folder.get(other)
-        more = begun(person) - (begun(waits) if waits else 0)
-        seat = int(more > 0) if more else person.plan[place][1]
-        mine, theirs = self._new_game(seat, deck), self._new_game(1 - seat, deck)
+        deck, now, waiting = self._deck(), self.folder.clock(), self.folder.get(other)
+        difference = balance(person) - (balance(waiting) if waiting else 0)
+        seat = int(difference > 0) if difference else person.plan[place][1]
+        own_game, their_game = self._new_game(seat, deck), self._new_game(1 - seat, deck)
         try:
-            played = PlayedGame(theirs, PERSON, PERSON, now, paired_game=mine.game_id)
+            played = PlayedGame(their_game, PERSON, PERSON, now, paired_game=own_game.game_id)
             self._begin(other, their_place, played)
         except RefusedError:  # the other one has withdrawn in this moment
             return None
-        self._begin(
-            person.number, place, PlayedGame(mine, PERSON, PERSON, now, paired_game=theirs.game_id)
-        )
-        return mine.game_id
+        played = PlayedGame(own_game, PERSON, PERSON, now, paired_game=their_game.game_id)
+        self._begin(person.number, place, played)
+        return own_game.game_id
 
     def _deck(self) -> tuple[int, ...]:
         deck = evaluation_decks(self.rules, 1, secrets.randbits(63), "people")[0]
@@ -120,102 +118,98 @@ class StudyPlay(GameTables):
 
     def _begin(self, number: int, place: int, played: PlayedGame) -> None:
         self.folder.change(number, lambda person: person.with_game(place, played))
-        self._seat(number, place, played)
+        self._add_game(number, place, played)
 
     def game(self, game_id: int) -> Game:
         """See `GameTables.game`; of two people as it is kept by now: it has lost its moves where
         the other one was withdrawn, beside the server too."""
-        if game_id in self._twins:
-            number, place = self._of[game_id]
+        if game_id in self._pairs:
+            number, place = self._owners[game_id]
             if person := self.folder.get(number):
                 self._games[game_id] = person.games[place].game
         return super().game(game_id)
 
     def move(self, game_id: int, turn: int, action: int) -> Game:
         """See `GameTables.move`; of two people the other one's copy takes the move too."""
-        moved = super().move(game_id, turn, action)
-        self._in_twin(game_id, MoveMade(turn % self.rules.num_players, turn, action))
-        return moved
+        game = super().move(game_id, turn, action)
+        self._apply_to_pair(game_id, MoveMade(turn % self.rules.num_players, turn, action))
+        return game
 
     def leave(self, game_id: int) -> Game:
         """See `GameTables.leave`; of two people the other one's copy ends too."""
         left = super().leave(game_id)
-        self._in_twin(game_id, PlayerLeft())
+        self._apply_to_pair(game_id, PlayerLeft())
         return left
 
-    def _in_twin(self, game_id: int, event: Event) -> None:
-        for twin in self.paired_games(game_id):
+    def _apply_to_pair(self, game_id: int, event: Event) -> None:
+        for pair in self.paired_games(game_id):
             with contextlib.suppress(RefusedError):  # that person has withdrawn
-                self._happen(self._games[twin], event)
+                self._apply(self._games[pair], event)
 
     def paired_games(self, game_id: int) -> Sequence[int]:
-        """See `GameTables.beside`."""
-        twin = self._twins.get(game_id)
-        return (twin,) if twin in self._games else ()
+        """See `GameTables.paired_games`."""
+        pair = self._pairs.get(game_id)
+        return (pair,) if pair in self._games else ()
 
     def partner_to_move(self, game_id: int) -> bool:
         """See `GameTables.partner_to_move`; a person is not asked."""
-        return game_id not in self._twins and super().partner_to_move(game_id)
+        return game_id not in self._pairs and super().partner_to_move(game_id)
 
     def holds(self, person: Participant, game_id: int) -> bool:
         """Whether the game is this person's."""
-        return self._of.get(game_id, (-1, -1))[0] == person.number
+        return self._owners.get(game_id, (-1, -1))[0] == person.number
 
-    def warms_up(self, game_id: int) -> bool:
+    def is_warm_up(self, game_id: int) -> bool:
         """Whether a game is one to get used to the partner, which does not count. False once the
         person has withdrawn."""
-        number, place = self._of[game_id]
+        number, place = self._owners[game_id]
         person = self.folder.get(number)
-        return person is not None and warms_up(self.folder.study, person, place)
+        return person is not None and is_warm_up(self.folder.study, person, place)
 
-    def mark(self, game_id: int, turn: int, marked: bool) -> None:
+    def mark(self, game_id: int, turn: int, flagged: bool) -> None:
         """See `GameTables.mark`; it is kept with the moves of the game."""
-        if not self.folder.study.questionable:
-            super().mark(game_id, turn, marked)
-        number, place = self._of[game_id]
-        if turn != _last_of_partners(self._games[game_id]):
+        if not self.folder.study.flag_moves:
+            super().mark(game_id, turn, flagged)
+        number, place = self._owners[game_id]
+        if turn != _last_partner_turn(self._games[game_id]):
             raise RefusedError("only your partner's last move can be marked")
 
-        def with_mark(person: Participant) -> Participant:
+        def with_flag(person: Participant) -> Participant:
             played = person.games[place]
-            others = tuple(each for each in played.questioned if each != turn)
-            found = (*others, turn) if marked else others
-            return person.with_game(place, dataclasses.replace(played, questioned=found))
+            others = tuple(each for each in played.flagged if each != turn)
+            found = (*others, turn) if flagged else others
+            return person.with_game(place, dataclasses.replace(played, flagged=found))
 
-        person = self.folder.change(number, with_mark)
-        self._questioned[game_id] = frozenset(person.games[place].questioned)
+        person = self.folder.change(number, with_flag)
+        self._flagged[game_id] = frozenset(person.games[place].flagged)
 
     def frame(self, game_id: int) -> Frame:
         """See `GameTables.frame`; `questionable` is the turn that may be marked, and whether it
         is."""
         frame = super().frame(game_id)
-        if self.folder.study.questionable:
-            turn = _last_of_partners(self._games[game_id])
-            marked = turn in self._questioned[game_id]
-            frame["questionable"] = None if turn is None else {"turn": turn, "marked": marked}
+        if self.folder.study.flag_moves:
+            turn = _last_partner_turn(self._games[game_id])
+            flagged = turn in self._flagged[game_id]
+            frame["questionable"] = None if turn is None else {"turn": turn, "marked": flagged}
         return frame
-
-    def cancel_wait(self, number: int) -> None:
-        """The person does not wait for another one any more."""
-        self._waiting.leave(number)
 
     def forget(self, number: int) -> tuple[list[int], list[int]]:
         """The games of one who has withdrawn are no more: their ids, and those of the copies that
         others have, which have lost their moves."""
-        self._waiting.leave(number)
-        gone = [game_id for game_id, (whose, _) in self._of.items() if whose == number]
-        twins = [twin for game_id in gone for twin in self.paired_games(game_id)]
-        for twin in twins:
-            self.game(twin)  # which has no moves any more
-        for game_id in gone:
-            del self._of[game_id], self._agents[game_id], self._games[game_id]
-            del self._questioned[game_id]
-        return gone, twins
+        self.waiting.leave(number)
+        game_ids = [game_id for game_id, (owner, _) in self._owners.items() if owner == number]
+        pairs = [pair for game_id in game_ids for pair in self.paired_games(game_id)]
+        for pair in pairs:
+            self.game(pair)  # which has no moves any more
+        for game_id in game_ids:
+            del self._owners[game_id], self._agents[game_id], self._games[game_id]
+            del self._flagged[game_id]
+        return game_ids, pairs
 
-    def _keep(self, game: Game, effects: Effects) -> None:
-        number, place = self._of[game.game_id]
+    def _save(self, game: Game, effects: Effects) -> None:
+        number, place = self._owners[game.game_id]
 
-        def moved(person: Participant) -> Participant:
+        def with_move(person: Participant) -> Participant:
             played = person.games[place]
             if played.game.status == "done":
                 raise RefusedError("the other player has withdrawn: this game is no more")
@@ -223,35 +217,35 @@ class StudyPlay(GameTables):
             times = (*played.times_ms, *(now,) * (game.turn - len(played.times_ms)))
             return person.with_game(place, dataclasses.replace(played, game=game, times_ms=times))
 
-        self.folder.change(number, moved)
+        self.folder.change(number, with_move)
 
     def _names_at(self, game: Game) -> dict[int, str]:
         others = set(range(self.rules.num_players)) - game.people
-        return dict.fromkeys(others, SOMEBODY if self.folder.study.with_people else PARTNER)
+        return dict.fromkeys(others, PARTNER_NAME if self.folder.study.with_people else AGENT_NAME)
 
     def _with_link(self, game: Game, frame: Frame) -> Frame:
         """A game of a study is sent nowhere."""
         return frame | {"link": None}
 
-    def _ask(self, game: Game) -> PartnerAction:
+    def _query(self, game: Game) -> PartnerAction:
         return self._partners[self._agents[game.game_id]].partner_action([game])[0]
 
-    def _seat(self, number: int, place: int, played: PlayedGame) -> None:
+    def _add_game(self, number: int, place: int, played: PlayedGame) -> None:
         game_id = played.game.game_id
-        self._of[game_id] = number, place
+        self._owners[game_id] = number, place
         self._agents[game_id] = played.agent
         self._games[game_id] = played.game
-        self._questioned[game_id] = frozenset(played.questioned)
+        self._flagged[game_id] = frozenset(played.flagged)
         if played.paired_game:
-            self._twins[game_id] = played.paired_game
+            self._pairs[game_id] = played.paired_game
 
 
 def _rollback_partial_deals(folder: StudyFolder) -> None:
     """Where a server was killed before the second of two people had their copy of a game, the first
     one has none either, and waits once more."""
-    everyone = folder.everyone()
-    dealt = {played.game.game_id for person in everyone for played in person.games}
-    for person in everyone:
+    participants = folder.participants()
+    dealt = {played.game.game_id for person in participants for played in person.games}
+    for person in participants:
         for place, played in enumerate(person.games):
             if (
                 played.paired_game
@@ -265,8 +259,8 @@ def _without(person: Participant, place: int) -> Participant:
     return dataclasses.replace(person, games=person.games[:place])
 
 
-def _last_of_partners(game: Game) -> int | None:
+def _last_partner_turn(game: Game) -> int | None:
     """The number of the last move that is no person's."""
     players = game.rules.num_players
-    theirs = (turn for turn in reversed(range(game.turn)) if turn % players not in game.people)
-    return next(theirs, None)
+    partners = (turn for turn in reversed(range(game.turn)) if turn % players not in game.people)
+    return next(partners, None)

@@ -25,16 +25,22 @@ from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 from starlette.websockets import WebSocket
 
-from hanabi_rl.people.serve.forms import read_form
 from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.serve.participant import Answers, Participant
 from hanabi_rl.people.serve.request_limits import RequestLimiter, address_of
-from hanabi_rl.people.serve.study import SCALE
-from hanabi_rl.people.serve.study_cookie import StudyCookie
-from hanabi_rl.people.serve.study_folder import SECRET, new_secret
-from hanabi_rl.people.serve.study_play import StudyPlay
-from hanabi_rl.people.serve.study_steps import Step, heading_of, next_step, questions_of, step_named
 from hanabi_rl.people.serve.web import HERE, REFUSED, GameSockets, WithHeaders, check_origin
+from hanabi_rl.people.study.design import SCALE
+from hanabi_rl.people.study.folder import SECRET, new_secret
+from hanabi_rl.people.study.participant import (
+    Answers,
+    Participant,
+    Step,
+    form_title,
+    next_step,
+    parse_step,
+    questions_of,
+)
+from hanabi_rl.people.study.play import StudyPlay
+from hanabi_rl.people.study.requests import StudyCookie, read_form
 
 NO_COOKIE = (
     "Your browser kept no cookie, so the study cannot recognise you on its next page. Nothing was "
@@ -50,16 +56,16 @@ UNKNOWN = (
     "The study does not recognise this browser: its cookie is gone, or everything of yours was "
     "deleted."
 )
-_MONTHS = 180 * 86400  # seconds that a browser keeps the code
-_MINUTES = 600  # and what stands there from the consent to the code
+_CODE_S = 180 * 86400  # seconds that a browser keeps the code
+_CONSENT_S = 600  # and what stands there from the consent to the code
 
 
 class Pages:
     """What a study shows and takes."""
 
-    def __init__(self, play: StudyPlay, pause: float, guard: RequestLimiter) -> None:
+    def __init__(self, play: StudyPlay, move_delay: float, limiter: RequestLimiter) -> None:
         self.play, self.folder, self.study = play, play.folder, play.folder.study
-        self.lobby, self.guard = GameSockets(play, pause), guard
+        self.sockets, self.limiter = GameSockets(play, move_delay), limiter
         self._templates = Jinja2Templates(HERE / "templates")
         version = self.study.consent.version.encode()
         self._agreed = f"agreed-{hashlib.sha256(version).hexdigest()[:16]}"
@@ -67,97 +73,84 @@ class Pages:
 
     async def start(self, request: Request) -> Response:
         """What the study is, and whether one agrees; in a known browser, who is there."""
-        if self._person(request) is not None:
-            return self._page(request, "study_known.html", code="")
-        complete = self.folder.complete(self.folder.everyone())
+        if self._participant(request) is not None:
+            return self.page(request, "study_known.html", code="")
+        complete = self.folder.complete(self.folder.participants())
         secret = new_secret()  # with the form, so that one that is sent twice is of one person
-        return self._page(request, "study_consent.html", complete=complete, secret=secret)
+        return self.page(request, "study_consent.html", complete=complete, secret=secret)
 
     async def agree(self, request: Request) -> Response:
         """The person agrees to the consent text of this version: `begin` finds that in a cookie."""
         form = await read_form(request)
         version, secret = form.get("version"), form.get("secret", "")
-        ours = version == self.study.consent.version and SECRET.fullmatch(secret)
-        if ours and self._cookie.code(request).endswith(secret):  # a double click
+        valid = version == self.study.consent.version and SECRET.fullmatch(secret)
+        if valid and self._cookie.code(request).endswith(secret):  # a double click
             return RedirectResponse("next", 303)
-        if self._person(request) is not None or not ours:
+        if self._participant(request) is not None or not valid:
             return RedirectResponse("./", 303)
         response = RedirectResponse("begin", 303)
-        self._cookie.put(response, request, f"{self._agreed}.{secret}", _MINUTES)
+        self._cookie.put(response, request, f"{self._agreed}.{secret}", _CONSENT_S)
         return response
 
     async def begin(self, request: Request) -> Response:
         """From here on things are kept, if the browser keeps the cookie: else nobody would be known
         on the next page, and every try would take another's place."""
-        if self._person(request) is not None:
+        if self._participant(request) is not None:
             return RedirectResponse("next", 303)
-        agreed, _, secret = self._cookie.value(request).partition(".")
-        if agreed != self._agreed or not SECRET.fullmatch(secret):
-            return self._page(request, "study_text.html", text=NO_COOKIE)
+        consent, _, secret = self._cookie.value(request).partition(".")
+        if consent != self._agreed or not SECRET.fullmatch(secret):
+            return self.page(request, "study_text.html", text=NO_COOKIE)
         try:
-            self.guard.check_opening(address_of(request.client))
+            self.limiter.check_opening(address_of(request.client))
             person, code = self.folder.join(secret)
         except RefusedError as error:
-            response = self._page(request, "study_text.html", text=f"{error}.")
-            self._cookie.delete(response, request)
+            response = self.page(request, "study_text.html", text=f"{error}.")
+            self._cookie.delete(response)
             return response
-        if self.folder.clock() - person.consented_at > _MINUTES:  # the form of one before
+        if self.folder.clock() - person.consented_at > _CONSENT_S:  # the form of one before
             response = RedirectResponse("./", 303)
-            self._cookie.delete(response, request)
+            self._cookie.delete(response)
             return response
-        return self._known_by(request, code, "next")
+        return self._set_code(request, code, "next")
 
     async def ask_different(self, request: Request) -> Response:
         """Confirmation page for a new participant in a browser that another one has used."""
-        person = self._known(request)
-        complete = self.folder.complete(self.folder.everyone())
-        return self._page(
+        person = self._require_participant(request)
+        complete = self.folder.complete(self.folder.participants())
+        return self.page(
             request, "study_different.html", code="", owner=_owner(person), complete=complete
         )
 
     async def different(self, request: Request) -> Response:
         """The next person at this browser begins; the one before goes on with the code alone."""
-        person, form = self._known(request), await read_form(request)
+        person, form = self._require_participant(request), await read_form(request)
         response = RedirectResponse("./", 303)
         if _is_owner(person, form):
-            self._cookie.delete(response, request, self._cookie.code(request))
-            await self._make_way(person)
+            self._cookie.delete(response)
+            await self._release_browser(person)
         return response
-
-    async def ask_code(self, request: Request) -> Response:
-        """Form for the code of a participant in another browser, or without the cookie."""
-        return self._page(request, "study_code.html", code="")
 
     async def take_code(self, request: Request) -> Response:
         """The participant who has this code goes on in this browser."""
-        form, before = await read_form(request), self._person(request)
-        found = self._find(request, _typed(form))
-        if isinstance(found, str):
-            return self._page(request, "study_code.html", code="", problem=found)
-        if before is not None and before.number != found.number:
-            await self._make_way(before)
-        return self._known_by(request, _typed(form), "begin")
+        form, previous = await read_form(request), self._participant(request)
+        participant = self._find(request, _code_in(form))
+        if isinstance(participant, str):
+            return self.page(request, "study_code.html", code="", problem=participant)
+        if previous is not None and previous.number != participant.number:
+            await self._release_browser(previous)
+        return self._set_code(request, _code_in(form), "begin")
 
-    async def _make_way(self, person: Participant) -> None:
+    async def _release_browser(self, person: Participant) -> None:
         """Close what a participant has left open, as another one begins in this browser."""
-        self.play.cancel_wait(person.number)
+        self.play.waiting.leave(person.number)
         for played in person.games:
-            await self.lobby.disconnect(
+            await self.sockets.disconnect(
                 played.game.game_id, "another participant begins in this browser"
             )
 
-    async def refuse(self, request: Request) -> Response:
-        """The person does not agree."""
-        return self._page(request, "study_text.html", text="Nothing was stored. Goodbye.")
-
     async def next(self, request: Request) -> Response:
         """Whatever comes next."""
-        response = self._next(request, self._known(request))
-        if (code := self._cookie.code(request)) != self._cookie.value(request):  # its old name
-            self._cookie.put(response, request, code, _MONTHS)
-        return response
-
-    def _next(self, request: Request, person: Participant) -> Response:
+        person = self._require_participant(request)
         step = next_step(self.study, person)
         if step.kind == "play":
             try:
@@ -165,21 +158,21 @@ class Pages:
             except RefusedError:  # withdrawn in this moment
                 return RedirectResponse("./", 303)
             if game_id is None:
-                return self._page(request, "study_wait.html")
+                return self.page(request, "study_wait.html")
             return RedirectResponse(f"game/{game_id}", 303)
         if step.kind == "done":
             return self._done(request, person)
-        met = person.met(self.study)
-        return self._page(
+        agents_played = person.agents_played(self.study)
+        return self.page(
             request,
             "study_form.html",
             step=step,
             owner=_owner(person),
             first=not person.answers and not person.games,
-            heading=heading_of(step),
+            heading=form_title(step),
             questions=questions_of(self.study, step),
-            ranked=[self._games_with(person, agent) for agent in met]
-            if step.kind == "end" and len(met) > 1
+            ranked=[self._games_with(person, agent) for agent in agents_played]
+            if step.kind == "end" and len(agents_played) > 1
             else [],
             more=len(person.plan) - len(person.games)
             if step.kind in ("after", "partner") and not person.stopped
@@ -188,22 +181,22 @@ class Pages:
 
     async def answer(self, request: Request) -> Response:
         """A form filled in, as far as the person liked. Answers that are not kept are shown."""
-        form, person = await read_form(request), self._person(request)
-        step = step_named(form.get("step", ""))
-        answers = self._given(form, step, person)
-        if problem := self._keep(form, step, person, answers):
-            mine = problem in (ANSWERED, NOT_ASKED)
-            words = self._in_words(step, answers, person if mine else None)
-            words += [] if mine else _places(form)
-            shown = {"problem": problem, "mine": mine, "answers": words}
-            shown |= {} if mine else {"code": ""}
-            if words:
-                return self._page(request, "study_lost.html", status=409, **shown)
+        form, person = await read_form(request), self._participant(request)
+        step = parse_step(form.get("step", ""))
+        answers = self._read_answers(form, step, person)
+        if problem := self._save_answers(form, step, person, answers):
+            is_owner = problem in (ANSWERED, NOT_ASKED)
+            texts = self._answer_texts(step, answers, person if is_owner else None)
+            texts += [] if is_owner else _ranks_in(form)
+            values = {"problem": problem, "mine": is_owner, "answers": texts}
+            values |= {} if is_owner else {"code": ""}
+            if texts:
+                return self.page(request, "study_lost.html", status=409, **values)
         if form.get("then") == "stop":
             return RedirectResponse("stop", 303)
         return RedirectResponse("checked" if step.kind == "check" else "next", 303)
 
-    def _keep(
+    def _save_answers(
         self, form: dict[str, str], step: Step, person: Participant | None, answers: Answers
     ) -> str | None:
         """Keep the answers of a form; return the reason if they are not kept."""
@@ -214,13 +207,15 @@ class Pages:
         if step.kind == "done":
             return NOT_ASKED
         if step == next_step(self.study, person):
-            kept = self._change(person, lambda now: now.with_answers(step.name, answers))
-            return None if kept else UNKNOWN
+            saved = self._change(person, lambda now: now.with_answers(step.name, answers))
+            return None if saved else UNKNOWN
         if step.name not in person.answers:
             return NOT_ASKED
         return None if answers.items() <= person.answers[step.name].items() else ANSWERED
 
-    def _given(self, form: dict[str, str], step: Step, person: Participant | None) -> Answers:
+    def _read_answers(
+        self, form: dict[str, str], step: Step, person: Participant | None
+    ) -> Answers:
         """The answers in a form of this step; a ranking only if the person is known."""
         read = {
             question.name: question.read(form.get(f"q_{question.name}", ""))
@@ -231,37 +226,37 @@ class Pages:
             answers |= self._ranking(person, form)
         return answers
 
-    def _in_words(
+    def _answer_texts(
         self, step: Step, answers: Answers, person: Participant | None
     ) -> list[tuple[str, str | int]]:
         """Pairs of question and answer. A ranking names games, never agents."""
-        asked = questions_of(self.study, step)
-        words = [(each.text, answers[each.name]) for each in asked if each.name in answers]
+        questions = questions_of(self.study, step)
+        texts = [(each.text, answers[each.name]) for each in questions if each.name in answers]
         if person is not None and "ranking" in answers:
-            for agent in person.met(self.study):
+            for agent in person.agents_played(self.study):
                 if place := answers["ranking"].get(self.study.agents[agent].name):
-                    words.append((f"The partner of {self._games_with(person, agent)}", place))
-        return words
+                    texts.append((f"The partner of {self._games_with(person, agent)}", place))
+        return texts
 
     async def checked(self, request: Request) -> Response:
         """What is right, and why, of what the person answered in the check."""
-        person = self._known(request)
+        person = self._require_participant(request)
         if "check" not in person.answers:
             return RedirectResponse("next", 303)
-        return self._page(
+        return self.page(
             request,
             "study_checked.html",
-            given=person.answers["check"],
-            right=person.number_right(self.study),
+            answers=person.answers["check"],
+            correct=person.number_correct(self.study),
             goes_on=person.may_play(self.study),
         )
 
     async def ask_stop(self, request: Request) -> Response:
         """Confirmation page for the end of all games."""
-        person = self._known(request)
+        person = self._require_participant(request)
         if not _can_stop(person):
             return RedirectResponse("next", 303)
-        return self._page(
+        return self.page(
             request,
             "study_stop.html",
             owner=_owner(person),
@@ -271,30 +266,30 @@ class Pages:
 
     async def stop(self, request: Request) -> Response:
         """The person has had enough: no more games, but the last questions."""
-        person, form = self._known(request), await read_form(request)
+        person, form = self._require_participant(request), await read_form(request)
         if not _is_owner(person, form) or not _can_stop(person):
             return RedirectResponse("next", 303)
-        self.play.cancel_wait(person.number)
+        self.play.waiting.leave(person.number)
         for played in person.games:
             if played.game.status == "active":
                 with contextlib.suppress(RefusedError):
                     self.play.leave(played.game.game_id)
-                    await self.lobby.show(played.game.game_id)
+                    await self.sockets.show(played.game.game_id)
         self._change(person, lambda now: now.with_stop())
         return RedirectResponse("next", 303)
 
     async def table(self, request: Request) -> Response:
         """The table of one of the person's games."""
-        person = self._known(request)
+        person = self._require_participant(request)
         if not self.play.holds(person, request.path_params["game"]):
             raise HTTPException(404, "no such game of yours")
-        return self._page(
+        return self.page(
             request,
             "table.html",
             watched=False,
             players=self.play.rules.num_players,
             owner=_owner(person),
-            warms_up=self.play.warms_up(request.path_params["game"]),
+            is_warm_up=self.play.is_warm_up(request.path_params["game"]),
         )
 
     async def socket(self, socket: WebSocket) -> None:
@@ -302,98 +297,94 @@ class Pages:
         game_id = socket.path_params["game"]
         try:
             check_origin(socket.headers)
-            mine = self.play.holds(self._known(socket), game_id)
+            is_owner = self.play.holds(self._require_participant(socket), game_id)
         except HTTPException:
-            mine = False
-        if not mine:
+            is_owner = False
+        if not is_owner:
             await socket.close(REFUSED, "no such game of yours")
             return
         await socket.accept()
-        await self.lobby.serve(socket, game_id)
-
-    async def ask_withdraw(self, request: Request) -> Response:
-        """Form for the deletion of everything, by the code, which no page fills in: the next person
-        at a shared computer must not delete what is another's."""
-        return self._page(request, "study_withdraw.html")
+        await self.sockets.serve(socket, game_id)
 
     async def withdraw(self, request: Request) -> Response:
         """Deletes everything of who holds the code."""
         form = await read_form(request)
-        person = self._find(request, _typed(form))
+        person = self._find(request, _code_in(form))
         if isinstance(person, str):
-            return self._page(request, "study_withdraw.html", problem=person)
+            return self.page(request, "study_withdraw.html", problem=person)
         if not self.folder.withdraw(person.number, "the participant"):
-            return self._page(request, "study_withdraw.html", problem=WRONG_CODE)
-        gone, twins = self.play.forget(person.number)
-        for game_id in gone:
-            await self.lobby.end(game_id)
-        for game_id in twins:
-            await self.lobby.show(game_id)
+            return self.page(request, "study_withdraw.html", problem=WRONG_CODE)
+        game_ids, pairs = self.play.forget(person.number)
+        for game_id in game_ids:
+            await self.sockets.end(game_id)
+        for game_id in pairs:
+            await self.sockets.show(game_id)
         text = "Your games and answers are deleted. Thank you all the same."
-        response = self._page(request, "study_text.html", text=text)
-        if self._person(request) is None:  # who else takes part in this browser stays
-            self._cookie.delete(response, request, _typed(form))
+        response = self.page(request, "study_text.html", text=text)
+        if self._participant(request) is None:  # who else takes part in this browser stays
+            self._cookie.delete(response)
         return response
 
     def _find(self, request: Request, code: str) -> Participant | str:
         """Return the participant with this code, or the problem; an address has few tries."""
         address = address_of(request.client)
         try:
-            self.guard.check_key(address)
+            self.limiter.check_key(address)
         except RefusedError as error:
             return f"{error}."
         person = self.folder.find(code)
         if person is None:
-            self.guard.wrong_key(address)
+            self.limiter.wrong_key(address)
             return WRONG_CODE
         return person
 
-    def _known_by(self, request: Request, code: str, path: str) -> Response:
+    def _set_code(self, request: Request, code: str, path: str) -> Response:
         """The page at `path`, for the participant with this code from now on."""
         response = RedirectResponse(path, 303)
-        self._cookie.put(response, request, code, _MONTHS)
+        self._cookie.put(response, request, code, _CODE_S)
         return response
 
-    def _page(self, request: Request, name: str, status: int = 200, **shown: Any) -> Response:
-        """A template, filled in with `shown`; an empty `code` hides the code."""
+    def page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+        """A template, filled in with `values`; an empty `code` hides the code."""
         base = {
             "study": self.study,
             "code": self._cookie.code(request),
             "scale": range(1, SCALE + 1),
             "base": _base(request),
         }
-        return self._templates.TemplateResponse(request, name, base | shown, status)
+        return self._templates.TemplateResponse(request, name, base | values, status)
 
     def _done(self, request: Request, person: Participant) -> Response:
         """Only now it is told who the partners were."""
         partners = [
             (self._games_with(person, agent), self._name_of(person, agent))
-            for agent in person.met(self.study)
+            for agent in person.agents_played(self.study)
         ]
         screened = not person.may_play(self.study)
-        return self._page(request, "study_done.html", partners=partners, screened=screened)
+        return self.page(request, "study_done.html", partners=partners, screened=screened)
 
     def _name_of(self, person: Participant, agent: int) -> str:
         """Who it was; where a person was awaited and nobody came, who played instead."""
         games = zip(person.plan, person.games, strict=False)
-        names = dict.fromkeys(played.agent for (who, _), played in games if who == agent)
+        names = dict.fromkeys(played.agent for (of, _), played in games if of == agent)
         return " and ".join(names)
 
     def _games_with(self, person: Participant, agent: int) -> str:
         places = [
             str(place + 1)
-            for place, (who, _) in enumerate(person.plan[: len(person.games)])
-            if who == agent and person.games[place].game.moves
+            for place, (of, _) in enumerate(person.plan[: len(person.games)])
+            if of == agent and person.games[place].game.moves
         ]
         return f"game{'s' if len(places) > 1 else ''} {' and '.join(places)}"
 
     def _ranking(self, person: Participant, form: dict[str, str]) -> Answers:
         """Each partner's place, 1 for the best, of those that were given one."""
-        met = person.met(self.study)
+        agents_played = person.agents_played(self.study)
+        ranks = list(map(str, range(1, len(agents_played) + 1)))
         places = {
-            self.study.agents[agent].name: int(given)
-            for number, agent in enumerate(met)
-            if (given := form.get(f"rank_{number}", "")) in map(str, range(1, len(met) + 1))
+            self.study.agents[agent].name: int(value)
+            for number, agent in enumerate(agents_played)
+            if (value := form.get(f"rank_{number}", "")) in ranks
         }
         return {"ranking": places} if places else {}
 
@@ -405,11 +396,11 @@ class Pages:
             return False
         return True
 
-    def _person(self, connection: HTTPConnection) -> Participant | None:
+    def _participant(self, connection: HTTPConnection) -> Participant | None:
         return self.folder.find(self._cookie.code(connection))
 
-    def _known(self, connection: HTTPConnection) -> Participant:
-        person = self._person(connection)
+    def _require_participant(self, connection: HTTPConnection) -> Participant:
+        person = self._participant(connection)
         if person is None:
             raise HTTPException(303, headers={"Location": _base(connection) or "./"})
         return person
@@ -420,15 +411,15 @@ def _base(connection: HTTPConnection) -> str:
     return "../" if "game" in connection.path_params else ""
 
 
-def _typed(form: dict[str, str]) -> str:
+def _code_in(form: dict[str, str]) -> str:
     """The code in a form, as it is written in a cookie."""
     return form.get("code", "").strip().upper()
 
 
-def _places(form: dict[str, str]) -> list[tuple[str, str | int]]:
+def _ranks_in(form: dict[str, str]) -> list[tuple[str, str | int]]:
     """Pairs of partner and place in a form whose participant is not known any more."""
-    given = [(name.removeprefix("rank_"), form[name]) for name in form if name.startswith("rank_")]
-    return [(f"Partner {int(n) + 1}", place) for n, place in given if n.isdecimal() and place]
+    ranks = [(name.removeprefix("rank_"), form[name]) for name in form if name.startswith("rank_")]
+    return [(f"Partner {int(n) + 1}", rank) for n, rank in ranks if n.isdecimal() and rank]
 
 
 def _owner(person: Participant) -> str:
@@ -448,10 +439,10 @@ def _can_stop(person: Participant) -> bool:
 
 
 def make_study(
-    play: StudyPlay, pause: float = 0.8, guard: RequestLimiter | None = None
+    play: StudyPlay, move_delay: float = 0.8, limiter: RequestLimiter | None = None
 ) -> Starlette:
-    """The application; `pause` is the seconds before a partner's move is shown."""
-    pages = Pages(play, pause, guard or RequestLimiter())
+    """The application; `move_delay` is the seconds before a partner's move is shown."""
+    pages = Pages(play, move_delay, limiter or RequestLimiter())
 
     async def alive(request: Request) -> Response:
         return PlainTextResponse("alive\n")
@@ -459,7 +450,10 @@ def make_study(
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        await pages.lobby.close()
+        await pages.sockets.close()
+
+    def page(template: str, **values: Any) -> Callable[[Request], Response]:
+        return lambda request: pages.page(request, template, **values)
 
     def post(path: str, take: Callable[[Request], Awaitable[Response]]) -> Route:
         return Route(path, take, methods=["POST"])
@@ -468,14 +462,14 @@ def make_study(
         routes=[
             Route("/", pages.start),
             Route("/begin", pages.begin),
-            Route("/no", pages.refuse),
+            Route("/no", page("study_text.html", text="Nothing was stored. Goodbye.")),
             Route("/different", pages.ask_different),
-            Route("/code", pages.ask_code),
+            Route("/code", page("study_code.html", code="")),
             Route("/next", pages.next),
             Route("/checked", pages.checked),
             Route("/game/{game:int}", pages.table),
             Route("/stop", pages.ask_stop),
-            Route("/withdraw", pages.ask_withdraw),
+            Route("/withdraw", page("study_withdraw.html")),
             Route("/healthz", alive),
             post("/agree", pages.agree),
             post("/different", pages.different),

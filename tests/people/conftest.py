@@ -16,8 +16,8 @@ from support.study import ADDRESS, HOST
 
 from hanabi_rl.people.serve import candidate_connection
 from hanabi_rl.people.serve.local import LocalPlay
-from hanabi_rl.people.serve.study_pages import make_study
-from hanabi_rl.people.serve.study_play import StudyPlay
+from hanabi_rl.people.study.pages import make_study
+from hanabi_rl.people.study.play import StudyPlay
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def visit() -> Iterator[Callable[[StudyPlay], TestClient]]:
     clients = []
 
     def make(play: StudyPlay) -> TestClient:
-        app = make_study(play, pause=0)
+        app = make_study(play, move_delay=0)
         clients.append(TestClient(app, base_url=f"http://{HOST}", client=(ADDRESS, 50000)))
         return clients[-1].__enter__()
 

@@ -3,14 +3,14 @@
 title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
 participants = 40                           # completion_code
 [consent]                                   # version, text
-series = true                               # agents that can get to know a person do
-questionable = true                         # a button for the partner's last move
-check_right = 3                             # of [[check]], to go on
-wait = 120                                  # for a person, where [[agents]] has one,
-instead = "bot:convention"                  # and who plays where nobody comes
+remember_people = true                      # agents that can get to know a person do
+flag_moves = true                           # a button for the partner's last move
+min_check_correct = 3                       # of [[check]], to go on
+wait_s = 120                                # for a person, where [[agents]] has one,
+fallback_agent = "bot:convention"           # which plays if no person comes
 [[agents]]                                  # name, games, warm_up; `person` is another participant
 [[before]]                                  # questions: name, text, kind, low, high, choices,
-[[check]]                                   # rating; those of a check: right, why
+[[check]]                                   # rating; those of a check: correct, explanation
 [[after_game]]                              # left out: AFTER_GAME; `after_game = []`: none
 [[after_partner]]                           # after the last game with each
 [[at_end]]                                  # beside a ranking of the partners met
@@ -21,10 +21,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from hanabi_rl.storage.dataclass_io import from_dict
-from hanabi_rl.storage.files import read_toml
+from hanabi_rl.storage.files import read_json, read_toml
+
+T = TypeVar("T")
 
 SCALE = 7  # points
 PERSON = "person"  # as the name of an agent: another participant
@@ -44,19 +46,19 @@ class Question:
     rating: bool = False
     """Of the scales of a form those marked make up the rating of a partner; where none is, all. At
     the end of a study of two agents they compare the first partner (1) with the second (7)."""
-    right: str = ""
-    """Of a question of the check: the choice that is right ..."""
-    why: str = ""
-    """... and what is said of it afterwards."""
+    correct: str = ""
+    """Correct choice of a question of the check."""
+    explanation: str = ""
+    """Text shown with the correct choice after the check."""
 
-    def read(self, given: str) -> str | int | None:
+    def read(self, answer: str) -> str | int | None:
         """The answer that a form's field holds; None where it was skipped, or is none."""
         if self.kind == "text":
             # browsers count a line's end as one character, and send two
-            return given.replace("\r\n", "\n").strip()[:MAX_TEXT] or None
+            return answer.replace("\r\n", "\n").strip()[:MAX_TEXT] or None
         if self.kind == "choice":
-            return given if given in self.choices else None
-        return int(given) if given in map(str, range(1, SCALE + 1)) else None
+            return answer if answer in self.choices else None
+        return int(answer) if answer in map(str, range(1, SCALE + 1)) else None
 
 
 AFTER_GAME = (
@@ -103,17 +105,17 @@ class Study:
     participants: int = 100
     """After so many nobody else is asked."""
     completion_code: str = ""
-    series: bool = False
+    remember_people: bool = False
     """An agent that remembers whom it plays with (`agents/preloaded_profile.py`) keeps what it
     learnt of a person from game to game; else it meets a stranger in every game."""
-    questionable: bool = False
+    flag_moves: bool = False
     """People may mark their partner's last move as questionable."""
-    check_right: int = 0
-    """How many questions of the check one must have right to play."""
-    wait: int = 120
-    """Seconds that one who is to play with a person waits for one ..."""
-    instead: str = ""
-    """... before this agent takes the place; it need not be one of `agents`."""
+    min_check_correct: int = 0
+    """Minimum number of correct answers to the check; with fewer a participant plays no game."""
+    wait_s: int = 120
+    """Seconds that a participant waits for another one before `fallback_agent` plays."""
+    fallback_agent: str = ""
+    """Agent that plays if no participant comes; it need not be one of `agents`."""
     consent: Consent = Consent()
     agents: tuple[StudyAgent, ...] = ()
     before: tuple[Question, ...] = ()
@@ -131,7 +133,7 @@ class Study:
     def policies(self) -> list[str]:
         """The names of all agents that are no persons."""
         names = [agent.name for agent in self.agents if agent.name != PERSON]
-        return list(dict.fromkeys([*names, *([self.instead] if self.with_people else [])]))
+        return list(dict.fromkeys([*names, *([self.fallback_agent] if self.with_people else [])]))
 
     def forms(self) -> dict[str, tuple[Question, ...]]:
         """Every list of questions, by its name in the file."""
@@ -140,6 +142,16 @@ class Study:
 
 _FORMS = ("before", "check", "after_game", "after_partner", "at_end")
 _LISTS = {"agents": StudyAgent} | dict.fromkeys(_FORMS, Question)
+_RENAMED = {
+    "instead": "fallback_agent",
+    "questionable": "flag_moves",
+    "wait": "wait_s",
+    "check_right": "min_check_correct",
+    "series": "remember_people",
+    "right": "correct",
+    "why": "explanation",
+}
+"""Earlier key -> key. A saved study may have earlier keys, a TOML file must not."""
 
 
 def read_study(path: Path) -> Study:
@@ -156,9 +168,15 @@ def study_of(content: dict[str, Any], where: str = "study") -> Study:
         if name in content
     }
     rest = {name: value for name, value in content.items() if name not in _LISTS}
-    study = dataclasses.replace(from_dict(Study, rest, where=where), **lists)
+    study = dataclasses.replace(_from_table(Study, rest, where), **lists)
     _check(study, where)
     return study
+
+
+def saved_study(path: Path) -> Study:
+    """Return the study in a JSON file that a server or an export wrote, of any version. Raises
+    ValueError; FileNotFoundError."""
+    return study_of(_with_new_keys(read_json(path)["study"]), str(path))
 
 
 def orders(agents: int) -> list[tuple[int, ...]]:
@@ -170,13 +188,29 @@ def orders(agents: int) -> list[tuple[int, ...]]:
     return square + [order[::-1] for order in square] if agents % 2 and agents > 1 else square
 
 
-def _items(cls: type[Any], given: Any, where: str) -> list[Any]:
-    if not isinstance(given, list):
-        raise ValueError(f"{where}: expected a list of tables, got {given!r:.60}")
-    for number, item in enumerate(given):
+def _with_new_keys(saved: Any) -> Any:
+    if isinstance(saved, list):
+        return [_with_new_keys(item) for item in saved]
+    if isinstance(saved, dict):
+        return {_RENAMED.get(name, name): _with_new_keys(item) for name, item in saved.items()}
+    return saved
+
+
+def _from_table(cls: type[T], table: dict[str, Any], where: str) -> T:
+    for name in filter(_RENAMED.get, table):
+        raise ValueError(f"{where}: {name} was renamed to {_RENAMED[name]}")
+    return from_dict(cls, table, where=where)
+
+
+def _items(cls: type[Any], tables: Any, where: str) -> list[Any]:
+    if not isinstance(tables, list):
+        raise ValueError(f"{where}: expected a list of tables, got {tables!r:.60}")
+    items = []
+    for i, item in enumerate(tables):
         if not isinstance(item, dict):
-            raise ValueError(f"{where}[{number}]: expected a table, got {item!r:.60}")
-    return [from_dict(cls, item, where=f"{where}[{i}]") for i, item in enumerate(given)]
+            raise ValueError(f"{where}[{i}]: expected a table, got {item!r:.60}")
+        items.append(_from_table(cls, item, f"{where}[{i}]"))
+    return items
 
 
 def _check(study: Study, where: str) -> None:
@@ -184,30 +218,22 @@ def _check(study: Study, where: str) -> None:
         _check_text(getattr(study, name), f"{where}: {name}")
     for name in ("version", "text"):
         _check_text(getattr(study.consent, name), f"{where}: consent.{name}")
-    if not 2 <= study.players <= 5:
-        raise ValueError(f"{where}: players: expected 2 to 5, got {study.players}")
-    if study.participants < 1:
-        raise ValueError(f"{where}: participants: expected 1 or more, got {study.participants}")
+    _check_range(study.players, 2, 5, f"{where}: players")
+    _check_range(study.participants, 1, None, f"{where}: participants")
     if not study.agents:
         raise ValueError(f"{where}: agents: expected one [[agents]] or more, got none")
     for i, agent in enumerate(study.agents):
         _check_text(agent.name, f"{where}: agents[{i}].name")
-        if agent.games < 1:
-            raise ValueError(f"{where}: agents[{i}].games: expected 1 or more, got {agent.games}")
-        if not 0 <= agent.warm_up < agent.games:
-            raise ValueError(
-                f"{where}: agents[{i}].warm_up: expected 0 to {agent.games - 1}, one game to count "
-                f"at least, got {agent.warm_up}"
-            )
-    _check_once([agent.name for agent in study.agents], f"{where}: agents", "agent")
+        _check_range(agent.games, 1, None, f"{where}: agents[{i}].games")
+        _check_range(agent.warm_up, 0, agent.games - 1, f"{where}: agents[{i}].warm_up")
+    _check_unique([agent.name for agent in study.agents], f"{where}: agents", "agent")
     if study.with_people:
         if study.players != 2:
             raise ValueError(f"{where}: players: expected 2 with a person, got {study.players}")
-        if study.wait < 1:
-            raise ValueError(f"{where}: wait: expected 1 second or more, got {study.wait}")
-        _check_text(study.instead, f"{where}: instead")
-        if study.instead == PERSON:
-            raise ValueError(f"{where}: instead: expected an agent, got {PERSON!r}")
+        _check_range(study.wait_s, 1, None, f"{where}: wait_s")
+        _check_text(study.fallback_agent, f"{where}: fallback_agent")
+        if study.fallback_agent == PERSON:
+            raise ValueError(f"{where}: fallback_agent: expected an agent, got {PERSON!r}")
     for form, questions in study.forms().items():
         _check_questions(questions, f"{where}: {form}")
     if any(question.rating for question in study.at_end) and len(study.agents) != 2:
@@ -215,15 +241,18 @@ def _check(study: Study, where: str) -> None:
             f"{where}: at_end: rating: expected two agents to compare, got {len(study.agents)}"
         )
     for i, question in enumerate(study.check):
-        if question.right not in question.choices:
+        if question.correct not in question.choices:
             raise ValueError(
-                f"{where}: check[{i}].right: expected one of the choices, got {question.right!r}"
+                f"{where}: check[{i}].correct: expected one of the choices, got "
+                f"{question.correct!r}"
             )
-    if not 0 <= study.check_right <= len(study.check):
-        raise ValueError(
-            f"{where}: check_right: expected 0 to {len(study.check)}, the questions of the check, "
-            f"got {study.check_right}"
-        )
+    _check_range(study.min_check_correct, 0, len(study.check), f"{where}: min_check_correct")
+
+
+def _check_range(value: int, low: int, high: int | None, where: str) -> None:
+    if value < low or (high is not None and value > high):
+        expected = f"{low} or more" if high is None else f"{low} to {high}"
+        raise ValueError(f"{where}: expected {expected}, got {value}")
 
 
 def _check_questions(questions: Sequence[Question], where: str) -> None:
@@ -239,7 +268,7 @@ def _check_questions(questions: Sequence[Question], where: str) -> None:
                 f"{where}[{i}].choices: expected two or more for a choice and none for another "
                 f"kind, got {len(question.choices)} for kind {question.kind!r}"
             )
-    _check_once([question.name for question in questions], where, "question")
+    _check_unique([question.name for question in questions], where, "question")
 
 
 def _check_text(text: str, where: str) -> None:
@@ -247,7 +276,7 @@ def _check_text(text: str, where: str) -> None:
         raise ValueError(f"{where}: expected a text, got {text!r}")
 
 
-def _check_once(names: Sequence[str], where: str, what: str) -> None:
+def _check_unique(names: Sequence[str], where: str, kind_of_item: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{where}: expected every {what} once, got {name!r} twice")
+            raise ValueError(f"{where}: expected every {kind_of_item} once, got {name!r} twice")

@@ -1,0 +1,1 @@
+"""Studies with people: design, participants, pages, matching, export."""

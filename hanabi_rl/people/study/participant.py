@@ -1,0 +1,234 @@
+"""Data of one participant, the participant's file, and the next step of the study."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from hanabi_rl.people.serve.folder import game_from_json, game_to_json
+from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.study.design import Question, Study
+from hanabi_rl.storage.files import read_json
+
+FORMAT_VERSION = 3
+_READ_VERSIONS = (1, 2, 3)  # 1: before moves could be marked; 2: before there were series
+
+Kind = Literal["before", "check", "play", "after", "partner", "end", "done"]
+Answers = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayedGame:
+    """One game of a person."""
+
+    game: Game
+    agent: str
+    policy: str  # its identity
+    started_at: float  # seconds since the epoch
+    times_ms: tuple[int, ...] = ()
+    """Of each move, since the deal."""
+    paired_game: int = 0
+    """The number of the same game in the file of the other person who played it; 0: nobody."""
+    replaced_by_agent: bool = False
+    """The agent took the place of a person, as nobody came."""
+    flagged: tuple[int, ...] = ()
+    """The partners' moves, by their numbers, that the person found questionable, in order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Participant:
+    """Everything that is kept of one person."""
+
+    number: int
+    code_hash: str
+    consent_version: str
+    consented_at: float
+    order: int
+    """Which of the study's orders; -1 where it was drawn."""
+    plan: tuple[tuple[int, int], ...]
+    """The agent (of the study's) and the person's seat in each game."""
+    games: tuple[PlayedGame, ...] = ()
+    answers: dict[str, Answers] = dataclasses.field(default_factory=dict)
+    """By step (`Step.name`): `before`, `check`, `game 1`, ..., `partner 1`, ..., `end`."""
+    stopped: bool = False
+
+    def with_game(self, place: int, played: PlayedGame) -> Participant:
+        """Game number `place` (from 0) as it is now."""
+        games = (*self.games[:place], played, *self.games[place + 1 :])
+        return dataclasses.replace(self, games=games)
+
+    def with_answers(self, step: str, answers: Answers) -> Participant:
+        """A form filled in. What was answered once stands."""
+        return dataclasses.replace(self, answers={step: answers} | self.answers)
+
+    def with_stop(self) -> Participant:
+        """No more games."""
+        return dataclasses.replace(self, stopped=True)
+
+    def agents_played(self, study: Study) -> list[int]:
+        """The agents (of the study's) that this person made a move with, in their order."""
+        games = zip(self.plan, self.games, strict=False)
+        return list(dict.fromkeys(agent for (agent, _), each in games if each.game.moves))
+
+    def series(self, agent: str, policy: str) -> tuple[Game, ...]:
+        """The games so far with an agent of this identity."""
+        return tuple(
+            dataclasses.replace(each.game, previous_games=())
+            for each in self.games
+            if (each.agent, each.policy) == (agent, policy) and each.game.moves
+        )
+
+    def number_correct(self, study: Study) -> int:
+        """How many questions of the check were answered right."""
+        answers = self.answers.get("check", {})
+        return sum(answers.get(question.name) == question.correct for question in study.check)
+
+    def may_play(self, study: Study) -> bool:
+        """Whether they are enough, or were not asked yet."""
+        return "check" not in self.answers or self.number_correct(study) >= study.min_check_correct
+
+
+def participant_to_json(person: Participant) -> dict[str, Any]:
+    """Everything of a person, as its file holds it."""
+    games = [
+        {
+            **game_to_json(played.game),
+            "status": played.game.status,
+            "end_reason": played.game.end_reason,
+            "agent": played.agent,
+            "policy": played.policy,
+            "started_at": played.started_at,
+            "times_ms": played.times_ms,
+            "questioned": played.flagged,
+            "twin": played.paired_game,
+            "instead": played.replaced_by_agent,
+        }
+        for played in person.games
+    ]
+    fields = {f.name: getattr(person, f.name) for f in dataclasses.fields(person)}
+    return {"format_version": FORMAT_VERSION} | fields | {"games": games}
+
+
+def read_participant(path: Path) -> Participant:
+    """Read a participant's file. Raises ValueError naming the file; FileNotFoundError."""
+    content: Any = read_json(path)
+    try:
+        if content.pop("format_version") not in _READ_VERSIONS:
+            raise ValueError(f"expected a format_version up to {FORMAT_VERSION}")
+        games: list[PlayedGame] = []
+        games_before: dict[int, Game] = {}
+        for game in content.pop("games"):
+            games.append(_played(game, games_before))
+            game_id = games[-1].game.game_id
+            games_before[game_id] = dataclasses.replace(games[-1].game, previous_games=())
+        plan = tuple((agent, seat) for agent, seat in content.pop("plan"))
+        return Participant(plan=plan, games=tuple(games), **content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: no participant of a study: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _played(content: dict[str, Any], games_before: Mapping[int, Game]) -> PlayedGame:
+    """`games_before`: the games that this person played before it, by their ids."""
+    game = dataclasses.replace(
+        game_from_json(content, lambda game_id, _: games_before[game_id]),
+        status=content["status"],
+        end_reason=content["end_reason"],
+    )
+    return PlayedGame(
+        game=game,
+        agent=content["agent"],
+        policy=content["policy"],
+        started_at=content["started_at"],
+        times_ms=tuple(content["times_ms"]),
+        flagged=tuple(content.get("questioned", ())),
+        paired_game=content.get("twin", 0),
+        replaced_by_agent=content.get("instead", False),
+    )
+
+
+class Step(NamedTuple):
+    """One step; `place` is the number of the game or, of `partner`, of the partner, from 0."""
+
+    kind: Kind
+    place: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its key among a person's answers."""
+        return {"after": f"game {self.place + 1}", "partner": f"partner {self.place + 1}"}.get(
+            self.kind, self.kind
+        )
+
+
+def parse_step(name: str) -> Step:
+    """The step of that name; of a name that is none, `done`, where nothing is asked."""
+    if found := re.fullmatch(r"(game|partner) ([1-9]\d{0,3})", name):
+        return Step("after" if found[1] == "game" else "partner", int(found[2]) - 1)
+    kinds: tuple[Kind, ...] = ("before", "check", "end")
+    return Step(next((kind for kind in kinds if kind == name), "done"))
+
+
+def next_step(study: Study, person: Participant) -> Step:
+    """What comes next for the person."""
+    first: tuple[Kind, ...] = ("before", "check")
+    for form in first:
+        if study.forms()[form] and form not in person.answers and not person.games:
+            return Step(form)
+    if not person.may_play(study):
+        return Step("done")
+    by_partner = _games_by_partner(person)
+    for number, places in enumerate(by_partner):
+        for place in places:
+            if place == len(person.games):
+                if not person.stopped:
+                    return Step("play", place)
+                break
+            game = person.games[place].game
+            if game.status == "active":
+                return Step("play", place)
+            has_form = study.after_game and game.moves and not is_warm_up(study, person, place)
+            if has_form and (step := Step("after", place)).name not in person.answers:
+                return step
+        played = any(person.games[p].game.moves for p in places if p < len(person.games))
+        has_form = study.after_partner and played
+        if has_form and (step := Step("partner", number)).name not in person.answers:
+            return step
+        if len(person.games) <= places[-1]:  # who stopped meets nobody else
+            break
+    has_form = study.at_end or len(person.agents_played(study)) > 1
+    return Step("end") if has_form and "end" not in person.answers else Step("done")
+
+
+def questions_of(study: Study, step: Step) -> tuple[Question, ...]:
+    """What is asked at a step."""
+    forms = {"after": "after_game", "partner": "after_partner", "end": "at_end"}
+    return study.forms().get(forms.get(step.kind, step.kind), ())
+
+
+def form_title(step: Step) -> str:
+    """The title of a form."""
+    return {
+        "before": "Before we begin",
+        "check": "How the game is played",
+        "after": f"About game {step.place + 1}",
+        "partner": "About the partner you have just played with",
+    }.get(step.kind, "Before you go")
+
+
+def is_warm_up(study: Study, person: Participant, place: int) -> bool:
+    """Whether game number `place` is one to get used to the partner."""
+    agent = person.plan[place][0]
+    games_before = sum(other == agent for other, _ in person.plan[:place])
+    return games_before < study.agents[agent].warm_up
+
+
+def _games_by_partner(person: Participant) -> list[list[int]]:
+    """The places of the games with each partner, in their order."""
+    by_agent = itertools.groupby(range(len(person.plan)), lambda place: person.plan[place][0])
+    return [list(places) for _, places in by_agent]
