@@ -148,7 +148,7 @@ def test_command_adds_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     path = written(tmp_path / "a.json", [], proxies=[proxy])
     for flags, message in (
         (["--agents", "bot:iggi"], "--board requires --agents and --submitted-by"),
-        (["--agents", str(tmp_path), "--submitted-by", "me"], "anybody can load"),
+        (["--agents", str(tmp_path), "--submitted-by", "me"], "anyone can load"),
         (["--agents", "bot:iggi", "--submitted-by", "me", "--games", "9"], "no other flags"),
         (["--agents", "bot:iggi", "--submitted-by", "me", "--json"], "no other flags"),
     ):

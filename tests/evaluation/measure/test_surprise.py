@@ -151,7 +151,7 @@ def test_prediction_table_and_plot(games, decisions, tmp_path):
     )
     text = text_of(prediction_parts, figures)
     for part in (
-        "all decisions",
+        "every decision",
         "rank hint",
         "turns 11-20",
         "per timestep",
