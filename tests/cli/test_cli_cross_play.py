@@ -210,7 +210,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"],
-            "each of the 2 line-ups",
+            "at least one game per lineup, 2, got 1",
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--group", "A=s0"],

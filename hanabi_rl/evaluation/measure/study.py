@@ -57,7 +57,7 @@ class PersonAgentData:
         return sum(self.scores) / len(self.scores) if self.scores else None
 
 
-RATINGS = (1, 7)  # points of `people.serve.study.SCALE`
+RATINGS = (1, 7)  # points of `people.study.design.SCALE`
 """Lowest and highest rating."""
 
 
