@@ -15,7 +15,7 @@ from hanabi_rl.evaluation.measure.annotate import (
     Violation,
     annotate,
 )
-from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
+from hanabi_rl.evaluation.measure.ratio import Ratio, ratios_dict
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
 from hanabi_rl.storage.progress import SOON_S, Progress
 
@@ -67,10 +67,5 @@ def convention_figures(found: Conventions) -> dict[str, Any]:
     ratios |= {f"kind/{kind}": found.of_kind(kind) for kind in ANNOTATION_KINDS}
     ratios |= {f"break/{name}": found.of_violation(name) for name in VIOLATIONS}
     ratios = {name: ratio.group_by(found.decks) for name, ratio in ratios.items()}
-    figures: dict[str, Any] = {"games": len(found.kind), "moves": int(found.counted.sum())}
-    for (name, ratio), interval in zip(
-        ratios.items(), intervals_of([*ratios.values()]), strict=True
-    ):
-        figures[name] = ratio.mean if ratio.defined else None
-        figures[f"{name}_ci95"] = None if interval is None else interval.bounds
-    return figures
+    counts = {"games": len(found.kind), "moves": int(found.counted.sum())}
+    return {**counts, **ratios_dict(ratios)}

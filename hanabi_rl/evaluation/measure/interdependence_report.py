@@ -10,7 +10,7 @@ import numpy as np
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.evaluation.measure.interdependence import constructive
-from hanabi_rl.evaluation.measure.intervals import bootstrap_correlation
+from hanabi_rl.evaluation.measure.intervals import bootstrap_correlation, interval_dict
 from hanabi_rl.evaluation.measure.registry import measure_figures, measures_of
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import evaluation_decks
@@ -86,9 +86,9 @@ def _correlation(record: GameAnalysis, name: str, which: np.ndarray) -> dict[str
     points = record.games.points[which]
     links = constructive(record).numerator[which]
     if len(points) == 0 or np.ptp(points) == 0 or np.ptp(links) == 0:
-        return {name: None, f"{name}_ci95": None}
-    interval = bootstrap_correlation(points, links, groups=record.games.deck_ids[which])
-    return {name: interval.mean, f"{name}_ci95": interval.bounds}
+        return interval_dict(name, None)
+    groups = record.games.deck_ids[which]
+    return interval_dict(name, bootstrap_correlation(points, links, groups=groups))
 
 
 REFERENCES = ("bot:random", "bot:convention")

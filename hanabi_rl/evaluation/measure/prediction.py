@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from hanabi_rl.evaluation.measure.chunks import in_chunks, join_chunks
-from hanabi_rl.evaluation.measure.intervals import group_sums
+from hanabi_rl.evaluation.measure.intervals import group_sums, interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
@@ -55,13 +55,8 @@ class Prediction(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready: accuracy and cross-entropy (nats per decision), each with `*_ci95`."""
-        accuracy, cross_entropy = self.accuracy().interval, self.cross_entropy().interval
-        return {
-            "accuracy": accuracy.mean,
-            "accuracy_ci95": accuracy.bounds,
-            "cross_entropy": cross_entropy.mean,
-            "cross_entropy_ci95": cross_entropy.bounds,
-        }
+        accuracy = interval_dict("accuracy", self.accuracy().interval)
+        return accuracy | interval_dict("cross_entropy", self.cross_entropy().interval)
 
     def accuracy_per_timestep(self) -> Ratio:
         """Fraction of seat-timesteps predicted correctly; an idle turn, where the no-op is the only

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from hanabi_rl.evaluation.measure.intervals import (
     bootstrap_ratios,
     clopper_pearson_interval,
     group_sums,
+    interval_dict,
 )
 
 
@@ -90,3 +92,9 @@ def intervals_of(ratios: Sequence[Ratio]) -> list[Interval | None]:
     defined = [ratio for ratio in ratios if ratio.defined]
     found = iter(bootstrap_ratios([(ratio.numerator, ratio.denominator) for ratio in defined]))
     return [ratio._within(next(found)) if ratio.defined else None for ratio in ratios]
+
+
+def ratios_dict(ratios: Mapping[str, Ratio]) -> dict[str, Any]:
+    """JSON-ready: `name` and `name_ci95` of each ratio, over the same games; None if undefined."""
+    intervals = zip(ratios, intervals_of([*ratios.values()]), strict=True)
+    return {key: x for each in intervals for key, x in interval_dict(*each).items()}

@@ -18,7 +18,7 @@ from hanabi_rl.evaluation.measure import (
     interdependence,
     selfplay,
 )
-from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
+from hanabi_rl.evaluation.measure.ratio import Ratio, ratios_dict
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
 from hanabi_rl.evaluation.papers import ah2ac2, siu2025
 from hanabi_rl.games.hanabi.events import EVENTS
@@ -330,14 +330,8 @@ def measures_of(group: Group) -> tuple[Measure, ...]:
 
 def measure_figures(record: GameAnalysis, measures: Iterable[Measure]) -> dict[str, Any]:
     """JSON-ready: `name` and `name_ci95` (over decks) of each measure; None if undefined."""
-    measures = tuple(measures)
     decks = record.games.deck_ids
-    intervals = intervals_of([measure.of(record).group_by(decks) for measure in measures])
-    figures: dict[str, Any] = {}
-    for measure, interval in zip(measures, intervals, strict=True):
-        figures[measure.name] = None if interval is None else interval.mean
-        figures[f"{measure.name}_ci95"] = None if interval is None else interval.bounds
-    return figures
+    return ratios_dict({each.name: each.of(record).group_by(decks) for each in measures})
 
 
 def behaviour_figures(record: GameAnalysis) -> dict[str, Any]:
