@@ -31,7 +31,7 @@ class BRProx:
     unclipped: float
     """IQM without the clip."""
     best_zero: float
-    """Fraction of entries whose best response returns at most 0; they count as 1."""
+    """Fraction of entries with a best response of at most 0; they count as 1."""
     runs: int
 
     def as_dict(self) -> dict[str, Any]:

@@ -9,8 +9,8 @@ paper specifies neither its atoms nor its sampling, so ours differ and values ne
 table; compare agents on the same pools:
 
 - `atom_names` lists the atoms, 208 for two players; *next* is the next player's hand. Atoms of a
-  missing card are false. *Just drawn*: the newest card of a hand whose owner made the last move, a
-  play or a discard (never true with three or more players). *Useless*: a card already played, or
+  missing card are false. *Just drawn*: the newest card of the player of the last move, a play or
+  a discard (never true with three or more players). *Useless*: a card already played, or
   above a card with no copy left; the exhausted card, which no hand can hold, is excluded.
 - Formulas: `formulas.py`, ten pools of 500. A formula that is never true counts as 0.
 - p(m | c): fraction of the agent's events with c true that are of kind m; p(c | m): fraction of its

@@ -122,7 +122,7 @@ class ConventionState:
     def soon_playable(self, seat: int, possibly: bool = False) -> int:
         """Cards playable now or after hinted cards are played, from the view of `seat`.
 
-        Counted as played: cards whose owner is certain that they will be playable; of the seat's
+        Counted as played: cards that their owner knows will be playable; of the seat's
         own, cards it knows, with `possibly` also every candidate of a card it would play now.
         """
         touched = [o for o in self.holder if o in self.hinted or o in self.memory.promised]

@@ -51,7 +51,7 @@ class GroupedMatrix:
 def group_matrix(
     means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, ...], max_score: float = np.inf
 ) -> GroupedMatrix:
-    """Group the matrix `means` float[A, A], whose agents have `labels` and `groups`, [A] each.
+    """Group the matrix `means` float[A, A] of agents with `labels` and `groups`, [A] each.
     Intervals are clipped to [0, `max_score`]."""
     names = tuple(dict.fromkeys(groups))
     members = {name: [i for i, group in enumerate(groups) if group == name] for name in names}

@@ -102,7 +102,7 @@ def compare_with_humans(
     """Compare agents, by label, with the humans of `games`.
 
     Args:
-        predicted: games whose moves the agents predict; None: `games`.
+        predicted: games for the agents to predict; None: `games`.
         clone: partner of each agent in additional games; None: no such games.
         num_games: self-play games per agent, and games with the clone.
         on_agent: called after each agent with the number of agents done.

@@ -143,7 +143,7 @@ def _by_seat(read: LinkInputs, which: np.ndarray) -> np.ndarray:
 
 
 def constructive(record: GameAnalysis) -> Ratio:
-    """Int_cons: information links whose card scored and whose hint was informative about it."""
+    """Int_cons: information links of cards that scored after an informative hint."""
     return _per_game(record, record.links.outcome("constructive"))
 
 
@@ -165,7 +165,7 @@ def nonconstructive(record: GameAnalysis) -> Ratio:
 
 
 def outcome_links(record: GameAnalysis, outcome: str) -> Ratio:
-    """Information links whose hinted card had an outcome of `OUTCOMES`."""
+    """Information links with an outcome of `OUTCOMES`."""
     return _per_game(record, record.links.outcome(outcome))
 
 

@@ -112,8 +112,8 @@ def check_candidate(candidate: Policy, proxies: Sequence[Policy], where: str = "
     """Raise ValueError, prefixed by `where`, if every proxy is the candidate."""
     if all(is_same_policy(proxy, candidate) for proxy in proxies):
         raise ValueError(
-            f"{where}expected a proxy other than the candidate, whose self-play "
-            "`hanabi-rl evaluate` measures"
+            f"{where}expected a proxy other than the candidate; for self-play "
+            "use `hanabi-rl evaluate`"
         )
 
 

@@ -131,7 +131,7 @@ def play_matrix(
 
 def cell_pairs(agents: tuple[MatrixAgent, ...]) -> list[tuple[int, int]]:
     """(row, column) of every cell to play; for two players only one of (i, j) and (j, i): the one
-    whose policies are ordered by structure, so that each pair of structures compiles once."""
+    with policies ordered by structure, so that each pair of structures compiles once."""
     kinds: list[Any] = []
     kind_of = []
     for agent in agents:

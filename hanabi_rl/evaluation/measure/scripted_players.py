@@ -57,22 +57,22 @@ def is_critical(table: PythonGame, card: int) -> bool:
 
 
 def certain_slots(table: PythonGame, seat: int) -> list[int]:
-    """Slots of `seat` whose possible cards are all playable."""
+    """Slots of `seat` with only playable possible cards."""
     return _slots(table, seat, lambda card: is_playable(table, card))
 
 
 def useless_slots(table: PythonGame, seat: int) -> list[int]:
-    """Slots of `seat` whose possible cards are all useless."""
+    """Slots of `seat` with only useless possible cards."""
     return _slots(table, seat, lambda card: is_useless(table, card))
 
 
 def critical_slots(table: PythonGame, seat: int) -> list[int]:
-    """Slots of `seat` whose possible cards are all critical."""
+    """Slots of `seat` with only critical possible cards."""
     return _slots(table, seat, lambda card: is_critical(table, card))
 
 
 def impossible_slots(table: PythonGame, seat: int) -> list[int]:
-    """Slots of `seat` whose possible cards are all unplayable."""
+    """Slots of `seat` with only unplayable possible cards."""
     return _slots(table, seat, lambda card: not is_playable(table, card))
 
 

@@ -162,7 +162,7 @@ def _student_p(interval: Interval, freedom: int) -> float:
 
 
 def _preference(about: tuple[str, str], values: Sequence[_GroupValues]) -> TestResult:
-    """Fraction of groups whose majority ranks the first agent higher; ties are dropped."""
+    """Fraction of groups with a majority for the first agent, by rank; ties are dropped."""
     votes: dict[int, list[bool]] = {}
     for group, a, b in values:
         if a is not None and b is not None and a != b:

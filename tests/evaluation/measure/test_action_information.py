@@ -15,7 +15,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 def as_record(moves: np.ndarray, rules: Rules | None = None) -> GameAnalysis:
-    """Games whose actions int[N, T] alone matter; they need not be legal."""
+    """Games with actions int[N, T], which need not be legal."""
     rules, count = rules or Rules(), len(moves)
     return GameAnalysis(
         Games(

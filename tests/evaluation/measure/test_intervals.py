@@ -22,7 +22,7 @@ from hanabi_rl.evaluation.measure.intervals import (
 @pytest.mark.parametrize(
     ("count", "quantile"), [(2, 12.7062), (3, 4.30265), (11, 2.22814), (1001, 1.96234)]
 )
-def test_mean_interval_uses_the_tabulated_t_quantile(count, quantile):
+def test_mean_interval_uses_tabulated_t_quantile(count, quantile):
     values = np.random.default_rng(count).normal(20, 3, count)
     mean = sum(values) / count
     std_error = np.sqrt(sum((v - mean) ** 2 for v in values) / (count - 1) / count)
@@ -41,7 +41,7 @@ def test_mean_interval_has_nominal_coverage():
     assert covered == pytest.approx(0.9, abs=0.03)
 
 
-def test_one_value_has_an_infinite_interval():
+def test_one_value_has_infinite_interval():
     assert mean_interval(np.array([3.0])).bounds == [-np.inf, np.inf]
 
 
@@ -86,14 +86,14 @@ def test_missing_bounds_are_explained_once():
     assert explained("agents/n/a/policy") == "agents/n/a/policy"
 
 
-def test_bootstrap_of_a_mean_approaches_the_normal_interval():
+def test_bootstrap_of_mean_approaches_normal_interval():
     values = np.random.default_rng(2).normal(10, 4, 2000)
     np.testing.assert_allclose(
         bootstrap_ratio(values, np.ones(2000)).bounds, mean_interval(values).bounds, atol=0.03
     )
 
 
-def test_bootstrap_ratio_equals_a_resampling_loop_over_whole_games():
+def test_bootstrap_ratio_matches_resampling_loop():
     rng = np.random.default_rng(3)
     decisions = rng.integers(1, 60, 40)
     # decisions of a game share a level: they are dependent

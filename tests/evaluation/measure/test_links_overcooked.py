@@ -111,7 +111,7 @@ def test_soup_has_four_hand_overs(kitchen):
 
 
 def test_returned_onion_is_not_constructive(kitchen):
-    """The receiver returns the third onion, whose giver takes it and gives it again."""
+    """The receiver returns the third onion; its giver takes it and gives it again."""
     rewards, links, constructive, _ = read(kitchen, CIRCLE)
     assert sum(rewards) == 20
     third = [link for link in links if link.object == "fetched at 21"]

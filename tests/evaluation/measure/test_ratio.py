@@ -27,7 +27,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 def scored(scores: list[int], points: list[int]) -> Games:
-    """Games whose scores alone matter."""
+    """Games with arbitrary decks and moves; only scores matter."""
     count, zeros = len(scores), np.zeros(len(scores), np.int32)
     return Games(
         rules=Rules(),

@@ -112,7 +112,7 @@ def test_single_agent_plays_every_seat():
     np.testing.assert_array_equal(last.actions, expected.actions)
 
 
-def test_seatings_of_a_deck_are_averaged_before_the_standard_error(pair):
+def test_seatings_are_averaged_before_standard_error(pair):
     result = pair[2]
     # [seatings, decks]
     scores = np.stack([records.scores for records in result.records]).astype(float)

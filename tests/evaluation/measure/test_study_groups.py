@@ -50,9 +50,9 @@ def people():
     """The data that `blocks_of` builds for such a study."""
     blocks = []
     for person in range(len(GROUP)):
-        shared = [(number, score) for number, (who, score) in enumerate(GAMES) if person in who]
+        shared = [(number, score) for number, (pair, score) in enumerate(GAMES) if person in pair]
         scores = tuple(score for _, score in shared)
-        gone = [(len(GAMES) + number, None) for number, who in enumerate(LEFT) if person in who]
+        gone = [(len(GAMES) + number, None) for number, pair in enumerate(LEFT) if person in pair]
         score, rating = OF_BOT[person]
         places = place_of(RATINGS[person], rating), place_of(rating, RATINGS[person])
         mine = {"rating": float(RATINGS[person]), "rank": places[0]}
@@ -79,10 +79,10 @@ def test_shared_game_counts_once():
     assert (of.people, of.groups, of.games, of.left) == (15, 7, 10, 1)
 
     def points(groups):
-        return np.mean([score for who, score in GAMES if GROUP[who[0]] in groups])
+        return np.mean([score for pair, score in GAMES if GROUP[pair[0]] in groups])
 
     def rating(groups):
-        return np.mean([RATINGS[who] for who, group in enumerate(GROUP) if group in groups])
+        return np.mean([RATINGS[pair] for pair, group in enumerate(GROUP) if group in groups])
 
     for figure, statistic in ((of.score, points), (of.rating, rating)):
         estimate, error = jackknife(statistic)
@@ -115,7 +115,7 @@ def test_extreme_proportion_interval_uses_groups():
 
 def test_agents_are_compared_by_group_means():
     score, rating, preference = compare_agents(people(), AGENTS)
-    own = [np.mean([score for who, score in GAMES if person in who]) for person in range(15)]
+    own = [np.mean([score for pair, score in GAMES if person in pair]) for person in range(15)]
     gaps = {
         "score": np.array(own) - [score for score, _ in OF_BOT],
         "rating": np.array(RATINGS) - [rating for _, rating in OF_BOT],
@@ -158,10 +158,10 @@ def test_line_jackknife_leaves_out_groups():
     blocks = people()
     curves = rating_curves(blocks)
     x, y = np.array([each.score for each in blocks]), np.array([each.rating for each in blocks])
-    who = np.array([GROUP[each.person] for each in blocks])
+    pair = np.array([GROUP[each.person] for each in blocks])
 
     def slope(groups):
-        return np.polyfit(x[np.isin(who, groups)], y[np.isin(who, groups)], 1)[0]
+        return np.polyfit(x[np.isin(pair, groups)], y[np.isin(pair, groups)], 1)[0]
 
     estimate, error = jackknife(slope)
     assert (curves.line.n, curves.line.groups, len(curves.scores)) == (15, 7, 30)
