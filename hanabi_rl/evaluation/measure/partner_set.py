@@ -209,7 +209,7 @@ def measure_pairs(
 
 
 def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]:
-    """Measured partners with a best response that scores over `MIN_SCORE_FRACTION` of `max_score`."""
+    """Measured partners with a best response above `MIN_SCORE_FRACTION` of `max_score`."""
     return [p for p in partners if np.mean(p.score or 0.0) > MIN_SCORE_FRACTION * max_score]
 
 

@@ -82,7 +82,7 @@ def test_shared_game_counts_once():
         return np.mean([score for pair, score in GAMES if GROUP[pair[0]] in groups])
 
     def rating(groups):
-        return np.mean([RATINGS[pair] for pair, group in enumerate(GROUP) if group in groups])
+        return np.mean([RATINGS[person] for person, group in enumerate(GROUP) if group in groups])
 
     for figure, statistic in ((of.score, points), (of.rating, rating)):
         estimate, error = jackknife(statistic)
@@ -158,10 +158,10 @@ def test_line_jackknife_leaves_out_groups():
     blocks = people()
     curves = rating_curves(blocks)
     x, y = np.array([each.score for each in blocks]), np.array([each.rating for each in blocks])
-    pair = np.array([GROUP[each.person] for each in blocks])
+    group = np.array([GROUP[each.person] for each in blocks])
 
     def slope(groups):
-        return np.polyfit(x[np.isin(pair, groups)], y[np.isin(pair, groups)], 1)[0]
+        return np.polyfit(x[np.isin(group, groups)], y[np.isin(group, groups)], 1)[0]
 
     estimate, error = jackknife(slope)
     assert (curves.line.n, curves.line.groups, len(curves.scores)) == (15, 7, 30)
