@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from support.games import shared_data
+from support.games import as_games, shared_data
 from support.tables import text_of
 
 from hanabi_rl.data.files import load_games
-from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure import behaviour
 from hanabi_rl.evaluation.measure.behaviour import read_turns
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
@@ -27,7 +27,7 @@ def talkative_games(rules: Rules, num_games: int) -> Games:
     """Random games of players that see their cards and play playable ones or hint, so that cards
     become known."""
     rng = np.random.default_rng(0)
-    decks, moves = [], []
+    tables, moves = [], []
     for _ in range(num_games):
         table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         while not table.over:
@@ -48,17 +48,9 @@ def talkative_games(rules: Rules, num_games: int) -> Games:
             options = fits if fits and rng.random() < 0.4 else hints or legal
             played.append(int(rng.choice(options)))
             table.apply(played[-1])
-        decks.append(table.deck)
+        tables.append(table)
         moves.append(np.array(played, np.int32))
-    return Games(
-        rules=rules,
-        decks=np.array(decks, np.uint8),
-        actions=pad_moves(rules, moves),
-        num_actions=np.array([len(played) for played in moves], np.int32),
-        scores=np.zeros(num_games, np.int32),
-        game_ids=np.arange(num_games),
-        unfinished=np.zeros(num_games, bool),
-    )
+    return as_games(rules, tables, moves)
 
 
 SUMS = ("named", "deduced", "plays", "hints", "turns", "token_turns")
@@ -116,18 +108,10 @@ def test_behaviour_matches_definition(rules, human):
 
 
 def one_game(rules: Rules, deck: list[int], moves: list[Move]) -> GameAnalysis:
-    actions = [encode_action(rules, move) for move in moves]
-    return GameAnalysis(
-        Games(
-            rules=rules,
-            decks=np.array([deck], np.uint8),
-            actions=np.array([[*actions, rules.noop]], np.int32),
-            num_actions=np.array([len(actions)], np.int32),
-            scores=np.zeros(1, np.int32),
-            game_ids=np.zeros(1, np.int32),
-            unfinished=np.ones(1, bool),
-        )
-    )
+    table, actions = PythonGame(rules, deck), [encode_action(rules, move) for move in moves]
+    for action in actions:
+        table.apply(action)
+    return GameAnalysis(as_games(rules, [table], [np.array(actions, np.int32)]))
 
 
 def test_a_game_by_hand():

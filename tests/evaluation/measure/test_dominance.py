@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support.games import random_games, teacher_games
+from support.games import as_games, random_games, teacher_games
 
-from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.dominance import (
     DOMINANCE_KINDS,
     KNOWLEDGE_LEVELS,
@@ -133,18 +133,10 @@ def known_at(top: list[int], played: list[Move], kind: str) -> list[str]:
     for card in top:
         rest.remove(card)
     actions = np.array([encode_action(SMALL, move) for move in played], np.int32)
-    games = Games(
-        rules=SMALL,
-        decks=np.array([top + rest], np.uint8),
-        actions=pad_moves(SMALL, [actions]),
-        num_actions=np.array([len(played)], np.int32),
-        scores=np.zeros(1, np.int32),
-        game_ids=np.zeros(1, np.int32),
-        unfinished=np.array([True]),
-    )
-    table = PythonGame(SMALL, games.decks[0])
+    table = PythonGame(SMALL, top + rest)
     for action in actions:
         table.apply(action)  # every move is legal
+    games = as_games(SMALL, [table], [actions])
     record, last = GameAnalysis(games), len(played) - 1
     found = [level for level in KNOWLEDGE_LEVELS if dominated_moves(record, kind, level)[0, last]]
     fraction = frequency(record, kind, "hints").numerator.sum()

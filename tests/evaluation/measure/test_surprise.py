@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from support.games import as_games
 from support.tables import text_of
 
 from hanabi_rl.data.formats.hanab_live import decode_link
-from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.evaluation.measure.prediction import Decisions
 from hanabi_rl.evaluation.measure.surprise import (
@@ -30,7 +31,7 @@ NAMES = {"play": "play", "discard": "discard", "color": "colour hint", "rank": "
 def random_games(rules: Rules, lengths: list[int]) -> Games:
     """Legal games of these lengths, which never risk the last life."""
     rng = np.random.default_rng(3)
-    decks, moves = [], []
+    tables, moves = [], []
     for length in lengths:
         table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         for _ in range(length):
@@ -41,17 +42,9 @@ def random_games(rules: Rules, lengths: list[int]) -> Games:
                 legal = [action for action in legal if decode_action(rules, action).kind != "play"]
             played.append(int(rng.choice(legal)))
             table.apply(played[-1])
-        decks.append(table.deck)
+        tables.append(table)
         moves.append(np.array(played, np.int32))
-    return Games(
-        rules=rules,
-        decks=np.array(decks, np.uint8),
-        actions=pad_moves(rules, moves),
-        num_actions=np.array([len(played) for played in moves], np.int32),
-        scores=np.zeros(len(lengths), np.int32),
-        game_ids=np.arange(70, 70 + len(lengths)),
-        unfinished=np.ones(len(lengths), bool),
-    )
+    return as_games(rules, tables, moves, first_id=70)
 
 
 def random_decisions(games: Games) -> Decisions:
