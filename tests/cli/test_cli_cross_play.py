@@ -163,7 +163,7 @@ def test_selection_games_differ_from_reported_games(runs, capsys, monkeypatch):
     group = ["--group", f"BC={','.join(seeds)}", "--val", "val.json", "--data", "test.json"]
     with pytest.raises(SystemExit):
         main(["leaderboard", "--proxies", "bot:random", "--agents", *seeds, *group])
-    said = "--val: expected games that are not in --data, got 2 that are"
+    said = "--val: expected games not in --data, got 2 of them"
     assert said in capsys.readouterr().err
 
 
@@ -210,7 +210,7 @@ def test_published_rows_only_for_the_same_game(rules, expected):
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"],
-            "each of the 2 line-ups",
+            "at least one game per lineup, 2, got 1",
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--group", "A=s0"],
@@ -226,7 +226,7 @@ def test_published_rows_only_for_the_same_game(rules, expected):
         ),
         (  # before the games of the other agent are played
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s1"],
-            "--agents s1: expected a proxy that is not the candidate itself",
+            "--agents s1: expected a proxy other than the candidate",
         ),
     ],
 )
