@@ -38,9 +38,7 @@ def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
         arguments = signature.bind(*args, **kwargs).arguments
         agents = signature.parameters.get("agents")
         if agents and agents.default is inspect.Parameter.empty and not arguments["agents"]:
-            raise ValueError(
-                "expected at least one agent, got none (`hanabi-rl agents` lists them)"
-            )
+            raise ValueError("expected at least one agent, got none; see `hanabi-rl agents`")
         plot, out = arguments.get("plot"), arguments.get("out")
         check_writable("--plot", plot, IMAGE_SUFFIXES)
         check_writable("--out", out)

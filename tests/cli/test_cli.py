@@ -333,3 +333,12 @@ def test_closed_pipe_is_not_an_error(args):
 def test_version_flag_prints_version(capsys):
     main(["--version"])
     assert re.fullmatch(r"hanabi-rl \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+def test_help_joins_wrapped_lines_of_an_argument(capsys, monkeypatch):
+    """findings/tyro-wrapped-help.sh"""
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main(["play", "--help"])
+    out = capsys.readouterr().out
+    assert "what a partner with memory (agent:adhoc-2p) learned about you in the games in" in out

@@ -79,7 +79,7 @@ def test_duplicate_games_count_once(policy_folder, small_file, tmp_path, capsys,
         main([names.get(arg, arg) for arg in args])
     out, err = capsys.readouterr()
     assert stop.value.code == 2 and out == "" and not (tmp_path / "x.safetensors").exists()
-    assert f"twice.safetensors, game 12 (game_id {games.game_ids[4]}): expected games that" in err
+    assert f"twice.safetensors, game 12 (game_id {games.game_ids[4]}): duplicate of game" in err
 
 
 def test_one_game_has_no_interval(policy_folder, small_file, tmp_path, capsys):

@@ -62,4 +62,4 @@ def test_human_likeness_without_agents_is_rejected(small_file, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["human-likeness", "--games", str(small_file)])
     assert stop.value.code == 2
-    assert "lists them), got none" in capsys.readouterr().err
+    assert "expected at least one agent, got none" in capsys.readouterr().err
