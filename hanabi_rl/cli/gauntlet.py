@@ -21,8 +21,8 @@ def gauntlet(
     """Play agents with unseen partners: bots and agents of every bundled family.
 
     Mean and worst score are over families, each counted once. A star marks partners seen in
-    training, including the agent itself and its initial policy, if the agent's card or run records
-    them.
+    training, also with other options: those in the agent's card or run, the agent itself, and its
+    initial policy.
 
     Args:
         human_proxies: clones or other human proxies to add as one more family.

@@ -27,7 +27,7 @@ def select_partners(
 ) -> None:
     """Select the most diverse partners by the events in their games.
 
-    Every candidate plays with its best response at both seats. Pairs with at most 5% of the maximum
+    Every candidate plays with its best response at every seat. Pairs with at most 5% of the maximum
     score are excluded. The command selects the set with the largest determinant of the similarity
     matrix of event counts, on separate decks; scores in the file are for the decks of `br-prox`.
 
