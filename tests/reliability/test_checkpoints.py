@@ -146,7 +146,7 @@ def test_a_half_deleted_step_is_neither_latest_nor_best(
             with pytest.raises(Killed):
                 checkpoints.save(2, make_state(2))
             monkeypatch.undo()
-        with pytest.warns(RuntimeWarning, match="checkpoint 2 was never finished"):
+        with pytest.warns(RuntimeWarning, match="checkpoint 2 is incomplete"):
             checkpoints = Checkpointer(copy)
         with checkpoints:
             steps = checkpoints.steps()
@@ -313,7 +313,7 @@ def test_another_game_or_network_is_an_error_that_names_the_leaf(
         ),
         "a deeper network": (
             shapes(dataclasses.replace(network, lstm=(4, 4))),
-            "lstm_1/.* is not stored there",
+            "lstm_1/.* is missing",
         ),
         "another kind": (
             shapes(dataclasses.replace(network, lstm=())),

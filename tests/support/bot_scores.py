@@ -1,10 +1,8 @@
-"""Published self-play of the bots that `agents/bots/` re-implements: mean points by number of
+"""Published self-play of the bots that `agents/bots/` reimplements: mean points by number of
 players.
 
-Points are cards on the fireworks whether or not the lives were lost; the original counts so.
+Points are cards on the fireworks even if all lives were lost, as the original counts.
 """
-
-from __future__ import annotations
 
 ODWYER = "Quuxplusone/Hanabi (2019), 10,000 games"
 CANAAN = "rocanaan/hanabi-ad-hoc-learning (2020), 1,000 games"

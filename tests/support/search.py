@@ -1,7 +1,5 @@
-"""Small games for tests of search: what a seat sees of them, and whole worlds in which they might
-be played, by the policy on its observations and nothing of the search."""
-
-from __future__ import annotations
+"""Small games for tests of search: observations of a seat, and enumerated worlds, without using the
+search."""
 
 import functools
 import itertools
@@ -36,12 +34,12 @@ SETTINGS = SearchConfig(
     history_window=4,
     min_ess_fraction=0.3,
 )
-ROWS, WORLDS = 8, 64  # of one compiled call
+ROWS, WORLDS = 8, 64  # per compiled call
 
 
 @flax.struct.dataclass
 class Habit:
-    """Prefers the same moves whatever it is shown: a blueprint with an obvious mistake."""
+    """Prefers the same moves in every position: a blueprint with an obvious mistake."""
 
     weights: jax.Array  # float32[A]
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -65,7 +63,7 @@ _init_params = jax.jit(init_params, static_argnums=(0, 1))
 def reader(
     rules: Rules = TINY, feature_set: FeatureSet = "hint-history", seed: int = 0
 ) -> NetworkPolicy:
-    """An untrained structured policy that is sure of itself."""
+    """An untrained structured policy with a low temperature."""
     network = StructuredConfig(feature_set, trunk=(16,), head=8, card=())
     params = _init_params(rules, network, jax.random.key(seed))
     return NetworkPolicy(params=params, rules=rules, network=network).at_temperature(0.1)
@@ -80,7 +78,7 @@ def searcher() -> SearchPolicy:
 def decisions(
     searching: SearchPolicy, games: Sequence[Game], seats: Sequence[int], see: Any = observe_seat
 ) -> list[Decision]:
-    """What the searches of the seats find after the moves of each game, from what they `see`."""
+    """Search results of the seats after the moves of each game, given observations `see`."""
     found: list[Decision] = []
     for first in range(0, len(games), ROWS):
         part = [*games[first : first + ROWS], *games[:1] * ROWS][:ROWS]
@@ -91,7 +89,7 @@ def decisions(
 
 
 def _histories(searching: SearchPolicy, games: list[Game], seats: list[int], see: Any) -> Any:
-    """The carries of the seats at the end of each game's moves."""
+    """Carries of the seats at the end of each game's moves."""
     state = deal(searching.rules, np.array([game.deck for game in games]))
     carry, where = searching.init_carry(len(games)), np.array(seats)
     lengths = np.array([len(game.moves) for game in games])
@@ -123,33 +121,33 @@ def _turn(
 def in_worlds(
     policy: Any, decks: np.ndarray, moves: Sequence[int], then: Sequence[int] = ()
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same moves in many worlds, those of `then`, and then the policy plays on: the chance
-    float[T, B] that it gave to each of `moves`, how many were legal, and the scores int[B]."""
+    """Play the moves in many worlds, then those of `then`, then the policy: its probabilities
+    float[T, B] of `moves`, numbers of legal moves, and scores int[B]."""
     rules = policy.rules
-    chances, choices, scores = [], [], []
+    probs, choices, scores = [], [], []
     for first in range(0, len(decks), WORLDS):
         part = decks[first : first + WORLDS]
         padded = np.concatenate([part, np.repeat(part[-1:], WORLDS - len(part), axis=0)])
         state = deal(rules, padded)
-        carry, asked, legal = policy.init_carry(WORLDS * rules.num_players), [], []
+        carry, part_probs, legal = policy.init_carry(WORLDS * rules.num_players), [], []
         forced = [*moves, *then]
         for turn in range(rules.max_turns):
-            carry, chance, choice, count = _all_seats(policy, carry, state, np.bool_(turn == 0))
+            carry, prob, choice, count = _all_seats(policy, carry, state, np.bool_(turn == 0))
             if turn < len(moves):
-                asked.append(np.asarray(chance)[: len(part), moves[turn]])
+                part_probs.append(np.asarray(prob)[: len(part), moves[turn]])
                 legal.append(np.asarray(count)[: len(part)])
             action = np.full(WORLDS, forced[turn]) if turn < len(forced) else choice
             state = step(rules, state, action)[0]
             if np.asarray(finished(rules, state)).all():
                 break
-        chances.append(np.stack(asked))
+        probs.append(np.stack(part_probs))
         choices.append(np.stack(legal))
         scores.append(np.asarray(score(rules, state))[: len(part)])
-    return *(np.concatenate(x, axis=1) for x in (chances, choices)), np.concatenate(scores)
+    return *(np.concatenate(x, axis=1) for x in (probs, choices)), np.concatenate(scores)
 
 
 def world(game: Game, seat: int, hand: Sequence[int], rest: Sequence[int]) -> np.ndarray:
-    """The deck of a game in which the seat holds `hand` and `rest` comes next."""
+    """Deck of a game in which the seat holds `hand` and `rest` comes next."""
     table, deck = game.table(), np.array(game.deck)
     deck[list(table.hands[seat])] = hand
     deck[table.drawn :] = rest
@@ -162,18 +160,18 @@ _decide = jax.jit(lambda policy, carry: policy.decide(carry))
 
 @jax.jit
 def _all_seats(policy: Any, carry: Any, state: State, first: jax.Array) -> Any:
-    """Every seat sees the position; the chances [B, A] and the choice of those to move, and how
-    many moves they have."""
+    """Step every seat: probabilities [B, A], choice and number of legal moves of the current
+    players."""
     rules, games = policy.rules, state.turn.shape[0]
     obs, legal = observe(rules, state), legal_actions(rules, state)
     rows = games * rules.num_players
     reset = jnp.broadcast_to(first, (rows,))
     carry, logits = policy.step(carry, obs.reshape(rows, -1), legal.reshape(rows, -1), reset)
     of_seats = logits.reshape(games, rules.num_players, -1)
-    movers = jnp.arange(games), state.player
-    mine = of_seats[movers]
-    chances, choice = jax.nn.softmax(mine), jnp.argmax(mine, axis=-1)
-    return carry, chances, choice, jnp.sum(legal[movers], axis=-1)
+    current = jnp.arange(games), state.player
+    mine = of_seats[current]
+    probs, choice = jax.nn.softmax(mine), jnp.argmax(mine, axis=-1)
+    return carry, probs, choice, jnp.sum(legal[current], axis=-1)
 
 
 def state_after(game: Game) -> State:
@@ -184,7 +182,7 @@ def state_after(game: Game) -> State:
 
 
 def games_at_turn(count: int, turns: range, seat: int = 0) -> list[Game]:
-    """Games in progress in which it is the seat's turn."""
+    """Games in progress with the seat to move."""
     found: list[Game] = []
     for seed in itertools.count():
         game = random_game(TINY, seed, turns=turns[seed % len(turns)], seat=seat)

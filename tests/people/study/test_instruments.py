@@ -37,9 +37,9 @@ def siu(tmp_path):
 
 def test_the_steps_of_a_study_with_a_check_a_warm_up_and_a_form_a_partner(siu, visit):
     client = visit(siu)
-    assert "1 of 1 right answers are asked for" in agree(client).text
+    assert "1 of 1 answers must be correct" in agree(client).text
     checked = post(client, "/answer", step="check", q_pile="a 3")
-    assert checked.url.path == "/checked" and "1 of 1 are right" in checked.text
+    assert checked.url.path == "/checked" and "1 of 1 correct" in checked.text
     assert "Piles go up." in checked.text
     for games in ((1, 2), (3,)):
         for number in games:
@@ -81,9 +81,9 @@ def test_who_has_the_check_wrong_plays_nothing_and_takes_nobodys_place(tmp_path,
     form = consent(late)
     agree(client)
     page = post(client, "/answer", step="check", q_pile="a 1")
-    assert "You said: a 1. Right is: a 3." in page.text and "people who know" in page.text
+    assert "Your answer: a 1. Correct: a 3." in page.text and "people who know" in page.text
     done = client.get("/next")
-    assert "no games to play for you" in done.text and "DONE-7" not in done.text
+    assert "no games for you to play" in done.text and "DONE-7" not in done.text
     assert "How the game is played" in agree(visit(play)).text
     first, second = play.folder.participants()
     assert first.order == second.order == 0  # whose order the next one has
@@ -158,7 +158,7 @@ def test_no_move_is_marked_where_the_study_does_not_ask_for_it(tmp_path):
     person, _ = play.folder.join()
     game_id = play.deal(person, 0)
     assert "questionable" not in play.frame(game_id)
-    with pytest.raises(ValueError, match="moves are not marked at this table"):
+    with pytest.raises(ValueError, match="moves cannot be flagged at this table"):
         play.mark(game_id, 0, True)
 
 

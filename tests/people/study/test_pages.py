@@ -158,7 +158,7 @@ def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_
 
     def serve(server, sockets):
         sockets[0].close()
-        holder = f"another server is at work there .process {os.getpid()} on .*another --state"
+        holder = f"in use by another server .process {os.getpid()} on .*another --state"
         with pytest.raises(ValueError, match=holder):
             start()
         export_games(path, out)
