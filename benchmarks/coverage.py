@@ -37,7 +37,7 @@ def games_kinds(
 
     def percentiles() -> Interval:
         right, decisions = accuracy()
-        drawn = intervals._draw(rng, 2000, count)
+        drawn = intervals._sample_counts(rng, 2000, count)
         return intervals._interval(0.0, (drawn @ right) / (drawn @ decisions), 0.95)
 
     def correlation() -> Interval:

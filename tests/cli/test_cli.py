@@ -173,7 +173,7 @@ def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_
         (["leaderboard", "--board", "no.json", "--agents", "a"], "--board: expected a leaderboard"),
         (
             ["br-prox", "bot:random", "--partners", "no"],
-            "expected a file of partners, got no, which",
+            "no: no such partner file",
         ),
         (
             ["submit", "--server", "a", "bot:a", "--key-file", "no"],

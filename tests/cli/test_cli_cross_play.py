@@ -210,7 +210,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"],
-            "each of the 2 line-ups",
+            "at least one game per lineup, 2, got 1",
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--group", "A=s0"],
@@ -226,7 +226,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
         ),
         (  # before the games of the other one are played
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s1"],
-            "--agents s1: expected a proxy that is not the candidate itself",
+            "--agents s1: expected a proxy other than the candidate",
         ),
     ],
 )
