@@ -390,7 +390,7 @@ def test_a_replay_takes_no_seat():
     talk.watched("Bot-ann", "Zoe")
     talk.table(40, players=("Yan",))
     assert sent(talk.pm("/join", "Yan")) == [("tableJoin", {"tableID": 40})]
-    assert "no room with you" in texts(talk.pm("/start"))[0]
+    assert "not with you at a table before its game" in texts(talk.pm("/start"))[0]
     assert sent(talk.pm("/leave")) == [LEAVES] and TABLE not in talk.bot.seats
 
 
@@ -438,7 +438,7 @@ def test_a_table_that_vanishes_in_the_middle_is_left_and_looked_up():
     effects = talk.after(2)
     assert sent(effects) == [("tableUnattend", HERE)]
     assert not any(isinstance(effect, GameEnded) for effect in effects)
-    assert "its end was not told" in effects[1].text and talk.bot.seats == {}
+    assert "its end was not observed" in effects[1].text and talk.bot.seats == {}
     assert not talk.bot.is_idle
 
 
@@ -468,7 +468,7 @@ def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
     talk.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     talk.say("finishOngoingGame", tableID=TABLE, databaseID=9001)
     effects = talk.after(11)
-    assert sent(effects) == [] and "its end was not told" in effects[0].text
+    assert sent(effects) == [] and "its end was not observed" in effects[0].text
     assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
 
 
@@ -506,7 +506,7 @@ def test_a_room_is_lost_with_the_connection():
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"variantName": "Black (5 Suits)"}, "this table plays Black (5 Suits)"),
+        ({"variantName": "Black (5 Suits)"}, "this table has Black (5 Suits)"),
         ({"cardCycle": True}, "I cannot play with the option cardCycle"),
         ({"deckPlays": True}, "I cannot play with the option deckPlays"),
         ({"emptyClues": True}, "I cannot play with the option emptyClues"),
@@ -527,7 +527,7 @@ def test_what_it_cannot_play_is_refused_in_a_line(options, why):
     talk.table(options=options)
     ((command, fields),) = sent(talk.pm("/join"))
     assert (command, fields["recipient"]) == ("chatPM", "Zoe")
-    assert why in fields["msg"] and "sorry" in fields["msg"] and len(fields["msg"]) <= 300
+    assert why in fields["msg"] and "Sorry" in fields["msg"] and len(fields["msg"]) <= 300
     # in the room, when the options change after it sat down: it says so once and leaves
     talk.sit()
     chat, leave = sent(talk.room(options=options))
@@ -554,7 +554,7 @@ def test_options_that_leave_the_game_as_it_is_are_played():
 def test_the_number_of_players_is_one_that_the_agent_plays_with():
     talk = Talk(BotSettings("agent:hgroup-2p", frozenset({2})))
     talk.table(players=("Zoe", "Yan"))
-    assert "plays with 2 players in all, not 3" in texts(talk.pm("/join"))[0]
+    assert "plays with 2 players in total, not 3" in texts(talk.pm("/join"))[0]
     talk.table(players=("Zoe",), most=5)
     assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
     talk.sit()
@@ -569,20 +569,20 @@ def test_the_number_of_players_is_one_that_the_agent_plays_with():
 
 def test_join():
     talk = Talk()
-    assert "do not see you at a table" in texts(talk.pm("/join"))[0]
+    assert "You are not at a table" in texts(talk.pm("/join"))[0]
     talk.table(running=True)
-    assert "do not see you at a table" in texts(talk.pm("/join"))[0]
+    assert "You are not at a table" in texts(talk.pm("/join"))[0]
     talk.table(players=("Zoe", "Yan"), most=2)
     assert texts(talk.pm("/join")) == ["Your table is full."]
     talk.table()
     assert sent(talk.pm("/JOIN se&amp;cret ")) == [("tableJoin", HERE | {"password": "se&cret"})]
-    assert texts(talk.pm("/join")) == ["I am on my way to your table."]
+    assert texts(talk.pm("/join")) == ["I am already joining your table."]
     hello = talk.say("joined", tableID=TABLE)
     ((command, fields),) = sent(hello)
     assert command == "chat" and fields["room"] == f"table{TABLE}" and len(fields["msg"]) <= 300
     assert "program" in fields["msg"] and "/help" in fields["msg"] and "/keep no" in fields["msg"]
     talk.room()
-    assert texts(talk.pm("/join")) == ["I sit at your table already."]
+    assert texts(talk.pm("/join")) == ["I am already at your table."]
     talk.table(40, players=("Yan",))
     assert "busy at another table" in texts(talk.pm("/join", "Yan"))[0]
 
@@ -618,14 +618,14 @@ def test_several_tables_where_it_is_allowed():
 
 def test_leave_and_start():
     talk = Talk()
-    assert "no table with you" in texts(talk.pm("/leave"))[0]
+    assert "not at a table with you" in texts(talk.pm("/leave"))[0]
     talk.sit()
-    assert "Only who made the table" in texts(talk.pm("/start"))[0]
+    assert "Only the owner of the table" in texts(talk.pm("/start"))[0]
     assert sent(talk.pm("/leave")) == [("tableLeave", HERE)]
     assert not any(talk.pm("/leave") for _ in range(100))  # it is on its way
     talk.now += 6
     assert sent(talk.pm("/leave")) == [("tableLeave", HERE)]
-    assert "no table with you" in texts(talk.pm("/leave", "Yan"))[0]
+    assert "not at a table with you" in texts(talk.pm("/leave", "Yan"))[0]
     talk.say("left", TableID=TABLE)
     assert talk.bot.seats == {}
     talk = Talk()
@@ -636,8 +636,8 @@ def test_leave_and_start():
     talk.room(names=("Bot-ann", "Zoe", "a", "b", "c"), owner=12)
     assert sent(talk.pm("/start")) == [("tableStart", HERE)]
     talk.play()
-    assert "play it to its end" in texts(talk.pm("/leave"))[0]
-    assert "no room with you" in texts(talk.pm("/start"))[0]
+    assert "I finish it" in texts(talk.pm("/leave"))[0]
+    assert "not with you at a table before its game" in texts(talk.pm("/start"))[0]
 
 
 def test_create():
@@ -660,7 +660,7 @@ def test_create():
 
 
 def test_a_table_that_is_to_be_made_is_a_seat_taken():
-    busy = "I am busy at another table now, please ask me later."
+    busy = "I am busy at another table, please try again later."
     talk = Talk()
     talk.table()
     assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
@@ -680,7 +680,7 @@ def test_a_table_that_is_to_be_made_is_a_seat_taken():
     talk = Talk()
     talk.pm("/create")
     assert sent(talk.say("warning", warning="no")) == [
-        ("chatPM", {"recipient": "Zoe", "msg": "The server did not make the table: no"})
+        ("chatPM", {"recipient": "Zoe", "msg": "The server did not create the table: no"})
     ]
     assert talk.say("joined", tableID=TABLE) == []
 
@@ -726,7 +726,7 @@ def test_only_private_requests_are_answered():
         {"msg": "/help", "who": "", "room": "", "recipient": "Bot-ann", "server": True},
     ):
         assert talk.say("chat", **fields) == []
-    assert texts(talk.pm("/fly")) == ["I do not know that one: /help lists what I do."]
+    assert texts(talk.pm("/fly")) == ["Unknown command: /help lists the commands."]
 
 
 def test_nobody_gets_more_than_a_few_answers_a_minute():
@@ -749,7 +749,7 @@ def test_help_and_settings_say_what_is_kept():
         assert word in every
     assert "cards and moves" in every and "/keep no" in every and "/forget" in every
     (said,) = texts(talk.pm("/settings"))
-    assert "agent:adhoc-2p" in said and "games: kept" in said and "remembered" in said
+    assert "agent:adhoc-2p" in said and "games: saved" in said and "you: saved" in said
     for settings in (SETTINGS, BotSettings("a" * 60, frozenset({2}), remember=True, keep=False)):
         assert all(len(line) <= 300 for line in texts(Talk(settings).pm("/help")))
     nothing = Talk(BotSettings("x", frozenset({2}), keep=False))
@@ -779,7 +779,7 @@ def test_who_would_rather_not_is_not_kept():
     assert Forget("Zoe") in effects
     over = finish(talk)
     assert over.game is None and over.observed is None
-    assert "not kept" in texts(talk.pm("/settings"))[0]
+    assert "not saved" in texts(talk.pm("/settings"))[0]
     talk.play()
     talk.pm("/keep no", "Yan")  # who does not sit there
     talk.pm("/keep yes")
@@ -959,5 +959,5 @@ def test_a_game_that_is_told_of_in_another_way_is_left_alone_and_asked_for_again
     talk.say("tableStart", tableID=TABLE, replay=False)
     effects = talk.say("init", **(INIT | {field: value}))
     assert all(isinstance(effect, LogLine | Send) for effect in effects)
-    if any("left alone" in effect.text for effect in effects if isinstance(effect, LogLine)):
+    if any("ignored" in effect.text for effect in effects if isinstance(effect, LogLine)):
         assert talk.after(30) == [Send("getGameInfo1", {"tableID": TABLE})]

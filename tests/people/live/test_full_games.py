@@ -148,7 +148,7 @@ def test_games_that_end_while_a_bot_is_away(seats):
     faults = Faults(drop=0.03, history=0.5, export=0.6)
     options = {"startingPlayer": 1, "timed": True, "timeBase": 20, "timePerTurn": 2}
     site, bots = play(faults, 1, 4, seats, people=4, options=options, away_s=30.0)
-    told = [text for bot in bots for text in bot.noted if "its end was read" in text]
+    told = [text for bot in bots for text in bot.noted if "recovered from replay" in text]
     assert len(told) > 5 and site.counts["exports broken"] > 2 and site.counts["histories lost"] > 2
     assert max(site.exports.values()) < 30
     assert site.counts["ended 3"] > 2  # nobody waits for who is away

@@ -214,13 +214,13 @@ def test_one_game_that_ends_later_is_told_of_without_being_asked():
 
 WRONG = {
     "nothing": (0, b"the network is down", "the network is down"),
-    "404": (404, b"no such game", "answered with 404"),
-    "500": (500, b"", "answered with 500"),
+    "404": (404, b"no such game", "status 404"),
+    "500": (500, b"", "status 500"),
     "html": (200, b"<html>", "expected JSON"),
     "half": (200, exported()[:-40], "expected JSON"),
     "deep": (200, b"[" * 100_000, "expected JSON"),
-    "a list": (200, b"[]", "expected the game of that number"),
-    "another": (200, exported(id=7), "expected the game of that number"),
+    "a list": (200, b"[]", "expected the game with this number"),
+    "another": (200, exported(id=7), "expected the game with this number"),
     "no deck": (200, exported(deck=None), "expected a list under 'deck'"),
     "a variant": (200, exported(options={"variant": "Black"}), "No Variant"),
     "no player": (200, exported(players=[]), "expected 2-5 players"),
@@ -253,7 +253,7 @@ def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_giv
         if of(Fetch, done):
             fetches += 1
             away.get(status, body)
-    assert f"table {TABLE}: the game is not kept: replay {NUMBER}: " in notes[0].text
+    assert f"table {TABLE}: the game is not saved: replay {NUMBER}: " in notes[0].text
     assert why in notes[0].text and fetches < 15 and away.now < 700
     assert away.bot.is_idle and away.after(700) == []
 
@@ -284,12 +284,12 @@ def test_when_no_game_fits_the_log_says_so():
     away.after(12)
     away.get(body=exported(actions=[{"type": 3, "target": 1, "value": 2}]))
     (note,) = of(LogLine, away.after(700))
-    assert note.text == f"table {TABLE}: the game is not kept: replay {NUMBER} is another game"
+    assert note.text == f"table {TABLE}: the game is not saved: replay {NUMBER} is another game"
     away = lost()
     away.history([])
     away = lost(history=[])
     (_, note) = of(LogLine, away.after(700))
-    assert "the game is not kept: the site's history does not have it" in note.text
+    assert "the game is not saved: not in the site's history" in note.text
 
 
 def room(away):
@@ -383,7 +383,7 @@ def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
     away.say("tableStart", tableID=TABLE, replay=False)
     away.back([entry(), entry(8000)])
     done = away.after(700)
-    assert of(Fetch, done) == [] and "is not kept" in of(LogLine, done)[-1].text
+    assert of(Fetch, done) == [] and "is not saved" in of(LogLine, done)[-1].text
     away = Away(history=None)  # nor is what was seen, if the first history comes after its end
     away.play()
     away.back(AFTER)

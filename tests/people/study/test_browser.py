@@ -110,8 +110,8 @@ def test_what_ends_for_good_is_asked_for_and_an_ended_connection_is_told(tmp_pat
         # another tab of this browser: somebody different begins
         other = page.context.new_page()
         other.goto(address)
-        other.get_by_role("button", name="I am somebody different").click()
-        other.get_by_role("button", name="Yes, I am somebody different").click()
+        other.get_by_role("button", name="I am another person").click()
+        other.get_by_role("button", name="Yes, I am another person").click()
         other.wait_for_selector(".choices")
         until(page, "document.getElementById('network').textContent.includes('has ended')")
         other.locator("button.go").click()

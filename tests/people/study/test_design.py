@@ -110,7 +110,7 @@ def test_orders_are_counterbalanced_over_people_and_a_withdrawal_gives_its_order
     folder.withdraw(people[1].number, "the operator")
     folder.withdraw(people[3].number, "the operator")
     assert [folder.join()[0].order for _ in range(3)] == [1, 1, 1]
-    with pytest.raises(ValueError, match="nobody else is needed"):
+    with pytest.raises(ValueError, match="no more participants are needed"):
         folder.join()
 
 
@@ -157,7 +157,7 @@ def test_a_withdrawal_leaves_a_line_of_audit_and_nothing_else(tmp_path):
 
 def test_a_folder_is_of_one_study(tmp_path):
     make_study_play(tmp_path)
-    with pytest.raises(ValueError, match="expected the study that the folder was made for"):
+    with pytest.raises(ValueError, match="the study differs from the folder's"):
         make_study_play(tmp_path, title="Another")
 
 
@@ -171,7 +171,7 @@ def test_an_agent_that_has_changed_under_its_name_is_refused(tmp_path):
     partners = dict.fromkeys(same, None)
     other = ({*same} - {first}).pop()
     StudyPlay(folder, TINY, partners, same | {other: "retrained"})  # nobody has met it
-    with pytest.raises(ValueError, match="another --state, or the agent that it began") as found:
+    with pytest.raises(ValueError, match="another --state, or the original agent") as found:
         StudyPlay(folder, TINY, partners, same | {first: "retrained"})
     file = tmp_path / "participants" / f"{person.number:06d}.json"
     said = f"{file}: expected {first} to be the agent of game 1 (identity of {first}), got another"

@@ -37,9 +37,9 @@ def siu(tmp_path):
 
 def test_the_steps_of_a_study_with_a_check_a_warm_up_and_a_form_a_partner(siu, visit):
     client = visit(siu)
-    assert "1 of 1 right answers are asked for" in agree(client).text
+    assert "At least 1 of 1 answers must be correct" in agree(client).text
     checked = post(client, "/answer", step="check", q_pile="a 3")
-    assert checked.url.path == "/checked" and "1 of 1 are right" in checked.text
+    assert checked.url.path == "/checked" and "1 of 1 are correct" in checked.text
     assert "Piles go up." in checked.text
     for games in ((1, 2), (3,)):
         for number in games:
@@ -81,13 +81,13 @@ def test_who_has_the_check_wrong_plays_nothing_and_takes_nobodys_place(tmp_path,
     form = consent(late)
     agree(client)
     page = post(client, "/answer", step="check", q_pile="a 1")
-    assert "You said: a 1. Right is: a 3." in page.text and "people who know" in page.text
+    assert "Your answer: a 1. Correct answer: a 3." in page.text and "people who know" in page.text
     done = client.get("/next")
     assert "no games to play for you" in done.text and "DONE-7" not in done.text
     assert "How the game is played" in agree(visit(play)).text
     first, second = play.folder.participants()
     assert first.order == second.order == 0  # whose order the next one has
-    assert "nobody else is needed" in post(late, "/agree", **form).text
+    assert "no more participants are needed" in post(late, "/agree", **form).text
 
 
 def test_who_stops_is_asked_about_the_partner_that_was_met_and_no_other(siu):

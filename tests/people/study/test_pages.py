@@ -132,7 +132,7 @@ def test_withdrawal_leaves_nothing_in_the_store_or_in_a_later_export(play, visit
     (code, _), (other, _) = take_part(play, visit(play)), take_part(play, visit(play))
     gone, stays = play.folder.find(code), play.folder.find(other)
     stranger = visit(play)
-    assert "Nobody takes part" in post(stranger, "/withdraw", code="123456-AAAA-AAAA-AAAA").text
+    assert "No participant" in post(stranger, "/withdraw", code="123456-AAAA-AAAA-AAAA").text
     assert "are deleted" in post(stranger, "/withdraw", code=code).text
     left = b"".join(path.read_bytes() for path in (tmp_path / "study").rglob("*.*"))
     assert gone.code_hash.encode() not in left
@@ -337,5 +337,5 @@ def test_a_complete_study_says_so(visit, tmp_path):
     form = consent(client)
     agree(visit(play))
     assert "The study is complete" in client.get("/").text
-    assert "nobody else is needed" in post(client, "/agree", **form).text
+    assert "no more participants are needed" in post(client, "/agree", **form).text
     assert not client.cookies

@@ -95,7 +95,7 @@ def test_every_address_on_a_page_stays_under_the_path_of_a_proxy(tmp_path):
     pages += [host.get("a", path) for path in ("", "different", "withdraw", "code", "stop")]
     pages.append(host.post("a", "answer", step="before", q_played="y"))
     pages.append(host.post("a", "stop"))
-    assert "Thank you" in pages[-1].text and "not kept" in pages[-2].text
+    assert "Thank you" in pages[-1].text and "not saved" in pages[-2].text
     links = set()
     for page in pages:
         found = re.findall(r'(?:href|src|action)="([^"]*)"', page.text)
@@ -145,7 +145,7 @@ def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
     post(client, "/answer", step="before", q_played="y")
     first = client.cookies[cookie_of(play)]
     pages = [client.get(path) for path in ("/", "/different")]
-    assert "I am somebody different" in pages[0].text
+    assert "I am another person" in pages[0].text
     assert client.cookies[cookie_of(play)] == first  # asked, not done
     assert f'value="{first}"' not in client.get("/withdraw").text
     (form,) = re.findall(r'name="owner" value="(\w+)"', pages[1].text)
@@ -161,7 +161,7 @@ def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
     post(client, "/different", owner=form)
     assert client.cookies[cookie_of(play)] == second
     # the first one goes on with the code, typed as people type
-    assert "look at every letter" in post(client, "/code", code=first[:-1]).text
+    assert "check every letter" in post(client, "/code", code=first[:-1]).text
     assert "/game/" in post(client, "/code", code=f" {first.lower()} ").url.path
     assert client.cookies[cookie_of(play)] == first
 
@@ -221,10 +221,10 @@ def test_back_to_the_consent_and_a_second_click_on_it_are_one_person(play, visit
     form = consent(client)
     for _ in range(2):
         assert "Before we begin" in post(client, "/agree", **form).text
-    assert "takes part in this study in this browser" in client.get("/").text
+    assert "has already begun this study in this browser" in client.get("/").text
     # a form that another tab had opened: it is not said to be the same person
     stale = form | {"secret": "-2222-3333-4444"}
-    assert "takes part in this study in this browser" in post(client, "/agree", **stale).text
+    assert "has already begun this study in this browser" in post(client, "/agree", **stale).text
     assert len(play.folder.participants()) == 1
 
 
@@ -282,7 +282,7 @@ def test_a_form_sent_from_a_second_tab_is_not_lost_without_a_word(play, visit):
     assert play.folder.participants()[0].answers == {"before": {"played": "y"}}
     play_here(client, client.get("/next"))
     early = post(client, "/answer", step="game 2", q_remarks="<b>far</b> too early")
-    assert early.status_code == 409 and "not asked" in early.text
+    assert early.status_code == 409 and "no longer asked" in early.text
     assert "&lt;b&gt;far&lt;/b&gt; too early" in early.text
     for step in ("done", "play", "game 0", "game 7", "", "game x"):
         post(client, "/answer", step=step, q_meant="1")
