@@ -28,7 +28,7 @@ def text_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+def test_links_resolve_to_repository_files(page: Path) -> None:
     for place in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text_of(page)):
         assert (page.parent / place).exists(), place
 

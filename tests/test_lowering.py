@@ -61,7 +61,7 @@ def test_training_lowers(program: Any) -> None:
     assert_lowers(jax.jit(program).trace(key))
 
 
-def test_a_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled part of a cell, with the arguments that `play_games` gives it."""
     from hanabi_rl.play import episodes
 

@@ -17,7 +17,7 @@ from support.notebooks import script_of
 TUTORIALS = sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.ipynb"))
 
 
-def test_there_are_notebooks_and_they_hold_no_output() -> None:
+def test_notebooks_exist_without_output() -> None:
     assert {path.stem for path in TUTORIALS} == {
         "algorithm",
         "bot",
@@ -48,7 +48,7 @@ class _Server:
         return 0
 
 
-def test_the_study_ends_its_server_whatever_happens_and_begins_again(
+def test_study_tutorial_always_stops_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Run twice in one kernel; each time the first person meets a closed port."""
@@ -78,7 +78,7 @@ def test_the_study_ends_its_server_whatever_happens_and_begins_again(
 
 
 @pytest.mark.parametrize("name", ["algorithm", "partner", "study"])
-def test_a_notebook_that_makes_folders_makes_them_in_a_new_one(
+def test_notebooks_use_new_folders(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (notebook,) = [path for path in TUTORIALS if path.stem == name]
@@ -108,7 +108,7 @@ def _code_cells(notebook: Path) -> list[str]:
     [path for path in TUTORIALS if path.stem != "partner"],
     ids=lambda path: path.stem,
 )
-def test_a_tutorial_runs(notebook: Path, tmp_path: Path) -> None:
+def test_tutorial_runs(notebook: Path, tmp_path: Path) -> None:
     text = script_of(notebook)
     if notebook.stem == "study":  # in one kernel it is run again
         text = f"code = {text!r}\nexec(code)\nexec(code)\n"

@@ -50,13 +50,13 @@ def limits() -> dict[str, int]:
     return {name: int(seconds) for name, seconds in listed}
 
 
-def test_the_steps_take_at_most_25_minutes_each_less_than_one_command_may() -> None:
+def test_steps_respect_time_limits() -> None:
     found = limits()
     assert list(found) == list(accelerator_table.FIGURES)
     assert sum(found.values()) <= 25 * 60 and max(found.values()) <= 570
 
 
-def test_every_command_of_the_documentation_is_a_step() -> None:
+def test_steps_cover_documented_commands() -> None:
     """The scripts that docs/performance.md lists for a GPU, and their precision settings."""
     section = (ROOT / "docs" / "performance.md").read_text().split("## On a GPU")[1]
     documented = set(re.findall(r"(?:benchmarks|train)/\w+\.py", section))
@@ -79,7 +79,7 @@ def fake(tmp_path: Path) -> tuple[str, Path]:
     return str(python), log
 
 
-def test_a_call_begins_what_fits_and_the_next_goes_on(fake: tuple[str, Path]) -> None:
+def test_call_runs_steps_that_fit_budget(fake: tuple[str, Path]) -> None:
     python, log = fake
     results, found = log.parent / "results", limits()
     # a second for the steps before
@@ -106,7 +106,7 @@ def test_a_call_begins_what_fits_and_the_next_goes_on(fake: tuple[str, Path]) ->
     assert len(log.read_text().splitlines()) == len(asked) + len(again)
 
 
-def test_the_table_of_two_steps_by_hand(tmp_path: Path) -> None:
+def test_table_of_two_steps_by_hand(tmp_path: Path) -> None:
     for name, record in {
         "update": {"ours_per_s": 3000.0, "float32_per_s": 1500.0, "took_s": 9},
         "update_plain_highest": {"plain_per_s": 1000.0, "plain_compile_s": 220.5, "took_s": 230},
@@ -122,7 +122,7 @@ def test_the_table_of_two_steps_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_a_machine_without_an_accelerator_is_refused() -> None:
+def test_machine_without_accelerator_is_refused() -> None:
     table = [sys.executable, str(ROOT / "benchmarks" / "accelerator_table.py"), "devices"]
     without = {**os.environ, "JAX_PLATFORMS": "cpu"}
     refused = subprocess.run(table, capture_output=True, text=True, env=without)
@@ -130,7 +130,7 @@ def test_a_machine_without_an_accelerator_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_rehearsal(tmp_path: Path) -> None:
+def test_rehearsal_runs_every_command(tmp_path: Path) -> None:
     """Every command, with small sizes."""
     done = call(str(tmp_path), "--small")
     assert done.returncode == 0, done.stderr

@@ -34,7 +34,7 @@ def record(*flags: str) -> dict[str, object]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_record_says_what_was_measured_where() -> None:
+def test_record_describes_measurement_and_machine() -> None:
     shown = record("--size", "7", "--json")
     assert (shown["size"], shown["repeats"]) == (7, 2)
     assert shown["fast_per_s"] == 4.0 and shown["fast_per_s_range"] == [3.0, 20.0]

@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[2]
 structure = benchmark("package_structure")
 
 
-def test_no_module_and_no_subpackage_imports_itself_in_a_circle():
+def test_package_has_no_import_cycles():
     found = structure.figures(ROOT / "hanabi_rl", structure.ENTRY)
     assert found["circles"] == [] and found["subpackage_circles"] == []
 
 
-def test_a_run_imports_no_other_algorithm():
+def test_run_imports_only_its_algorithm():
     graph = structure.import_graph(ROOT / "hanabi_rl")
     of_run = structure.reachable(graph, "hanabi_rl.launch.script")
     names = list(registry.ALGORITHMS)
@@ -25,12 +25,12 @@ def test_a_run_imports_no_other_algorithm():
     assert "hanabi_rl.algorithms.br_bc" not in of_hdr_ippo
 
 
-def test_the_way_to_the_gradient_is_at_most_a_thousand_lines():
+def test_gradient_call_path_is_below_1000_lines():
     lines = structure.way(ROOT / "hanabi_rl", structure.WAY)
     assert lines["learning.ppo:PPO.update"] > 10 and sum(lines.values()) <= 1000
 
 
-def test_a_way_is_counted_by_its_names_and_misses_none(tmp_path):
+def test_call_path_count_matches_its_names(tmp_path):
     (tmp_path / "p").mkdir()
     source = "x = 1\n\n@one\n@two\ndef f():\n    return 1\n\n"
     source += "class A:\n    y = 2\n\n    def g(self):\n        pass\n"
@@ -42,7 +42,7 @@ def test_a_way_is_counted_by_its_names_and_misses_none(tmp_path):
             structure.way(tmp_path / "p", {module: (name,)})
 
 
-def test_the_figures_of_a_small_package(tmp_path, monkeypatch):
+def test_counts_of_small_package(tmp_path, monkeypatch):
     """a -> b -> c, c -> b (a circle, as one), b -> low; for type checkers alone low -> a."""
     package = tmp_path / "p"
     for name, text in {
@@ -79,7 +79,7 @@ def test_map_lists_every_module():
     assert set(headings) == {parts[0] for parts in modules if len(parts) > 1}
 
 
-def test_the_map_of_a_small_package(tmp_path):
+def test_map_of_small_package(tmp_path):
     package = tmp_path / "p"
     for name, text in {
         "__init__": "",

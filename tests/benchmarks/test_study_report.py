@@ -12,7 +12,7 @@ from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 simulated = benchmark("simulated_study")
 
 
-def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
+def test_simulated_studies_match_their_files(tmp_path):
     drawn = simulated.draw(simulated.SCENARIOS["line"], 2, np.random.default_rng(0))
     simulated.write_study(tmp_path / "study", drawn)
     folder = StudyFolder(tmp_path / "study", read_study_of(tmp_path / "study"))
@@ -31,7 +31,7 @@ def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
         assert (block.rank, sorted(block.scores)) == (expected.rank, sorted(expected.scores))
 
 
-def test_an_export_of_other_games_is_refused(tmp_path):
+def test_export_of_other_games_is_refused(tmp_path):
     drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
     folder = simulated.write_study(tmp_path / "study", drawn)
     out = tmp_path / "games.safetensors"
@@ -45,7 +45,7 @@ def test_an_export_of_other_games_is_refused(tmp_path):
         read_export(out)
 
 
-def test_an_export_in_a_format_that_cuts_games_is_neither_written_nor_read(tmp_path):
+def test_truncating_export_formats_are_refused(tmp_path):
     drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
     folder = simulated.write_study(tmp_path / "study", drawn)
     for name in ("games.json", "games.jsonl"):  # the second is the name of what is written beside
@@ -61,7 +61,7 @@ def test_an_export_in_a_format_that_cuts_games_is_neither_written_nor_read(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("people", [20, 100])
-def test_intervals_cover_effects_are_found_and_none_is_made_up(people):
+def test_report_detects_simulated_effects(people):
     studies = 300
     # of a hundred people those with effects: with twenty it is easier to make one up
     names = [name for name in simulated.SCENARIOS if people == 20 or name != "none"]

@@ -78,7 +78,7 @@ def harm_of_damage(
     )
 
 
-def test_a_flipped_bit_never_restores_wrong(
+def test_flipped_bits_never_restore_wrong_values(
     saved: Path, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     rng, flips, limit_s = random.Random(2), tally("bit rot"), injections(10**9, LIMIT_S)
@@ -97,7 +97,7 @@ def test_a_flipped_bit_never_restores_wrong(
         flips.add(f"bit {bit} of {path}", harm_of_damage(saved, tmp_path / "copy", flip, limit_s))
 
 
-def test_missing_pieces_fall_back(
+def test_missing_files_fall_back(
     saved: Path, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     pieces, limit_s = tally("missing pieces"), injections(10**9, LIMIT_S)
@@ -115,7 +115,7 @@ def test_missing_pieces_fall_back(
             pieces.add(f"{path} {name}", harm_of_damage(saved, tmp_path / "copy", cut, limit_s))
 
 
-def test_a_half_deleted_step_is_neither_latest_nor_best(
+def test_half_deleted_step_is_skipped(
     saved: Path,
     injections: Callable[..., int],
     tally: Callable,
@@ -211,9 +211,7 @@ LIMITS = (700_000, 20_000, 1_000, 30, 0)
 
 @pytest.mark.slow  # a process of its own
 @pytest.mark.parametrize("means", ["RLIMIT_FSIZE", "tmpfs"])
-def test_a_full_disk_is_an_error_and_nothing_is_lost(
-    means: str, tally: Callable, tmp_path: Path
-) -> None:
+def test_full_disk_is_an_error_without_loss(means: str, tally: Callable, tmp_path: Path) -> None:
     """In a process of its own: Orbax's threads complain on stderr there. A tmpfs where one can be
     mounted (ENOSPC), and a limit on the size of a file (EFBIG) everywhere."""
     mounted = means == "tmpfs"
@@ -269,9 +267,7 @@ WRONG_MODELS = {
 
 
 @pytest.mark.parametrize("name", WRONG_MODELS)
-def test_another_model_is_an_error_that_names_the_leaf(
-    name: str, saved: Path, tally: Callable
-) -> None:
+def test_different_model_error_names_leaf(name: str, saved: Path, tally: Callable) -> None:
     """No silent cast, and no fallback: a warning would be an error here."""
     wrong = tally("wrong model")
     change, message = WRONG_MODELS[name]
@@ -282,7 +278,7 @@ def test_another_model_is_an_error_that_names_the_leaf(
     wrong.add(name, None)
 
 
-def test_a_run_of_another_version_says_what_can_still_be_done(saved: Path) -> None:
+def test_other_version_error_suggests_a_way_forward(saved: Path) -> None:
     template = make_state(0)
     WRONG_MODELS[next(iter(WRONG_MODELS))][0](template)
     with (
@@ -292,9 +288,7 @@ def test_a_run_of_another_version_says_what_can_still_be_done(saved: Path) -> No
         _restored(checkpoints, template, Path("runs/old"))
 
 
-def test_another_game_or_network_is_an_error_that_names_the_leaf(
-    tally: Callable, tmp_path: Path
-) -> None:
+def test_different_game_or_network_error_names_leaf(tally: Callable, tmp_path: Path) -> None:
     wrong, rules = tally("wrong model"), Rules(num_colors=2, num_ranks=3, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(4,), decoder=(4,), critic=(4,))
 
@@ -332,7 +326,7 @@ def test_another_game_or_network_is_an_error_that_names_the_leaf(
             wrong.add(name, None)
 
 
-def test_another_format_is_an_error_and_a_flipped_version_is_damage(
+def test_unknown_format_is_error_flipped_version_damage(
     saved: Path, tally: Callable, tmp_path: Path
 ) -> None:
     wrong = tally("wrong model")

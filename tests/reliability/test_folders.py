@@ -45,7 +45,7 @@ def finished(clone: Run, tmp_path: Path) -> Run:
 
 
 @pytest.mark.slow  # two processes; one is refused in one process below
-def test_two_runs_in_one_folder(
+def test_second_run_in_folder_is_refused(
     clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     """The second is refused while the first trains, and the first is not disturbed; its lock dies
@@ -68,7 +68,7 @@ def test_two_runs_in_one_folder(
         assert run.leftovers() == []
 
 
-def test_a_finished_run_is_only_measured_again(
+def test_finished_run_is_only_evaluated_again(
     finished: Run, injections: Callable[..., int], tally: Callable
 ) -> None:
     if not injections(0, 1):
@@ -92,11 +92,11 @@ def test_a_finished_run_is_only_measured_again(
     row.add("a finished run resumed", harm if finished.result() == expected else "another result")
 
 
-def test_another_algorithm_and_another_config(
+def test_other_algorithm_or_config_is_refused(
     finished: Run, injections: Callable[..., int], tally: Callable
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("in one process below, and as two in test_two_runs_in_one_folder")
+        pytest.skip("in one process below, and as two in test_second_run_in_folder_is_refused")
     row = tally("run folders")
     other = Run("br_bc", finished.folder)
     row.add(
@@ -112,7 +112,7 @@ def test_another_algorithm_and_another_config(
     )
 
 
-def test_a_config_that_is_given_in_python_is_checked_too(finished: Run) -> None:
+def test_python_config_is_validated(finished: Run) -> None:
     saved = from_dict(BCConfig, read_config(finished.folder))
     same = dataclasses.replace(saved, run_dir=str(finished.folder), resume=True)
     for algo, config, message in (
@@ -144,7 +144,7 @@ for config in (config, dataclasses.replace(config, run_dir=str(folder / "new"), 
 
 
 @pytest.mark.slow  # a process of its own
-def test_a_read_only_folder(finished: Run, tally: Callable) -> None:
+def test_read_only_folder_is_refused(finished: Run, tally: Callable) -> None:
     """For a user who may not write there: by the mode of the folder, or for root by mounting it
     read-only."""
     folder, inside = finished.folder, list[str]()
@@ -171,7 +171,7 @@ def test_a_read_only_folder(finished: Run, tally: Callable) -> None:
     row.add("a read-only folder", None if right and contents(folder) == before else f"{lines}")
 
 
-def test_leftovers_of_a_kill_are_cleared_when_the_folder_is_opened(finished: Run) -> None:
+def test_partial_writes_are_removed_on_open(finished: Run) -> None:
     folder, policy = finished.folder, contents(finished.folder / "policy")
     (folder / ".policy.123.tmp").mkdir()
     for name in (".summary.json", "policy/.policy.safetensors"):
@@ -183,7 +183,7 @@ def test_leftovers_of_a_kill_are_cleared_when_the_folder_is_opened(finished: Run
         assert finished.leftovers() == [] and contents(folder / "policy") == policy
 
 
-def test_the_lock_is_free_again_and_names_its_holder(tmp_path: Path) -> None:
+def test_lock_is_released_and_names_holder(tmp_path: Path) -> None:
     folder = create_run("bc", num_players=2, preset=None, seed=0, run_dir=tmp_path / "run")
     for _ in range(2):
         with (

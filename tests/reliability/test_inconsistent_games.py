@@ -106,7 +106,7 @@ def games() -> Games:
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_lie_is_refused_with_its_game_and_turn(
+def test_inconsistent_game_error_names_game_and_turn(
     name: str, games: Games, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     path, lies, rng = (
@@ -133,9 +133,7 @@ def test_a_lie_is_refused_with_its_game_and_turn(
             lies.add(name, f"game {game}, turn {turn} was accepted")
 
 
-def test_a_wrong_number_of_players_is_refused(
-    games: Games, tally: Callable, tmp_path: Path
-) -> None:
+def test_wrong_player_count_is_refused(games: Games, tally: Callable, tmp_path: Path) -> None:
     path, lies = tmp_path / "games.safetensors", tally("inconsistent games")
     save_games(path, games)
     tensors = load_file(path)

@@ -27,7 +27,7 @@ def tail(replayed: Callable, loader: BatchLoader, batches: int) -> list[str]:
     return digests
 
 
-def test_the_tail_is_the_same_from_every_batch(
+def test_resumed_loader_continues_identically(
     injections: Callable[..., int], tally: Callable
 ) -> None:
     games, resumed = teacher_games(RULES, 45), tally("loader resumed")

@@ -133,7 +133,7 @@ def games() -> Games:
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".json", ".jsonl"])
-def test_mutated_files_of_games_are_read_or_refused(
+def test_mutated_game_files_are_read_or_refused(
     suffix: str, games: Games, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     path, files = tmp_path / f"games{suffix}", tally("malformed files")
@@ -236,7 +236,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_cost_no_more_than_they_weigh(name: str, tally: Callable, tmp_path: Path) -> None:
+def test_memory_stays_proportional_to_file_size(name: str, tally: Callable, tmp_path: Path) -> None:
     bombs, path = tally("memory bombs"), tmp_path / name
     path.write_bytes(BOMBS[name])
     peak, error = peak_of(lambda: load_games(path))
@@ -254,7 +254,7 @@ class Explosive:
     "name",
     ["games.safetensors", "games.json", "games.jsonl", "games.pkl", "games.npz", "policy.json"],
 )
-def test_pickles_are_refused_and_run_nothing(
+def test_pickles_are_refused_without_execution(
     name: str, tally: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

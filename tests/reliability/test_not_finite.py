@@ -112,7 +112,7 @@ TERMS = [
 
 
 @pytest.mark.parametrize(("algo", "learner", "term"), TERMS)
-def test_the_run_stops_and_keeps_the_last_good_checkpoint(
+def test_run_stops_and_keeps_last_finite_checkpoint(
     algo: str,
     learner: type,
     term: str,
@@ -142,7 +142,7 @@ def test_the_run_stops_and_keeps_the_last_good_checkpoint(
         row.add(f"{value} in {term} of {algo}", harm)
 
 
-def test_the_update_is_not_applied() -> None:
+def test_nonfinite_update_is_not_applied() -> None:
     """Under jit: the old tree, bit for bit, where one term is not finite; the new one where only
     others are not."""
     new, old = {"w": jnp.arange(3.0), "n": jnp.int32(7)}, {"w": jnp.full(3, 9.0), "n": jnp.int32(6)}
@@ -159,7 +159,7 @@ def test_the_update_is_not_applied() -> None:
     jax.tree.map(np.testing.assert_array_equal, kept, new)
 
 
-def test_the_first_minibatch_that_was_not_finite_is_the_one_reported() -> None:
+def test_first_nonfinite_minibatch_is_reported() -> None:
     metrics = {
         "loss": jnp.array([1.0, 2.0, jnp.nan, jnp.nan]),
         "gradient_norm": jnp.array([1.0, jnp.inf, jnp.nan, jnp.nan]),
@@ -176,7 +176,7 @@ def test_the_first_minibatch_that_was_not_finite_is_the_one_reported() -> None:
     ) == (1.5, 0.5, None)
 
 
-def test_a_nan_metric_never_evicts_the_best_checkpoint(tally: Callable, tmp_path: Path) -> None:
+def test_nan_metric_never_evicts_best_checkpoint(tally: Callable, tmp_path: Path) -> None:
     best = tally("NaN metric")
     with Checkpointer(tmp_path, keep_latest=1) as checkpoints:
         checkpoints.save(1, {"w": jnp.zeros(2)}, metrics={"score": 5.0})

@@ -70,7 +70,7 @@ def digest(output: str) -> str:
 
 
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
-def test_the_same_seed_gives_the_same_run_bit_for_bit(
+def test_same_seed_gives_identical_run(
     algo: str,
     undisturbed: Callable[[str], Run],
     injections: Callable[..., int],
@@ -89,7 +89,7 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(
 
 @pytest.mark.slow  # a process of its own
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
-def test_a_policy_folder_is_all_that_a_policy_needs(
+def test_policy_folder_is_self_contained(
     algo: str,
     undisturbed: Callable[[str], Run],
     injections: Callable[..., int],
@@ -110,7 +110,7 @@ def test_a_policy_folder_is_all_that_a_policy_needs(
     row.add(algo, None if here == there else "other games")
 
 
-def test_a_state_saved_on_four_devices_goes_on_on_any_number(
+def test_state_resumes_on_any_number_of_devices(
     clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     if not injections(0, 1):

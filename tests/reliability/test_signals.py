@@ -35,7 +35,7 @@ def harm_of_kill(run: Run, before: int) -> str | None:
 
 @pytest.mark.slow  # processes; algorithms/test_run_bc.py interrupts one and goes on in this one
 @pytest.mark.parametrize("algo", ALGOS)
-def test_killed_runs_end_like_undisturbed_ones(
+def test_killed_runs_end_like_uninterrupted_runs(
     algo: str,
     undisturbed: Callable[[str], Run],
     injections: Callable[..., int],
@@ -111,7 +111,7 @@ def test_sigterm_saves_and_exits_with_143(
             stops.add(f"run {number}", None)
 
 
-def test_ctrl_c_twice_leaves_the_last_good_step(
+def test_double_ctrl_c_keeps_last_checkpoint(
     undisturbed: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,

@@ -26,7 +26,7 @@ def write(path, text, mode):
     return path
 
 
-def test_the_account_is_in_the_environment_or_in_a_file(tmp_path):
+def test_account_from_environment_or_file(tmp_path):
     environment = {"HANABI_LIVE_USERNAME": "Bot-ann", "HANABI_LIVE_PASSWORD": PASSWORD}
     assert read_account(None, environment) == Account("Bot-ann", PASSWORD)
     file = write(tmp_path / "account", f"Bot-bob\n{PASSWORD}\n", 0o600)
@@ -35,7 +35,7 @@ def test_the_account_is_in_the_environment_or_in_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o606, 0o700 | 0o004])
-def test_a_file_that_others_may_read_is_refused(tmp_path, mode):
+def test_credentials_readable_by_others_are_refused(tmp_path, mode):
     file = write(tmp_path / "account", f"Bot-bob\n{PASSWORD}\n", mode)
     with pytest.raises(ValueError, match="chmod 600") as caught:
         read_account(file, {})
@@ -45,7 +45,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path, mode):
 @pytest.mark.parametrize(
     "text", ["", PASSWORD, f"{PASSWORD}\nx", f"Bot-bob\n{PASSWORD}\nmore", "Bot-bob\n  \n"]
 )
-def test_what_is_wrong_with_a_file_is_said_without_what_is_in_it(tmp_path, text):
+def test_credentials_errors_omit_the_content(tmp_path, text):
     file = write(tmp_path / "account", text, 0o600)
     with pytest.raises(ValueError, match="expected") as caught:
         read_account(file, {})
@@ -63,13 +63,13 @@ def test_what_is_wrong_with_a_file_is_said_without_what_is_in_it(tmp_path, text)
         ({"HANABI_LIVE_PASSWORD": PASSWORD}, "USERNAME"),
     ],
 )
-def test_what_is_missing_is_named(environment, missing):
+def test_missing_credential_is_named(environment, missing):
     with pytest.raises(ValueError, match=f"got no HANABI_LIVE_{missing}") as caught:
         read_account(None, environment)
     assert PASSWORD not in str(caught.value)
 
 
-def test_servers():
+def test_read_server():
     assert read_server("hanab.live") == Server("hanab.live", 443, True)
     assert read_server("https://hanab.live/").socket_address == "wss://hanab.live:443/ws"
     assert read_server("http://localhost:8080") == Server("localhost", 8080, False)
@@ -116,7 +116,7 @@ def site():
     server.server_close()
 
 
-def test_the_log_in(site):
+def test_log_in(site):
     server, answer, forms = site
     cookies = [
         ("Set-Cookie", "other=1; Path=/"),
@@ -128,7 +128,7 @@ def test_the_log_in(site):
     assert forms == [("/login", "application/x-www-form-urlencoded", form)]
 
 
-def test_a_log_in_that_is_refused_or_fails(site):
+def test_log_in_refused_or_failed(site):
     server, answer, _ = site
     account = Account("Bot-ann", PASSWORD)
     answer |= {"status": 401, "text": f"no such password: {PASSWORD}"}
@@ -143,7 +143,7 @@ def test_a_log_in_that_is_refused_or_fails(site):
         log_in(Server("127.0.0.1", 9, False), account)
 
 
-def test_a_finished_game(site):
+def test_export_returns_any_response(site):
     """Whatever it is answered with, in one request without a session."""
     server, answer, asked = site
     for status, text in ((200, '{"id": 5}'), (404, "Error: no such game"), (500, "")):

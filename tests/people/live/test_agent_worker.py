@@ -18,7 +18,7 @@ RULES = Rules(num_players=2)
 
 
 @pytest.mark.slow
-def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path):
+def test_memory_forgotten_mid_game_does_not_return(tmp_path):
     """As if it had been forgotten before the game, in a batch with the game's end too."""
     agent, bot = load_policy("agent:adhoc-2p", RULES), load_policy("bot:iggi", RULES)
     games = play_games((bot, bot), RULES, evaluation_decks(RULES, 2, 5, "people"), 0)

@@ -104,7 +104,7 @@ LEAVES = ("tableUnattend", HERE)
 OVER = {"type": "gameOver", "endCondition": 4, "playerIndex": 0, "votes": None}
 
 
-def test_from_the_start_of_a_game_to_the_first_move():
+def test_game_start_to_first_move():
     talk = Talk()
     talk.sit()
     assert sent(talk.say("tableStart", tableID=TABLE, replay=False)) == [("getGameInfo1", HERE)]
@@ -138,7 +138,7 @@ def test_from_the_start_of_a_game_to_the_first_move():
         lambda t: t.say("boot", TableID=TABLE),
     ],
 )
-def test_a_decision_is_void_once_anything_happens(event):
+def test_any_event_voids_pending_decision(event):
     talk = Talk()
     (asked,) = talk.play()
     assert talk.bot.is_current(asked.token)
@@ -147,7 +147,7 @@ def test_a_decision_is_void_once_anything_happens(event):
     assert talk.think([asked]) == []
 
 
-def test_one_decision_a_turn():
+def test_one_decision_per_turn():
     talk = Talk()
     (asked,) = talk.play()
     assert talk.say("clock", tableID=TABLE, times=[0, 0], activePlayerIndex=1) == []
@@ -161,7 +161,7 @@ def test_one_decision_a_turn():
     assert talk.happen([ours]) == []
 
 
-def test_a_strike_of_ours_is_no_new_turn():
+def test_own_strike_is_not_a_new_turn():
     talk = Talk()
     effects = talk.play()
     talk.think(effects)
@@ -173,7 +173,7 @@ def test_a_strike_of_ours_is_no_new_turn():
     assert talk.happen(misplay) == []
 
 
-def test_a_refused_move_is_looked_up_and_then_another_one_made():
+def test_refused_move_is_verified_then_replaced():
     talk = Talk()
     weighed = {6: 0.6, 15: 0.3, 7: 0.1}
     talk.think(talk.play(), 6, weighed)
@@ -196,7 +196,7 @@ def test_a_refused_move_is_looked_up_and_then_another_one_made():
     assert sent(talk.think(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 7})]
 
 
-def test_a_warning_about_something_else_costs_no_move():
+def test_unrelated_warning_repeats_no_move():
     """Our move was made after all: the list has it."""
     talk = Talk()
     talk.play([*DEAL, *HINT])
@@ -210,7 +210,7 @@ def test_a_warning_about_something_else_costs_no_move():
     assert sent(talk.think([asked], 6)) == [("action", HERE | {"type": 0, "target": 7})]
 
 
-def test_a_move_that_nobody_answers_is_looked_up():
+def test_unanswered_move_is_retried():
     talk = Talk()
     weighed = {6: 0.6, 7: 0.4}
     for tried in (7, 7, 8):  # the same once more, then another
@@ -226,7 +226,7 @@ def test_a_move_that_nobody_answers_is_looked_up():
         assert not talk.bot.is_current(move.token)
 
 
-def test_a_list_from_before_our_move_says_nothing_of_it():
+def test_older_action_list_does_not_refute_move():
     """Two lists were asked for, as the first was late: the second one may be older than the move
     that the first one led to, and would lead to another."""
     talk = Talk()
@@ -242,7 +242,7 @@ def test_a_list_from_before_our_move_says_nothing_of_it():
     assert len(sent(talk.think(effects))) == 1
 
 
-def test_what_does_not_follow_is_asked_for_again_later_each_time():
+def test_inconsistent_messages_resynchronise_with_back_off():
     talk = Talk()
     talk.play([*DEAL, *HINT])
     effects = talk.happen([DISCARD[0]])
@@ -259,7 +259,7 @@ def test_what_does_not_follow_is_asked_for_again_later_each_time():
     assert asked.game.turn == 5
 
 
-def test_messages_that_never_come_are_asked_for_again():
+def test_missing_messages_are_requested_again():
     talk = Talk()
     talk.say("tableStart", tableID=TABLE, replay=False)
     assert talk.after(9) == [] and sent(talk.after(2)) == [("getGameInfo1", HERE)]
@@ -271,7 +271,7 @@ def test_messages_that_never_come_are_asked_for_again():
     assert talk.think([asked]) == []
 
 
-def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
+def test_finished_game_is_emitted_once():
     identities = {"tableID": TABLE, "cardIdentities": deck()}
     ended = {"tableID": TABLE, "databaseID": 9001, "sharedReplayLeader": "Zoe"}
     messages = [("cardIdentities", identities), ("finishOngoingGame", ended)]
@@ -294,7 +294,7 @@ def test_after_the_end_the_replay_is_left_and_the_game_handed_out_once():
 
 @pytest.mark.parametrize("leader", ["Zoe", "Bot-ann", ""])
 @pytest.mark.parametrize("present", [("Zoe", "Bot-ann"), ("Bot-ann", "Yan", "Zoe")])
-def test_who_leads_a_replay_gives_the_lead_to_a_person_who_played(leader, present):
+def test_replay_lead_goes_to_a_human_player(leader, present):
     talk = Talk()
     talk.play()
     finish(talk, leader)
@@ -306,7 +306,7 @@ def test_who_leads_a_replay_gives_the_lead_to_a_person_who_played(leader, presen
     assert talk.after(590) == [] and sent(talk.after(11)) == [LEAVES]
 
 
-def test_the_lead_goes_to_a_spectator_where_nobody_who_played_is_left():
+def test_replay_lead_goes_to_spectator_without_players():
     """And the bot leaves: nobody there can restart the game."""
     talk = Talk()
     talk.play()
@@ -316,7 +316,7 @@ def test_the_lead_goes_to_a_spectator_where_nobody_who_played_is_left():
     assert sent(talk.gone()) == [LEAVES] and talk.bot.seats == {}
 
 
-def test_a_lead_that_was_refused_or_comes_back_is_given_again():
+def test_returned_replay_lead_is_given_again():
     talk = Talk()
     talk.play()
     finish(talk, "Bot-ann")
@@ -337,7 +337,7 @@ def test_a_lead_that_was_refused_or_comes_back_is_given_again():
     assert sum(map(len, given)) == 3
 
 
-def test_a_replay_that_is_closed_is_over_without_a_word():
+def test_closed_replay_ends_silently():
     """The server sends it where nobody did anything for long, and to restart."""
     talk = Talk()
     talk.play()
@@ -347,7 +347,7 @@ def test_a_replay_that_is_closed_is_over_without_a_word():
     assert talk.bot.seats == {} and talk.after(700) == []
 
 
-def test_a_person_who_reloads_the_replay_finds_the_bot_there():
+def test_bot_stays_while_player_reloads_replay():
     talk = Talk()
     talk.play([*DEAL, *HINT])
     finish(talk)
@@ -358,7 +358,7 @@ def test_a_person_who_reloads_the_replay_finds_the_bot_there():
     assert sent(talk.gone()) == [LEAVES]
 
 
-def test_that_the_game_is_gone_may_be_told_after_its_replay():
+def test_table_gone_after_replay_keeps_replay():
     talk = Talk()
     talk.play()
     finish(talk)
@@ -368,7 +368,7 @@ def test_that_the_game_is_gone_may_be_told_after_its_replay():
     assert sent(talk.gone()) == [LEAVES]
 
 
-def test_a_restarted_game_is_played():
+def test_restarted_game_is_played():
     talk = Talk()
     talk.play()
     finish(talk)
@@ -383,7 +383,7 @@ def test_a_restarted_game_is_played():
     assert isinstance(think, RequestMove) and think.token.table == 40
 
 
-def test_a_replay_takes_no_seat():
+def test_replay_uses_no_seat():
     talk = Talk()
     talk.play()
     finish(talk)
@@ -395,7 +395,7 @@ def test_a_replay_takes_no_seat():
 
 
 @pytest.mark.parametrize("shut", ["close", "shutdown"])
-def test_who_is_about_to_stop_leaves_replays(shut):
+def test_stopping_bot_leaves_replays(shut):
     talk = Talk()
     talk.play()
     finish(talk, "Bot-ann")
@@ -408,7 +408,7 @@ def test_who_is_about_to_stop_leaves_replays(shut):
     assert talk.bot.seats == {}
 
 
-def test_who_stops_before_it_is_told_who_is_there_gives_the_lead_away():
+def test_stopping_bot_gives_lead_without_spectator_list():
     talk = Talk()
     talk.play()
     finish(talk, "Bot-ann")
@@ -416,7 +416,7 @@ def test_who_stops_before_it_is_told_who_is_there_gives_the_lead_away():
 
 
 @pytest.mark.parametrize("back", [TABLE, 0])
-def test_back_in_a_replay_after_a_lost_connection(back):
+def test_replay_is_rejoined_after_disconnect(back):
     talk = Talk()
     talk.play()
     finish(talk)
@@ -430,7 +430,7 @@ def test_back_in_a_replay_after_a_lost_connection(back):
     assert sent(told) == ([] if back else [LEAVES])
 
 
-def test_a_table_that_vanishes_in_the_middle_is_left_and_looked_up():
+def test_vanished_table_is_searched_in_history():
     talk = Talk()
     talk.play()
     talk.say("tableGone", tableID=TABLE)
@@ -442,7 +442,7 @@ def test_a_table_that_vanishes_in_the_middle_is_left_and_looked_up():
     assert not talk.bot.is_idle
 
 
-def test_other_programs_at_the_table_are_no_people():
+def test_other_bots_are_not_human():
     talk = Talk()
     talk.play()
     names = ["bot-zoe", "Bot-ann"]
@@ -453,7 +453,7 @@ def test_other_programs_at_the_table_are_no_people():
     assert finish(talk).game.people == frozenset()
 
 
-def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
+def test_game_ending_during_resync_is_complete():
     """What happens is followed all the same: no list comes of a game that is over."""
     talk = Talk()
     talk.think(talk.play([*DEAL, *HINT]))
@@ -472,7 +472,7 @@ def test_a_game_that_ends_while_it_is_looked_up_is_kept_whole():
     assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
 
 
-def test_back_after_a_lost_connection():
+def test_game_continues_after_disconnect():
     talk = Talk()
     (asked,) = talk.play()
     talk.bot.on_connected()
@@ -489,14 +489,14 @@ def test_back_after_a_lost_connection():
     assert talk.bot.seats == {}
 
 
-def test_after_a_start_of_the_program_it_goes_on_with_its_games():
+def test_restarted_program_rejoins_its_games():
     talk = Talk()
     effects = talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE, 40]}))
     assert sent(effects) == [("tableReattend", HERE), ("tableReattend", {"tableID": 40})]
     assert len(talk.play()) == 1
 
 
-def test_a_room_is_lost_with_the_connection():
+def test_disconnect_loses_room():
     talk = Talk()
     talk.sit()
     talk.bot.on_connected()
@@ -521,7 +521,7 @@ def test_a_room_is_lost_with_the_connection():
         ({"sudoku": True}, "I do not know the option sudoku"),
     ],
 )
-def test_what_it_cannot_play_is_refused_in_a_line(options, why):
+def test_unsupported_options_are_refused_politely(options, why):
     options = PLAIN | options
     talk = Talk()
     talk.table(options=options)
@@ -545,13 +545,13 @@ def test_what_it_cannot_play_is_refused_in_a_line(options, why):
     assert sent(left) == [("tableUnattend", HERE)]
 
 
-def test_options_that_leave_the_game_as_it_is_are_played():
+def test_harmless_options_are_played():
     talk = Talk()
     assert len(talk.play(timed=True, timeBase=120, timePerTurn=20, speedrun=False)) == 1
     assert len(Talk().play(oneExtraCard=True, oneLessCard=True)) == 1  # the standard hand
 
 
-def test_the_number_of_players_is_one_that_the_agent_plays_with():
+def test_unsupported_player_count_is_refused():
     talk = Talk(BotSettings("agent:hgroup-2p", frozenset({2})))
     talk.table(players=("Zoe", "Yan"))
     assert "plays with 2 players in total, not 3" in texts(talk.pm("/join"))[0]
@@ -587,14 +587,14 @@ def test_join():
     assert "busy at another table" in texts(talk.pm("/join", "Yan"))[0]
 
 
-def test_it_comes_to_the_room_of_who_also_plays_elsewhere():
+def test_join_prefers_room_over_running_game():
     talk = Talk()
     talk.table(TABLE)
     talk.table(40, running=True)
     assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
 
 
-def test_who_was_not_let_in_is_told_why():
+def test_failed_join_reports_reason():
     talk = Talk()
     talk.table()
     talk.pm("/join wrong")
@@ -607,7 +607,7 @@ def test_who_was_not_let_in_is_told_why():
     assert talk.say("warning", warning="x") == []
 
 
-def test_several_tables_where_it_is_allowed():
+def test_several_tables_up_to_limit():
     talk = Talk(BotSettings("x", frozenset({2}), tables=2))
     for table, who in ((31, "Zoe"), (40, "Yan"), (50, "Xeo")):
         talk.table(table, players=(who,))
@@ -659,7 +659,7 @@ def test_create():
     assert "busy" in texts(talk.pm("/create"))[0]
 
 
-def test_a_table_that_is_to_be_made_is_a_seat_taken():
+def test_pending_table_counts_as_seat():
     busy = "I am busy at another table, please try again later."
     talk = Talk()
     talk.table()
@@ -685,7 +685,7 @@ def test_a_table_that_is_to_be_made_is_a_seat_taken():
     assert talk.say("joined", tableID=TABLE) == []
 
 
-def test_tables_made_and_joined_are_told_apart():
+def test_greets_created_and_joined_tables_only():
     """By number the one, the other by that nobody else sits there."""
     talk = Talk(BotSettings("x", frozenset({2}), tables=3))
     talk.table(31, players=("Yan",))
@@ -700,7 +700,7 @@ def test_tables_made_and_joined_are_told_apart():
     assert talk.say("joined", tableID=61) == []  # nothing is awaited any more
 
 
-def test_it_leaves_a_room_where_it_is_alone():
+def test_bot_leaves_empty_room():
     talk = Talk()
     talk.sit(names=("Bot-ann",), owner=12)
     assert talk.after(299) == []
@@ -713,7 +713,7 @@ def test_it_leaves_a_room_where_it_is_alone():
     assert talk.room(names=("Bot-ann",)) == [] and talk.after(200) == []
 
 
-def test_only_private_requests_are_answered():
+def test_only_private_commands_get_replies():
     talk = Talk()
     talk.table()
     for fields in (
@@ -729,7 +729,7 @@ def test_only_private_requests_are_answered():
     assert texts(talk.pm("/fly")) == ["Unknown command: /help lists the commands."]
 
 
-def test_nobody_gets_more_than_a_few_answers_a_minute():
+def test_replies_are_rate_limited():
     talk = Talk()
     assert sum(len(sent(talk.pm("/settings"))) for _ in range(100)) == 8
     assert len(sent(talk.pm("/settings", "Yan"))) == 1
@@ -741,7 +741,7 @@ def test_nobody_gets_more_than_a_few_answers_a_minute():
     assert sent(talk.pm("/join"))  # what it does costs nobody an answer
 
 
-def test_help_and_settings_say_what_is_kept():
+def test_help_and_settings_state_what_is_saved():
     talk = Talk(BotSettings("agent:adhoc-2p", frozenset({2}), remember=True))
     lines = texts(talk.pm("/help"))
     every = " ".join(lines)
@@ -753,10 +753,10 @@ def test_help_and_settings_say_what_is_kept():
     for settings in (SETTINGS, BotSettings("a" * 60, frozenset({2}), remember=True, keep=False)):
         assert all(len(line) <= 300 for line in texts(Talk(settings).pm("/help")))
     nothing = Talk(BotSettings("x", frozenset({2}), keep=False))
-    assert "keep nothing" in " ".join(texts(nothing.pm("/help")))
+    assert "save nothing" in " ".join(texts(nothing.pm("/help")))
     nothing.table()
     nothing.pm("/join")
-    assert "keep" not in texts(nothing.say("joined", tableID=TABLE))[0]
+    assert "save" not in texts(nothing.say("joined", tableID=TABLE))[0]
 
 
 def finish(talk, leader="Zoe"):
@@ -768,7 +768,7 @@ def finish(talk, leader="Zoe"):
     return over
 
 
-def test_who_would_rather_not_is_not_kept():
+def test_opted_out_games_are_not_saved():
     settings = BotSettings("x", frozenset({2}), remember=True)
     talk = Talk(settings)
     talk.play()
@@ -791,7 +791,7 @@ def test_who_would_rather_not_is_not_kept():
     assert over.game is None and over.observed is None
 
 
-def test_pace():
+def test_move_delay():
     assert Talk().play()[0].move_delay_s == 2.0
     assert Talk().play(speedrun=True)[0].move_delay_s == 0.0
     talk = Talk()
@@ -808,7 +808,7 @@ def test_pace():
     assert talk.happen(DISCARD)[0].move_delay_s == 2.0
 
 
-def test_nobody_moves_in_a_pause():
+def test_no_move_during_pause():
     talk = Talk()
     (asked,) = talk.play()
     talk.say("pause", tableID=TABLE, active=True, playerIndex=0)
@@ -819,7 +819,7 @@ def test_nobody_moves_in_a_pause():
 
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_pause_is_what_the_game_says_once_we_are_back(before, after):
+def test_pause_state_is_read_after_reconnect(before, after):
     """Who is away is not told of `pause`."""
     talk = Talk()
     talk.play()
@@ -835,7 +835,7 @@ def test_a_pause_is_what_the_game_says_once_we_are_back(before, after):
     assert sent(talk.think(effects)) == [("action", HERE | {"type": 0, "target": 7})]
 
 
-def test_a_move_that_a_pause_refused_is_made_after_it():
+def test_move_refused_by_pause_is_repeated():
     talk = Talk()
     weighed = {6: 0.6, 1: 0.25, 4: 0.15}
     move = [("action", HERE | {"type": 0, "target": 7})]
@@ -847,7 +847,7 @@ def test_a_move_that_a_pause_refused_is_made_after_it():
     assert sent(talk.think(effects, 6, weighed)) == move
 
 
-def test_notes_are_written_on_request_alone():
+def test_notes_are_written_only_if_enabled():
     weighed = {6: 0.6, 1: 0.25, 4: 0.12, 15: 0.03}
     talk = Talk(BotSettings("x", frozenset({2}), notes=True))
     effects = talk.think(talk.play(), 6, weighed)
@@ -862,7 +862,7 @@ def test_notes_are_written_on_request_alone():
     assert [c for c, _ in sent(talk.think(talk.play(), 6, weighed))] == ["action"]
 
 
-def test_a_server_about_to_stop_gets_no_new_seats():
+def test_stopping_server_gets_no_new_seats():
     talk = Talk()
     talk.table()
     talk.say("shutdown", shuttingDown=True)
@@ -873,7 +873,7 @@ def test_a_server_about_to_stop_gets_no_new_seats():
     assert "about to stop" in texts(Talk(maintenanceMode=True).pm("/join"))[0]
 
 
-def test_closing_leaves_rooms_and_plays_games_to_their_ends():
+def test_close_leaves_rooms_and_finishes_games():
     talk = Talk()
     talk.sit()
     assert sent(talk.bot.close()) == [("tableLeave", HERE)] and not talk.bot.is_closed
@@ -890,7 +890,7 @@ def test_closing_leaves_rooms_and_plays_games_to_their_ends():
 
 
 @pytest.mark.parametrize("replay", [{"replay": True}, {"sharedReplay": True}, {"spectating": True}])
-def test_it_does_not_stay_where_nobody_plays(replay):
+def test_bot_leaves_foreign_replays(replay):
     talk = Talk()
     if "replay" in replay:
         started = talk.say("tableStart", tableID=TABLE, replay=True)
@@ -903,7 +903,7 @@ def test_it_does_not_stay_where_nobody_plays(replay):
 VALUES = [None, 7, [], {}, "x", [None], {"tableID": TABLE}, {"tableID": "x"}, {"TableID": TABLE}]
 
 
-def test_whatever_the_server_says_the_bot_stands():
+def test_bot_survives_arbitrary_messages():
     """Every command with every kind of value, at every phase; and frames that are none."""
     from hanabi_rl.people.live.bot import _HANDLERS, _SEAT_HANDLERS
 
@@ -922,7 +922,7 @@ def test_whatever_the_server_says_the_bot_stands():
         assert all(isinstance(e, LogLine) for e in talk.bot.receive(text, 0.0))
 
 
-def test_at_most_so_many_messages_in_any_two_seconds():
+def test_send_rate_limit_per_window():
     rate_limiter, times, now = SendRateLimiter(20, 2.0), [], 0.0
     for _ in range(200):
         now += rate_limiter.wait_s(now)
@@ -933,7 +933,7 @@ def test_at_most_so_many_messages_in_any_two_seconds():
     assert times[-1] == pytest.approx(18.0)  # 200 at ten a second, twenty of them at once
 
 
-def test_waits_grow_and_differ():
+def test_back_off_grows_with_jitter():
     class Highest:
         def uniform(self, low, high):
             return high
@@ -948,13 +948,13 @@ def test_waits_grow_and_differ():
     assert len(drawn) == 10 and all(1 <= wait <= 2 for wait in drawn)
 
 
-def test_moves_lists_are_the_whole_transcript():
+def test_move_lists_form_the_transcript():
     assert [*HINT, *PLAY, *DISCARD, *OUR_HINT, *MISPLAY] == MOVES
 
 
 @pytest.mark.parametrize("field", ["playerNames", "options", "ourPlayerIndex"])
 @pytest.mark.parametrize("value", [7, True, 1.5, "x", [1], {"a": 1}])
-def test_a_game_that_is_told_of_in_another_way_is_left_alone_and_asked_for_again(field, value):
+def test_invalid_init_is_ignored_and_requested_again(field, value):
     talk = Talk()
     talk.say("tableStart", tableID=TABLE, replay=False)
     effects = talk.say("init", **(INIT | {field: value}))

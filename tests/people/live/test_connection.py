@@ -86,7 +86,7 @@ def left_behind(folder: Path) -> bytes:
 
 
 @pytest.mark.slow  # a game at the speed of people, over sockets
-def test_two_bots_and_people_over_sockets_with_lost_connections(tmp_path, caplog):
+def test_bots_and_people_over_sockets_with_disconnects(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     site = Site(3, Faults(chatter=0.1, late=0.1, refuse=0.05))
     world = World(site, 3)
@@ -120,14 +120,14 @@ def test_two_bots_and_people_over_sockets_with_lost_connections(tmp_path, caplog
     assert b"p0" not in left_behind(tmp_path / "Bot-a")
 
 
-def test_a_wrong_password_ends_it_at_once(caplog):
+def test_wrong_password_ends_immediately(caplog):
     loopback = Loopback(World(Site()), PASSWORDS)
     with serving(loopback) as address, pytest.raises(LoginRefusedError, match="not the correct"):
         asyncio.run(connection(address, "Bot-a", Scripted(), password="wrong-12").run())
     assert len(loopback.logins) == 1 and "wrong-12" not in caplog.text
 
 
-def test_who_uses_the_account_at_the_same_time_is_not_fought(caplog):
+def test_account_used_elsewhere_ends_the_bot(caplog):
     loopback = Loopback(World(Site()), PASSWORDS)
 
     async def fight(address):
@@ -146,7 +146,7 @@ def test_who_uses_the_account_at_the_same_time_is_not_fought(caplog):
     assert len(loopback.logins) <= 8
 
 
-def test_an_agent_plays_as_in_our_own_games(tmp_path):
+def test_live_game_matches_play_games(tmp_path):
     """Two accounts of a bot: the game at the server is the one that `play_games` plays on its deck,
     action by action, though each sees the other's cards alone and makes up its own."""
     rules = Rules(num_players=2)
@@ -187,7 +187,7 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
     assert kept.moves(0).tolist() == referee.actions and not kept.human_seats.any()
 
 
-def test_acquaintances_are_kept_by_company_and_forgotten_by_name(tmp_path):
+def test_partner_memory_is_saved_per_lineup(tmp_path):
     kept = PartnerMemory(tmp_path / "players")
     tree = {"a": np.ones((1, 2), np.float32), "b": (np.arange(3, dtype=np.uint32)[None],)}
     kept.write("id" * 20, ["Zoe", "Yan"], tree)
@@ -209,7 +209,7 @@ def test_acquaintances_are_kept_by_company_and_forgotten_by_name(tmp_path):
     assert kept.read("id" * 20, ["Zoe"], tree) is None
 
 
-def test_what_was_decided_for_a_turn_that_has_passed_is_not_written():
+def test_move_for_passed_turn_is_not_sent():
     """However long it waited for the limits."""
     written = []
 
@@ -241,7 +241,7 @@ class Asking:
         return [GameEnded(self.game, None, ("p0",))]
 
 
-def test_finished_games_are_asked_for_beside_the_socket():
+def test_exports_work_without_a_socket():
     """With or without a connection; what could not be asked for is told of as well."""
     site = Site(3)
     world = World(site, 3)

@@ -123,7 +123,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_games_at_a_server_that_misbehaves(case):
+def test_games_on_a_misbehaving_server(case):
     faults, options = CASES[case]
     site, bots = play(faults, seed=len(case), games=1, **options)
     check(site, bots, 2)
@@ -136,14 +136,14 @@ def test_games_at_a_server_that_misbehaves(case):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_games_with_lost_connections_and_a_restart(seed):
+def test_games_with_disconnects_and_a_restart(seed):
     site, bots = play(Faults(drop=0.02), seed, games=2, restarts=(30.0, 60.0))
     assert site.counts["drops"] > 3 and site.counts["restarts"] == 2
     check(site, bots, 4)
 
 
 @pytest.mark.parametrize("seats", [3, 5])
-def test_games_that_end_while_a_bot_is_away(seats):
+def test_games_ending_during_disconnect_are_recovered(seats):
     """They are kept as those that it saw to their ends, though the site is slow to tell of them."""
     faults = Faults(drop=0.03, history=0.5, export=0.6)
     options = {"startingPlayer": 1, "timed": True, "timeBase": 20, "timePerTurn": 2}
@@ -156,14 +156,14 @@ def test_games_that_end_while_a_bot_is_away(seats):
 
 
 @pytest.mark.slow
-def test_100_games_at_once_with_everything_that_can_go_wrong():
+def test_100_concurrent_games_with_all_faults():
     everything = Faults(0.003, 0.03, 0.2, 0.2, 0.01, 0.002, 0.3, 0.4)
     site, bots = play(everything, 7, games=10, people=10, restarts=(100.0, 300.0))
     assert site.counts["drops"] > 10 and site.counts["refusals"] > 100
     check(site, bots, 100)
 
 
-def test_the_transcript_in_docs_is_what_the_benchmark_prints():
+def test_docs_transcript_matches_benchmark():
     """`python benchmarks/live_games.py --transcript`."""
     games = benchmark("live_games")
     docs = Path(__file__).parents[3] / "docs"

@@ -123,7 +123,7 @@ def seen_to_its_end():
     return the_game(there.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
 
 
-def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
+def test_recovered_game_equals_observed_game():
     away = lost(remember=True)
     done = away.after(15)
     assert of(Fetch, done) == [Fetch(NUMBER)]  # once, while it is on its way
@@ -146,7 +146,7 @@ def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
 
 
 @pytest.mark.slow
-def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
+def test_recovered_game_teaches_the_same_memory(tmp_path):
     """What `--remember` keeps, byte by byte."""
     policy = load_policy("agent:adhoc-2p", Rules(num_players=2))
     away = lost(remember=True)
@@ -160,7 +160,7 @@ def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
     assert observed.name == looked_up.name and observed.read_bytes() == looked_up.read_bytes()
 
 
-def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
+def test_game_is_recovered_from_any_seat():
     """Three players, the site's seat 2 (ours) starts: our seat is 0, its cards 10 to 14 our 0-4."""
     away = Away(remember=True)
     names = ["Bot-zed", "Zoe", "Bot-ann"]
@@ -188,7 +188,7 @@ def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_a_history_that_does_not_come_is_asked_for_later_each_time():
+def test_missing_history_is_requested_with_back_off():
     away = lost(history=None)
     done = away.after(200)
     asked = [(when, effect.fields) for when, effect in done if isinstance(effect, Send)][1:]
@@ -201,7 +201,7 @@ def test_a_history_that_does_not_come_is_asked_for_later_each_time():
     assert the_game(away.get()).game.moves == MOVES
 
 
-def test_one_game_that_ends_later_is_told_of_without_being_asked():
+def test_later_end_needs_no_history_request():
     """The table is there as the bot comes back, and ends before it sits again."""
     away = Away()
     away.play()
@@ -230,7 +230,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_given_up(what):
+def test_invalid_exports_are_retried_then_given_up(what):
     status, body, why = WRONG[what]
     away = lost()
     away.after(12)
@@ -258,7 +258,7 @@ def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_giv
     assert away.bot.is_idle and away.after(700) == []
 
 
-def test_a_game_of_the_same_people_that_goes_another_way_is_another_game():
+def test_different_game_of_same_players_is_rejected():
     others = {
         8001: {"actions": [{"type": 3, "target": 1, "value": 2}]},
         8002: {"deck": [deck()[4], deck()[1], *deck()[:1], *deck()[3:4], deck()[2], *deck()[5:]]},
@@ -279,7 +279,7 @@ def test_a_game_of_the_same_people_that_goes_another_way_is_another_game():
     assert of(Fetch, away.after(100)) == []
 
 
-def test_when_no_game_fits_the_log_says_so():
+def test_unmatched_game_is_logged():
     away = lost(history=[entry()])
     away.after(12)
     away.get(body=exported(actions=[{"type": 3, "target": 1, "value": 2}]))
@@ -299,7 +299,7 @@ def room(away):
 
 
 @pytest.mark.parametrize("has_begun", [True, False], ids=["it began", "it began as we were away"])
-def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(has_begun):
+def test_unobserved_game_matches_newer_game_of_players(has_begun):
     away = Away()
     room(away)
     if has_begun:
@@ -312,7 +312,7 @@ def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(has_b
 
 
 @pytest.mark.parametrize("again", ["tableStart", "init"])
-def test_what_was_seen_before_it_was_lost_twice_is_not_forgotten(again):
+def test_observations_survive_two_disconnects(again):
     """The bot is back in the game, and loses the connection again before the list has come."""
     away = Away()
     away.play()
@@ -331,7 +331,7 @@ def test_what_was_seen_before_it_was_lost_twice_is_not_forgotten(again):
     assert the_game(away.get()).game.moves == MOVES
 
 
-def test_time_without_a_connection_is_not_counted():
+def test_disconnected_time_does_not_count():
     away = lost(history=None)
     away.after(12)
     away.bot.on_connected()
@@ -342,7 +342,7 @@ def test_time_without_a_connection_is_not_counted():
     assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
 
 
-def test_somebody_may_have_come_before_a_game_that_began():
+def test_unobserved_game_may_have_more_players():
     """But a room that the bot was in is not taken for a game of others with it."""
     for has_begun in (True, False):
         away = Away()
@@ -353,7 +353,7 @@ def test_somebody_may_have_come_before_a_game_that_began():
         assert of(Fetch, away.after(15)) == [Fetch(NUMBER)] * has_begun
 
 
-def test_a_room_whose_game_never_began_is_forgotten_without_a_word():
+def test_room_without_game_is_dropped_silently():
     away = Away()
     room(away)
     away.back([entry(8000)])
@@ -362,7 +362,7 @@ def test_a_room_whose_game_never_began_is_forgotten_without_a_word():
     assert away.after(100) == []
 
 
-def test_what_was_seen_goes_before_what_was_not():
+def test_observed_games_match_first():
     """Two tables, of one of which nothing was seen, and two finished games."""
     away = Away()
     room(away)
@@ -377,7 +377,7 @@ def test_what_was_seen_goes_before_what_was_not():
     assert the_game(second).game.moves == (15,)
 
 
-def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
+def test_unobserved_game_needs_earlier_history():
     """After a start of the program, before the first history."""
     away = Away(history=None)
     away.say("tableStart", tableID=TABLE, replay=False)
@@ -399,7 +399,7 @@ def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
     assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]
 
 
-def test_a_game_that_was_seen_to_its_end_is_not_looked_up():
+def test_complete_game_is_not_searched():
     away = Away()
     away.play()
     away.say("tableStart", tableID=40, replay=False)  # another one, of which nothing is seen
@@ -411,7 +411,7 @@ def test_a_game_that_was_seen_to_its_end_is_not_looked_up():
     assert of(Fetch, away.after(700)) == []
 
 
-def test_of_a_game_that_is_told_in_part_the_number_is_enough():
+def test_game_number_suffices_for_recovery():
     away = Away()
     away.play()
     away.hear([*LAST_MOVE, OVER])
@@ -421,7 +421,7 @@ def test_of_a_game_that_is_told_in_part_the_number_is_enough():
     assert the_game(away.get()).game.moves == MOVES
 
 
-def test_a_game_that_is_a_replay_as_the_bot_sits_again():
+def test_game_that_became_a_replay_is_recovered():
     away = Away()
     away.play()
     away.back([], playingAtTables=[TABLE])
@@ -431,7 +431,7 @@ def test_a_game_that_is_a_replay_as_the_bot_sits_again():
     assert the_game(away.get()).game.moves == MOVES
 
 
-def test_where_nobody_moved_nothing_is_kept():
+def test_game_without_moves_is_not_saved():
     away = Away()
     away.say("tableStart", tableID=40, replay=False)  # of another table nothing is seen
     away.play(DEAL)
@@ -442,7 +442,7 @@ def test_where_nobody_moved_nothing_is_kept():
     assert of(Fetch, away.after(700)) == [] and away.bot.is_idle
 
 
-def test_who_would_rather_not_is_not_kept():
+def test_opted_out_games_are_not_saved():
     def ask(away, text):
         away.say("chat", msg=text, who="Zoe", room="", recipient="Bot-ann")
 
@@ -463,7 +463,7 @@ def test_who_would_rather_not_is_not_kept():
     assert found.game is None and found.observed is None
 
 
-def test_who_is_about_to_stop_waits_for_it():
+def test_closing_waits_for_searches():
     away = lost()
     away.bot.close()
     away.after(12)
@@ -476,7 +476,7 @@ def test_who_is_about_to_stop_waits_for_it():
     assert away.bot.is_closed
 
 
-def test_a_number_of_players_that_the_agent_does_not_play_with():
+def test_unsupported_player_count_is_not_recovered():
     away = Away()
     away.say("tableStart", tableID=TABLE, replay=False)
     away.back([entry(names=["Bot-ann", "Yan", "Xeo", "Zoe"])])
@@ -488,7 +488,7 @@ def test_a_number_of_players_that_the_agent_does_not_play_with():
 @pytest.mark.parametrize(
     "told", [None, 7, {}, [None], [{}], [{"id": "x", "playerNames": NAMES}], [{"id": NUMBER}]]
 )
-def test_a_history_that_is_none_is_left_alone(told):
+def test_invalid_history_is_ignored(told):
     away = lost(history=[])
     away.history(told)
     assert of(Fetch, away.after(15)) == []

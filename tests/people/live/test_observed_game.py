@@ -26,7 +26,7 @@ def observed(actions):
     return game
 
 
-def test_the_transcript_is_the_game_that_was_worked_out_by_hand():
+def test_transcript_matches_hand_computed_game():
     game = observed(LIST)
     assert game.my_turn and game.turn == 5
     asked = game.game(7)
@@ -47,7 +47,7 @@ def test_the_transcript_is_the_game_that_was_worked_out_by_hand():
     ]
 
 
-def test_our_actions_in_the_words_of_the_site():
+def test_actions_convert_to_site_format():
     game = observed(LIST)
     assert game.own_orders() == [5, 7, 8, 9, 10]
     assert game.site_action(6) == {"type": 0, "target": 7}
@@ -58,7 +58,7 @@ def test_our_actions_in_the_words_of_the_site():
         game.site_action(13)  # blue: she has none left
 
 
-def test_it_is_our_turn_when_all_of_the_move_before_was_told():
+def test_turn_begins_after_complete_move():
     game = ObservedGame(2, 1)
     turns = []
     for action in LIST:
@@ -76,7 +76,7 @@ def test_it_is_our_turn_when_all_of_the_move_before_was_told():
     assert first.my_turn  # no `turn` is told of before the first move
 
 
-def test_a_strike_is_not_yet_the_end_of_the_move():
+def test_strike_does_not_end_the_move():
     game = ObservedGame(2, 0)
     for action in LIST[: -len(MISPLAY)]:
         if action["type"] == "draw":
@@ -94,7 +94,7 @@ def test_a_strike_is_not_yet_the_end_of_the_move():
     assert not game.my_turn
 
 
-def test_the_game_that_is_kept_has_the_true_deck():
+def test_saved_game_has_true_deck():
     game = observed([*LIST, {"type": "gameOver", "endCondition": 4, "playerIndex": 0}])
     assert not game.my_turn and game.ended == 4
     whole = game.whole_game(9001, deck(), bots=[1])
@@ -109,7 +109,7 @@ def test_the_game_that_is_kept_has_the_true_deck():
             game.whole_game(9001, wrong, bots=[1])
 
 
-def test_the_site_deals_from_its_own_seat_0_whoever_starts():
+def test_deal_starts_at_site_seat_0():
     """Seat 1 of 3 starts: our seat 0 is the site's 1, and the site's cards 5-9 are our 0-4."""
     game = ObservedGame(3, 2, start=1)
     cards = [(o % 5, 1 + (o // 5) % 5) for o in range(10)]
@@ -166,18 +166,18 @@ FIRST = len(DEAL)
         [*LIST[:-1], LIST[-1], MOVES[3]],
     ],
 )
-def test_what_does_not_follow_is_noticed(actions):
+def test_inconsistent_actions_raise_desync(actions):
     with pytest.raises(DesyncError):
         observed(actions)
 
 
-def test_what_is_not_known_is_left_alone():
+def test_unknown_actions_are_ignored():
     extra = [{"type": "cardIdentity", "order": 3}, {"type": "new"}, {}, None, 7, {"type": [1]}]
     mixed = [action for each in LIST for action in (each, *extra)]
     assert observed(mixed).game(1).moves == observed(LIST).game(1).moves
 
 
-def test_a_made_up_deck_keeps_what_it_can_of_the_one_before():
+def test_completed_deck_keeps_previous_cards():
     rules = Rules(num_players=2)
     every = set(range(25))
     could_be = [set(every) for _ in range(50)]
@@ -191,7 +191,7 @@ def test_a_made_up_deck_keeps_what_it_can_of_the_one_before():
         complete_deck(rules, could_be, before)
 
 
-def test_cards_that_several_hints_leave_few_choices_for_are_shared_out():
+def test_constrained_cards_are_distributed():
     """Two cards that may be R5 or Y5, and one that must be R5: the two cannot both be made up at
     once, one of them must give way."""
     rules = Rules(num_players=2)

@@ -55,7 +55,7 @@ def until_idle(site, world, bots, games):
 
 
 @pytest.mark.parametrize("late", [0.0, 0.4])
-def test_who_asked_for_a_table_leads_its_replay_and_can_restart(late):
+def test_person_who_requested_table_can_restart(late):
     """The bot made the table, so the replay is its own."""
     site, world, bots = world_of("Bot-a", faults=Faults(late=late), seed=3)
     person = Guest(world, "Zoe", ["Bot-a"], 1, 2)
@@ -67,7 +67,7 @@ def test_who_asked_for_a_table_leads_its_replay_and_can_restart(late):
 
 
 @pytest.mark.parametrize("seats", [2, 3])
-def test_restart_at_the_table_of_a_person(seats):
+def test_restart_at_a_persons_table(seats):
     names = ("Bot-a", "Bot-b")[: seats - 1]
     site, world, bots = world_of(*names, seed=seats)
     person = Person(world, "Zoe", list(names), 1, seats)
@@ -77,7 +77,7 @@ def test_restart_at_the_table_of_a_person(seats):
     assert site.counts["games restarted"] == 1 and not site.counts["leaders set"]
 
 
-def test_several_bots_at_one_table_leave_once_the_people_have():
+def test_bots_leave_replay_after_people():
     """Bots do not wait for each other, and the one that leads does not give the lead to a bot."""
     site, world, bots = world_of("Bot-a", "Bot-b", seed=5)
     person = Person(world, "Zoe", ["Bot-a", "Bot-b"], 1, 3)
@@ -86,7 +86,7 @@ def test_several_bots_at_one_table_leave_once_the_people_have():
     assert site.counts["replays left"] == 3 and not site.counts["leaders set"]
 
 
-def test_a_person_who_stays_for_long_does_not_keep_the_bot():
+def test_bot_leaves_replay_after_timeout():
     site, world, _ = world_of("Bot-a")
     person = Guest(world, "Zoe", ["Bot-a"], 1, 2)
     person.again, person.stay_s = 1, 900.0
@@ -98,7 +98,7 @@ def test_a_person_who_stays_for_long_does_not_keep_the_bot():
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_restarts_with_lost_connections(seed):
+def test_restarts_with_disconnects(seed):
     """Whoever is cut off comes back to the replay; nothing is handed out twice or kept open."""
     site, world, bots = world_of("Bot-a", "Bot-b", seed=seed, faults=Faults(drop=0.01, late=0.2))
     person = Person(world, "Zoe", ["Bot-a", "Bot-b"], 1, 3)

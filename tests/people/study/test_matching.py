@@ -67,7 +67,7 @@ def to_end(play, games):
         move(play, games)
 
 
-def test_two_people_play_one_game_that_each_keeps_a_copy_of(play, tmp_path):
+def test_paired_participants_keep_equal_copies(play, tmp_path):
     first, second, mine, theirs = two(play)
     assert mine != theirs and play.game(mine).deck == play.game(theirs).deck
     assert play.game(mine).people | play.game(theirs).people == {0, 1}
@@ -96,7 +96,7 @@ def test_two_people_play_one_game_that_each_keeps_a_copy_of(play, tmp_path):
 
 
 @pytest.mark.parametrize("planned", [0, 1])
-def test_seats_alternate_whoever_waited_and_whatever_was_planned(tmp_path, planned):
+def test_paired_seats_alternate(tmp_path, planned):
     play = made(tmp_path, PEOPLE | {"agents": [{"name": "person", "games": 4}]})
     people = [play.folder.join()[0].number for _ in range(2)]
     plan = tuple((0, (planned + game) % 2) for game in range(4))
@@ -111,7 +111,7 @@ def test_seats_alternate_whoever_waited_and_whatever_was_planned(tmp_path, plann
         assert seats[0] != seats[1] and seats[2] != seats[3]
 
 
-def test_who_leaves_leaves_for_both_and_nobody_moves_for_the_other(play):
+def test_leaving_ends_both_copies(play):
     _, _, mine, theirs = two(play)
     move(play, (mine, theirs))
     (waits,) = [g for g in (mine, theirs) if play.game(g).current_player not in play.game(g).people]
@@ -121,7 +121,7 @@ def test_who_leaves_leaves_for_both_and_nobody_moves_for_the_other(play):
     assert {play.game(each).end_reason for each in (mine, theirs)} == {"left"}
 
 
-def test_a_withdrawal_takes_the_moves_out_of_the_other_copy(play):
+def test_withdrawal_deletes_moves_from_paired_copy(play):
     first, second, mine, theirs = two(play)
     for _ in range(2):
         move(play, (mine, theirs))
@@ -134,7 +134,7 @@ def test_a_withdrawal_takes_the_moves_out_of_the_other_copy(play):
     assert play.game(theirs).moves == () and play.game(theirs).status == "done"
 
 
-def test_no_move_brings_back_what_a_withdrawal_deleted(play):
+def test_move_does_not_restore_deleted_game(play):
     first, second, mine, theirs = two(play)
     while play.game(theirs).current_player not in play.game(theirs).people:
         move(play, (mine, theirs))
@@ -145,7 +145,7 @@ def test_no_move_brings_back_what_a_withdrawal_deleted(play):
     assert play.folder.get(second.number).games[0].game.moves == ()
 
 
-def test_a_withdrawal_beside_the_server_is_seen_at_the_next_move_or_look(play, visit):
+def test_server_notices_external_withdrawal(play, visit):
     (first, _), (second, code) = play.folder.join(), play.folder.join()
     play.deal(first, 0)
     theirs = play.deal(second, 0)
@@ -167,7 +167,7 @@ def test_a_withdrawal_beside_the_server_is_seen_at_the_next_move_or_look(play, v
         assert len(history["frames"]) == 1 and now["frame"]["left"]
 
 
-def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path):
+def test_fallback_agent_game_does_not_count(tmp_path):
     play = made(tmp_path, PEOPLE | {"agents": [{"name": "person"}, {"name": "bot:b"}]})
     person, _ = play.folder.join()
     clock = play.folder.clock
@@ -191,7 +191,7 @@ def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path
     assert export.games.players.min() == -1  # bot:b, the first of the names
 
 
-def test_who_looks_no_more_is_not_waited_for_and_nobody_meets_themselves():
+def test_absent_participants_are_not_matched():
     clock = Clock()
     room = WaitingRoom(60, clock)
     assert room.find_partner(1, 0) is None and room.find_partner(1, 0) is None
@@ -208,7 +208,7 @@ def test_who_looks_no_more_is_not_waited_for_and_nobody_meets_themselves():
     assert room.timed_out(3) and not room.timed_out(3)
 
 
-def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp_path):
+def test_copies_synchronise_after_crash(play, tmp_path):
     first, _, mine, theirs = two(play)
     for _ in range(3):
         move(play, (mine, theirs))
@@ -224,7 +224,7 @@ def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp
     assert sync_with_pair(left, again.game(mine)) is left
 
 
-def test_a_game_that_a_killed_server_dealt_to_one_alone_is_nobodys(play, tmp_path, monkeypatch):
+def test_half_dealt_game_is_undone_after_crash(play, tmp_path, monkeypatch):
     first, second = (play.folder.join()[0] for _ in range(2))
     assert play.deal(first, 0) is None
     begin, balance = play._begin, []
@@ -247,7 +247,7 @@ def test_a_game_that_a_killed_server_dealt_to_one_alone_is_nobodys(play, tmp_pat
     assert len(gather(again.folder).games) == 1
 
 
-def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
+def test_paired_participants_see_every_move(play, visit):
     client = visit(play)  # of one server: two people take turns with it
 
     def seen_by(person):
@@ -292,7 +292,7 @@ def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
         ({"fallback_agent": "person"}, "fallback_agent: expected an agent, got 'person'"),
     ],
 )
-def test_a_study_with_people_says_who_plays_where_nobody_comes(change, expected):
+def test_paired_study_requires_fallback_agent(change, expected):
     with pytest.raises(ValueError, match=re.escape(expected)):
         study_of(PEOPLE | change)
     assert study_of(PEOPLE).policies == ["bot:b"]

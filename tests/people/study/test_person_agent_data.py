@@ -56,7 +56,7 @@ def made(**changes):
     return Export(study, games, lines, people)
 
 
-def test_warm_up_games_do_not_count_and_games_that_were_left_have_no_score():
+def test_warm_ups_and_abandoned_games_have_no_score():
     export = made()
     first, second = person_agent_data(export)
     assert (first.person, first.agent, first.scores, first.abandoned) == (1, "bot:a", (3,), 1)
@@ -67,7 +67,7 @@ def test_warm_up_games_do_not_count_and_games_that_were_left_have_no_score():
     assert (first.rank, second.rank) == (None, None)  # a ranking of one says nothing
 
 
-def test_a_place_is_one_among_agents_whose_games_count():
+def test_rank_is_among_agents_that_count():
     """Who only took a person's place was ranked too."""
     export = made()
     export.lines[3]["participant"] = 1
@@ -76,7 +76,7 @@ def test_a_place_is_one_among_agents_whose_games_count():
     assert places == {"bot:a": 2, "bot:b": 1}
 
 
-def test_the_form_of_a_partner_makes_the_rating_where_there_is_one():
+def test_partner_form_determines_the_rating():
     marked = [FORM[0], FORM[1] | {"rating": True}, *FORM[2:]]
     first, second = person_agent_data(made(after_partner=marked))
     assert (first.rating, second.rating) == (None, 1)
@@ -84,7 +84,7 @@ def test_the_form_of_a_partner_makes_the_rating_where_there_is_one():
     assert second.rating == 3 and first.partner_moves == 0
 
 
-def test_direct_comparisons_are_turned_to_the_agent():
+def test_direct_comparison_is_signed_by_agent():
     scale = {"text": "?", "rating": True}
     asked = [{"name": "trusted", **scale}, {"name": "stronger", **scale}]
     first, second = person_agent_data(made(at_end=asked))
@@ -97,7 +97,7 @@ def test_direct_comparisons_are_turned_to_the_agent():
     ("answers", "rating"),
     [({"one": 3, "two": 4, "three": 5}, 4), ({"one": 3}, None), ({"words": "x"}, None), ({}, None)],
 )
-def test_a_rating_is_the_mean_of_the_scales_of_which_half_were_answered(answers, rating):
+def test_rating_needs_half_of_the_scales(answers, rating):
     assert rating_of(study_of(STUDY | {"after_game": FORM}).after_game, answers) == rating
 
 
@@ -133,7 +133,7 @@ def of_two(games):
     return Export(study, drawn, rows, people)
 
 
-def test_a_game_of_two_people_is_in_both_blocks_and_ties_them():
+def test_shared_game_links_both_participants():
     blocks = person_agent_data(
         of_two(
             [
@@ -160,7 +160,7 @@ def test_a_game_of_two_people_is_in_both_blocks_and_ties_them():
     assert (of.people, of.groups, of.games, of.left) == (6, 3, 3, 2)
 
 
-def test_without_two_people_at_a_table_everybody_is_a_group():
+def test_participants_without_shared_games_are_separate_groups():
     blocks = person_agent_data(made())
     assert not any(block.shared for block in blocks)
     assert person_groups(blocks) == {block.person: block.person for block in blocks}

@@ -67,7 +67,7 @@ class Host:
 
 
 @pytest.mark.parametrize("by_path", [False, True], ids=["ports", "paths"])
-def test_two_studies_on_one_host_know_their_own_people(tmp_path, by_path):
+def test_studies_on_one_host_keep_separate_participants(tmp_path, by_path):
     plays = {name: make_study_play(tmp_path / name, title=f"Study {name}") for name in "ab"}
     host, pages = Host(by_path, **plays), {}
     for name in plays:
@@ -88,7 +88,7 @@ def test_two_studies_on_one_host_know_their_own_people(tmp_path, by_path):
     assert "are deleted" in gone.text and host.code("a") == codes["a"]
 
 
-def test_every_address_on_a_page_stays_under_the_path_of_a_proxy(tmp_path):
+def test_page_urls_stay_under_proxy_path(tmp_path):
     host = Host(True, a=make_study_play(tmp_path / "a", flag_moves=True))
     pages = [host.get("a"), host.get("a", "no"), host.agree("a")]
     pages.append(host.post("a", "answer", step="before"))
@@ -106,7 +106,7 @@ def test_every_address_on_a_page_stays_under_the_path_of_a_proxy(tmp_path):
         assert host.browser.get(link).status_code in (200, 405), link
 
 
-def test_a_study_knows_its_people_after_a_restart_at_another_port_and_in_another_folder(tmp_path):
+def test_participants_are_recognised_after_move_of_server(tmp_path):
     host = Host(False, a=make_study_play(tmp_path / "a"), b=make_study_play(tmp_path / "b"))
     host.agree("a")
     code = host.code("a")
@@ -117,7 +117,7 @@ def test_a_study_knows_its_people_after_a_restart_at_another_port_and_in_another
     assert again.code("a") == code
 
 
-def test_the_cookie_of_an_earlier_version_is_accepted_and_replaced(tmp_path, visit):
+def test_old_cookie_is_accepted_and_replaced(tmp_path, visit):
     play = make_study_play(tmp_path / "old")
     kept = read_json(tmp_path / "old" / "study.json")
     del kept["tag"]
@@ -139,7 +139,7 @@ def test_the_cookie_of_an_earlier_version_is_accepted_and_replaced(tmp_path, vis
     assert not client.cookies
 
 
-def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
+def test_next_participant_sees_no_earlier_code(play, visit):
     client = visit(play)
     agree(client)
     post(client, "/answer", step="before", q_played="y")
@@ -166,7 +166,7 @@ def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
     assert client.cookies[cookie_of(play)] == first
 
 
-def test_a_table_that_the_one_before_left_open_takes_no_moves_of_the_next_person(play, visit):
+def test_earlier_participants_table_rejects_moves(play, visit):
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
@@ -185,7 +185,7 @@ def test_a_table_that_the_one_before_left_open_takes_no_moves_of_the_next_person
     assert game.status == "active"  # the one before goes on with the code
 
 
-def test_a_table_left_open_takes_no_moves_of_one_who_comes_with_a_code(play, visit):
+def test_open_table_rejects_participant_with_other_code(play, visit):
     client, code = visit(play), play.folder.join()[1]
     agree(client)
     page = post(client, "/answer", step="before")
@@ -201,7 +201,7 @@ def test_a_table_left_open_takes_no_moves_of_one_who_comes_with_a_code(play, vis
     assert client.cookies[cookie_of(play)] == code
 
 
-def test_where_a_study_is_complete_the_next_person_is_told_and_nothing_changes(tmp_path, visit):
+def test_complete_study_admits_no_next_participant(tmp_path, visit):
     play = make_study_play(tmp_path, participants=1)
     client = visit(play)
     agree(client)
@@ -210,13 +210,13 @@ def test_where_a_study_is_complete_the_next_person_is_told_and_nothing_changes(t
     assert "Before we begin" in client.get("/next").text
 
 
-def test_a_code_of_a_browser_that_keeps_no_cookie_says_so(play, visit):
+def test_code_without_cookies_shows_message(play, visit):
     code, client = play.folder.join()[1], visit(play)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     assert "Your browser kept no cookie" in post(client, "/code", code=code).text
 
 
-def test_back_to_the_consent_and_a_second_click_on_it_are_one_person(play, visit):
+def test_second_consent_click_adds_no_participant(play, visit):
     client = visit(play)
     form = consent(client)
     for _ in range(2):
@@ -228,7 +228,7 @@ def test_back_to_the_consent_and_a_second_click_on_it_are_one_person(play, visit
     assert len(play.folder.participants()) == 1
 
 
-def test_a_study_is_stopped_by_the_second_click_alone(play, visit):
+def test_stop_requires_confirmation(play, visit):
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
@@ -257,7 +257,7 @@ def after_both_games(client):
     return page
 
 
-def test_who_has_played_everything_is_not_noted_as_one_who_stopped(play, visit):
+def test_finished_participant_is_not_stopped(play, visit):
     client = visit(play)
     after_both_games(client)
     assert "Before you go" in post(client, "/stop").text  # of a tab that was opened before
@@ -269,7 +269,7 @@ def fields_of(page):
     return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page.text))
 
 
-def test_a_form_sent_from_a_second_tab_is_not_lost_without_a_word(play, visit):
+def test_second_tab_form_is_shown_if_not_saved(play, visit):
     client = visit(play)
     tab = fields_of(agree(client))
     assert post(client, "/answer", **tab, q_played="y").status_code == 200
@@ -289,7 +289,7 @@ def test_a_form_sent_from_a_second_tab_is_not_lost_without_a_word(play, visit):
     assert play.folder.participants()[0].answers == {"before": {"played": "y"}}
 
 
-def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
+def test_longest_text_answer_is_saved_whole(play, visit):
     client = visit(play)
     agree(client)
     play_here(client, post(client, "/answer", step="before"))
@@ -298,7 +298,7 @@ def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
     assert play.folder.participants()[0].answers["game 1"] == {"remarks": "\n".join(lines)}
 
 
-def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
+def test_unsaved_ranking_is_shown_without_agents(play, visit):
     client = visit(play)
     page = after_both_games(client)
     tab = fields_of(page)
@@ -307,7 +307,7 @@ def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
     assert "<dt>The partner of game 1</dt><dd>2</dd>" in lost.text and "bot:" not in lost.text
 
 
-def test_a_ranking_alone_that_is_sent_after_a_withdrawal_is_told(play, visit):
+def test_ranking_after_withdrawal_is_shown(play, visit):
     client = visit(play)
     page = after_both_games(client)
     post(client, "/withdraw", code=client.cookies[cookie_of(play)])
@@ -316,7 +316,7 @@ def test_a_ranking_alone_that_is_sent_after_a_withdrawal_is_told(play, visit):
     assert "<dt>Partner 2</dt><dd>2</dd>" in lost.text and "Partner 1" not in lost.text
 
 
-def test_a_consent_form_of_the_one_before_makes_nobody_that_person(play, visit):
+def test_earlier_consent_form_identifies_no_participant(play, visit):
     client = visit(play)
     form = consent(client)
     post(client, "/agree", **form)
@@ -328,7 +328,7 @@ def test_a_consent_form_of_the_one_before_makes_nobody_that_person(play, visit):
     assert not client.cookies
 
 
-def test_a_form_of_the_one_before_is_not_taken_as_the_next_ones(play, visit):
+def test_form_of_earlier_participant_is_rejected(play, visit):
     client = visit(play)
     tab = fields_of(agree(client))
     post(client, "/different")
@@ -344,7 +344,7 @@ def test_a_form_of_the_one_before_is_not_taken_as_the_next_ones(play, visit):
     assert [(p.answers, p.stopped) for p in play.folder.participants()] == [({}, False)] * 2
 
 
-def test_a_form_sent_after_a_restart_is_kept_and_after_a_withdrawal_is_told(tmp_path, visit):
+def test_form_after_restart_saves_after_withdrawal_shows(tmp_path, visit):
     client = visit(make_study_play(tmp_path))
     tab = fields_of(agree(client))
     again = visit(make_study_play(tmp_path))
@@ -358,7 +358,7 @@ def test_a_form_sent_after_a_restart_is_kept_and_after_a_withdrawal_is_told(tmp_
     assert lost.status_code == 409 and "does not recognise" in lost.text and "fine" in lost.text
 
 
-def test_no_question_has_an_answer_before_it_is_given(visit, tmp_path):
+def test_questions_have_no_default_answer(visit, tmp_path):
     asked = [
         {"name": "a", "text": "How much?"},
         {"name": "b", "text": "Which?", "kind": "choice", "choices": ["x", "y"]},
