@@ -1,5 +1,4 @@
-"""The documentation's links, as who reads it on GitHub follows them; `mkdocs build --strict` checks
-the site's."""
+"""Links of the documentation as on GitHub; `mkdocs build --strict` checks the site's."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ PAGES = [
 
 
 def text_of(page: Path) -> str:
-    """A page, or the text of a notebook's cells that are no code."""
+    """A page, or the text cells of a notebook."""
     if page.suffix == ".md":
         return page.read_text()
     cells = json.loads(page.read_text())["cells"]

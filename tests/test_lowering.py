@@ -1,4 +1,4 @@
-"""What a machine without an accelerator can tell of one: the programs lower for it."""
+"""Lowering for accelerators on a machine without one."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def environment_step(key: jax.Array) -> Any:
 
 
 def update(key: jax.Array) -> Any:
-    """An HDR-IPPO update in mixed precision, on one device's share."""
+    """An HDR-IPPO update in mixed precision on one device's part of the batch."""
     config = PPOConfig(
         game=RULES, num_envs=16, num_steps=4, total_steps=128, precision="bfloat16", epochs=1
     )
@@ -62,7 +62,7 @@ def test_training_lowers(program: Any) -> None:
 
 
 def test_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled part of a cell, with the arguments that `play_games` gives it."""
+    """The compiled part of a cell with the arguments of `play_games`."""
     from hanabi_rl.play import episodes
 
     given: list[Any] = []

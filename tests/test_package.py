@@ -1,4 +1,4 @@
-"""The package's public face."""
+"""The public API."""
 
 import importlib.metadata
 import re

@@ -1,5 +1,4 @@
-"""What a release is made of: one version, a citation that is one, workflows that run, and a wheel
-with what the commands look for."""
+"""Contents of a release: one version, a valid citation, working workflows, a complete wheel."""
 
 from __future__ import annotations
 
@@ -36,9 +35,9 @@ def test_citation_has_required_fields() -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow_is_consistent(path: Path) -> None:
-    """Its jobs have steps that are one thing each, and need what there is; files it names exist."""
+    """One action per step, existing dependencies and files."""
     workflow = yaml.safe_load(path.read_text())
-    assert workflow[True]  # `on`, as YAML 1.1 reads it
+    assert workflow[True]  # `on`, parsed as YAML 1.1
     assert workflow["permissions"] == {"contents": "read"}
     jobs = workflow["jobs"]
     for job in jobs.values():

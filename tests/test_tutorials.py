@@ -1,4 +1,4 @@
-"""The notebooks of the site run from top to bottom, as a reader runs them."""
+"""Tutorial notebooks, run from top to bottom."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_notebooks_exist_without_output() -> None:
 
 
 class _Server:
-    """In the place of the process that serves a study."""
+    """Replaces the process that serves a study."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self.ended = False
@@ -51,7 +51,7 @@ class _Server:
 def test_study_tutorial_always_stops_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run twice in one kernel; each time the first person meets a closed port."""
+    """Run twice in one kernel; each time the first participant finds a closed port."""
     (notebook,) = [path for path in TUTORIALS if path.stem == "study"]
     started: list[_Server] = []
 
@@ -70,7 +70,7 @@ def test_study_tutorial_always_stops_its_server(
         with pytest.raises(urllib.error.URLError):
             exec(script_of(notebook), kernel)
         assert started[-1].ended
-    # a kernel that is interrupted before anybody takes part: one cell is run again
+    # a kernel interrupted before anyone takes part: one cell is run again
     started[-1].ended = False
     cells = [cell for cell in _code_cells(notebook) if "Popen" in cell]
     exec(cells[0], kernel)
@@ -104,17 +104,17 @@ def _code_cells(notebook: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "notebook",
-    # the first one is run by .ci/run, with the wheel alone
+    # .ci/run runs the first one, with only the wheel installed
     [path for path in TUTORIALS if path.stem != "partner"],
     ids=lambda path: path.stem,
 )
 def test_tutorial_runs(notebook: Path, tmp_path: Path) -> None:
     text = script_of(notebook)
-    if notebook.stem == "study":  # in one kernel it is run again
+    if notebook.stem == "study":  # run again in the same kernel
         text = f"code = {text!r}\nexec(code)\nexec(code)\n"
     script = tmp_path / "tutorial.py"
     script.write_text(text)
-    bin_folder = Path(sys.executable).parent  # `hanabi-rl`, as installed beside this Python
+    bin_folder = Path(sys.executable).parent  # `hanabi-rl` of this Python environment
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         [sys.executable, str(script)],

@@ -1,5 +1,5 @@
-"""`benchmarks/accelerator.sh`: its steps against docs/performance.md, its budget, its resumption
-with a Python that measures nothing, the table by hand; and, slow, a rehearsal of all of it."""
+"""`benchmarks/accelerator.sh`: steps, budget, resumption (with a fake Python), table; slow: a
+rehearsal."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "accelerator.sh"
 accelerator_table = benchmark("accelerator_table")
 
-# Runs what keeps results and prints tables; for all else it prints a figure, but fails at cloning.
+# runs scripts that save results and print tables; otherwise prints a number, but fails at cloning
 FAKE_PYTHON = """#!/bin/bash
 [[ $1 == */accelerator_table.py && $2 != devices ]] && exec {python} "$@"
 [[ $1 == */bc_epoch.py ]] && exit 7
@@ -57,7 +57,7 @@ def test_steps_respect_time_limits() -> None:
 
 
 def test_steps_cover_documented_commands() -> None:
-    """The scripts that docs/performance.md lists for a GPU, and their precision settings."""
+    """The scripts and precision settings that docs/performance.md lists for a GPU."""
     section = (ROOT / "docs" / "performance.md").read_text().split("## On a GPU")[1]
     documented = set(re.findall(r"(?:benchmarks|train)/\w+\.py", section))
     text = SCRIPT.read_text()
@@ -71,7 +71,7 @@ def test_steps_cover_documented_commands() -> None:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> tuple[str, Path]:
-    """A Python that measures nothing, and the log of what it was asked."""
+    """A fake Python that prints fixed numbers, and the log of its calls."""
     python, log = tmp_path / "python", tmp_path / "log"
     python.write_text(FAKE_PYTHON.format(python=sys.executable, log=log))
     python.chmod(0o755)
@@ -82,7 +82,7 @@ def fake(tmp_path: Path) -> tuple[str, Path]:
 def test_call_runs_steps_that_fit_budget(fake: tuple[str, Path]) -> None:
     python, log = fake
     results, found = log.parent / "results", limits()
-    # a second for the steps before
+    # one second for the earlier steps
     first = call(str(results), "--seconds", str(found["env_steps"] + 20), python=python)
     assert first.returncode == 3
     done = {path.stem for path in results.glob("*.json")}
@@ -93,7 +93,7 @@ def test_call_runs_steps_that_fit_budget(fake: tuple[str, Path]) -> None:
     second = call(str(results), "--seconds", "100000", python=python)
     assert second.returncode == 0, second.stderr
     again = log.read_text().splitlines()[len(asked) :]
-    assert not any("env_steps" in line for line in again)  # done before
+    assert not any("env_steps" in line for line in again)  # already done
     assert json.loads((results / "bc_epoch.json").read_text())["failed"] == "exit code 7"
     assert "failed: exit code 7" in second.stdout
     precisions = [line.split()[-1] for line in again if line.endswith(("bfloat16", "highest"))]
@@ -131,7 +131,7 @@ def test_machine_without_accelerator_is_refused() -> None:
 
 @pytest.mark.slow
 def test_rehearsal_runs_every_command(tmp_path: Path) -> None:
-    """Every command, with small sizes."""
+    """With small sizes."""
     done = call(str(tmp_path), "--small")
     assert done.returncode == 0, done.stderr
     for name, keys in accelerator_table.FIGURES.items():

@@ -1,4 +1,4 @@
-"""The package's own structure, and the script that prints it, on a made-up package."""
+"""Structure of the package, and the script that prints it, on a small example package."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_call_path_count_matches_its_names(tmp_path):
 
 
 def test_counts_of_small_package(tmp_path, monkeypatch):
-    """a -> b -> c, c -> b (a circle, as one), b -> low; for type checkers alone low -> a."""
+    """a -> b -> c, c -> b (a cycle, counted as one), b -> low; low -> a for type checkers only."""
     package = tmp_path / "p"
     for name, text in {
         "__init__": "",
@@ -65,12 +65,12 @@ def test_counts_of_small_package(tmp_path, monkeypatch):
     assert found["longest_chain_when_asked"] == ["p.up.a", "p.up.b", "p.down.low"]
     assert found["longest_chain"] == ["p.up.c", "p.up.b", "p.down.low"]
     assert found["entry_imports_when_asked"] == 4  # itself, b, c, low
-    assert found["entry_imports"] == 3  # without c, which b imports in a function
+    assert found["entry_imports"] == 3  # without c, imported inside a function of b
     assert (found["subpackages"], found["arrows"]) == (2, 1)
 
 
 def test_map_lists_every_module():
-    """The page of the site; it needs a docstring in every module."""
+    """The site's page needs a docstring in every module."""
     lines = structure.package_map(ROOT / "hanabi_rl").splitlines()
     listed = [line.split("`")[1].rstrip("/") for line in lines if line.startswith("- ")]
     headings = [line[3:].rstrip("/") for line in lines if line.startswith("## ")]

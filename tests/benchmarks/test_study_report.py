@@ -1,4 +1,4 @@
-"""Simulated studies: the same through files and without, effects given back, none made up."""
+"""Simulated studies: equal results with and without files, true effects found, no false ones."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_export_of_other_games_is_refused(tmp_path):
 def test_truncating_export_formats_are_refused(tmp_path):
     drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
     folder = simulated.write_study(tmp_path / "study", drawn)
-    for name in ("games.json", "games.jsonl"):  # the second is the name of what is written beside
+    for name in ("games.json", "games.jsonl"):  # the second is a name that the export also writes
         with pytest.raises(ValueError, match=r"--out: expected a file ending in \.safetensors"):
             export_study(folder, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
@@ -63,7 +63,7 @@ def test_truncating_export_formats_are_refused(tmp_path):
 @pytest.mark.parametrize("people", [20, 100])
 def test_report_detects_simulated_effects(people):
     studies = 300
-    # of a hundred people those with effects: with twenty it is easier to make one up
+    # with 100 participants only scenarios with effects: 20 make false positives likelier
     names = [name for name in simulated.SCENARIOS if people == 20 or name != "none"]
     found = {name: simulated.run_scenario(name, people, studies) for name in names}
     for name, shares in found.items():

@@ -1,4 +1,4 @@
-"""`benchmarks/unseen_families.py`: who is left out, and the table by hand."""
+"""`benchmarks/unseen_families.py`: families left out, and the table by hand."""
 
 import json
 import tomllib
@@ -14,7 +14,7 @@ from hanabi_rl.launch.presets import configs_folder
 
 unseen_families = benchmark("unseen_families")
 PRESET = Path(__file__).parents[2] / "configs" / "best_response" / f"{unseen_families.PRESET}.toml"
-LEFT = {  # partners of 56 that stay, counted by hand
+LEFT = {  # partners left of 56, counted by hand
     "rule lists": 46,
     "simple": 46,
     "smart": 51,
@@ -44,7 +44,7 @@ def test_table_counts_complete_seeds(tmp_path):
     for row, family in enumerate(FAMILIES):
         for seed in (0, 1, 2):
             if family == "smart" and seed == 2:
-                continue  # not done yet
+                continue  # not trained yet
             run = tmp_path / unseen_families.folder(family, seed)
             run.mkdir()
             means = {name: {"mean": 20.0, "mean_ci95": [19.0, 21.0]} for name in FAMILIES}

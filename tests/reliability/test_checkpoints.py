@@ -1,4 +1,4 @@
-"""Checkpoints that rot, lose files, run out of disk or belong to another model."""
+"""Checkpoints that are corrupt, incomplete, truncated by a full disk, or from another model."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from hanabi_rl.runs.session import _restored
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.trees import IncompatibleError
 
-LIMIT_S = 5  # for a step back; only the full run is timed
+LIMIT_S = 5  # to fall back by one step; timed in full runs only
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints 1 and 2; tests that damage them copy them first."""
+    """Checkpoints 1 and 2; tests copy them before they damage them."""
     directory = tmp_path_factory.mktemp("saved") / "checkpoints"
     with Checkpointer(directory) as checkpoints:
         for step in (1, 2):
@@ -44,15 +44,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_of(saved: Path) -> list[Path]:
-    """The newest checkpoint's files, relative to the directory."""
+    """Files of the newest checkpoint, relative to the directory."""
     return sorted(path.relative_to(saved) for path in (saved / "2").rglob("*") if path.is_file())
 
 
 def harm_of_damage(
     saved: Path, copy: Path, damage: Callable[[Path], None], limit_s: float = math.inf
 ) -> str | None:
-    """What restoring makes of a damaged newest checkpoint: None where it is bit-exact, or one step
-    back with a warning that names it."""
+    """Restore a copy with a damaged newest checkpoint. Allowed (None): bit-exact, or one step back
+    with a warning that names the step."""
     shutil.copytree(saved, copy)
     damage(copy)
     started = time.monotonic()
@@ -84,7 +84,7 @@ def test_flipped_bits_never_restore_wrong_values(
     rng, flips, limit_s = random.Random(2), tally("bit rot"), injections(10**9, LIMIT_S)
     files = [path for path in files_of(saved) if (saved / path).stat().st_size]
     for number in range(injections(12, 200)):
-        # Every second flip goes where Orbax does not look: the arrays' bytes.
+        # every second flip hits the arrays' bytes, which Orbax does not check
         largest = max(files, key=lambda path: (saved / path).stat().st_size)
         path = largest if number % 2 else rng.choice(files)
         bit = rng.randrange(8 * (saved / path).stat().st_size)
@@ -122,8 +122,7 @@ def test_half_deleted_step_is_skipped(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Step 2 is about to be replaced, and its deletion is cut short after each number of files, as
-    a kill would."""
+    """The deletion of step 2 is cut short after each number of files, as by a kill."""
     deleted, unlink = tally("half-deleted step"), os.unlink
 
     class Killed(BaseException):
@@ -209,11 +208,11 @@ def works(command: list[str]) -> bool:
 LIMITS = (700_000, 20_000, 1_000, 30, 0)
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.slow  # a separate process
 @pytest.mark.parametrize("means", ["RLIMIT_FSIZE", "tmpfs"])
 def test_full_disk_is_an_error_without_loss(means: str, tally: Callable, tmp_path: Path) -> None:
-    """In a process of its own: Orbax's threads complain on stderr there. A tmpfs where one can be
-    mounted (ENOSPC), and a limit on the size of a file (EFBIG) everywhere."""
+    """In a separate process, because Orbax's threads print to stderr. ENOSPC on a tmpfs where one
+    can be mounted, EFBIG (limited file size) everywhere."""
     mounted = means == "tmpfs"
     inside = [
         "unshare",
@@ -268,7 +267,7 @@ WRONG_MODELS = {
 
 @pytest.mark.parametrize("name", WRONG_MODELS)
 def test_different_model_error_names_leaf(name: str, saved: Path, tally: Callable) -> None:
-    """No silent cast, and no fallback: a warning would be an error here."""
+    """No silent cast and no fallback: a warning would fail the test."""
     wrong = tally("wrong model")
     change, message = WRONG_MODELS[name]
     template = make_state(0)
@@ -340,7 +339,7 @@ def test_unknown_format_is_error_flipped_version_damage(
     shutil.copytree(saved, copy)
     claim(copy)
     path = copy / "2" / "manifest" / "metadata"
-    # another format's digest
+    # digest of an unknown format
     path.write_text(path.read_text().replace('"sha256": "', '"sha256": "0', 1))
     with (
         Checkpointer(copy) as checkpoints,

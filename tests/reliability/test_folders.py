@@ -1,5 +1,5 @@
-"""Run folders that are taken, read-only, finished, or another run's: a clear message, and nothing
-is overwritten."""
+"""Run folders that are locked, read-only, finished or of another run: a clear error, no
+overwriting."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hanabi_rl.storage.dataclass_io import from_dict
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file but the lock's."""
+    """SHA-256 of all files except the lock."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def refused(run: Run, message: str, *flags: str) -> str | None:
-    """What is wrong with how a process started in the run's folder was refused."""
+    """Start a process in the run's folder; return the fault in its refusal, if any."""
     before, said = contents(run.folder), len(run.output())
     code, last = run.finish(*flags), run.output()[said:].strip()
     if code != 2 or re.search(message, last) is None or "Traceback" in last:
@@ -44,16 +44,15 @@ def finished(clone: Run, tmp_path: Path) -> Run:
     return Run("bc", tmp_path / "run", *clone.flags)
 
 
-@pytest.mark.slow  # two processes; one is refused in one process below
+@pytest.mark.slow  # two processes; refused in one process below
 def test_second_run_in_folder_is_refused(
     clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    """The second is refused while the first trains, and the first is not disturbed; its lock dies
-    with it."""
+    """The first run continues undisturbed; its lock ends with its process."""
     row, run = tally("run folders"), Run("bc", tmp_path / "run", *clone.flags)
     first = run.start()
     wait_for(lambda: run.steps() or first.exitcode is not None)
-    os.kill(first.pid or 0, 19)  # SIGSTOP: it holds the folder for as long as we look
+    os.kill(first.pid or 0, 19)  # SIGSTOP: keeps the folder locked meanwhile
     second = Run("bc", run.folder)
     row.add(
         "two at once",
@@ -63,7 +62,7 @@ def test_second_run_in_folder_is_refused(
     first.join()
     with lock_run_dir(run.folder):
         pass
-    if injections(0, 1):  # else in test_signals.py alone: nothing was overwritten above
+    if injections(0, 1):  # otherwise only in test_signals.py: nothing was overwritten above
         assert run.finish() == 0 and run.result() == clone.result(), run.output()
         assert run.leftovers() == []
 
@@ -74,7 +73,8 @@ def test_finished_run_is_only_evaluated_again(
     if not injections(0, 1):
         pytest.skip("tests/algorithms/test_run_bc.py is the short form")
     row, expected = tally("run folders"), finished.result()
-    redone = ("learning-curve.png", "summary.json")  # the summary names the folder, which is a copy
+    # the summary contains the name of the copied folder
+    redone = ("learning-curve.png", "summary.json")
     kept = {
         path: digest
         for path, digest in contents(finished.folder).items()
@@ -143,10 +143,9 @@ for config in (config, dataclasses.replace(config, run_dir=str(folder / "new"), 
 """
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.slow  # a separate process
 def test_read_only_folder_is_refused(finished: Run, tally: Callable) -> None:
-    """For a user who may not write there: by the mode of the folder, or for root by mounting it
-    read-only."""
+    """For a user without write permission: by file mode, or for root by a read-only mount."""
     folder, inside = finished.folder, list[str]()
     if os.geteuid() == 0:
         mount = f'mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} && exec "$@"'

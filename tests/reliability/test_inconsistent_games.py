@@ -1,5 +1,4 @@
-"""Recorded games that lie are refused, each with its place; recorded games that do not are
-accepted."""
+"""Inconsistent recorded games are refused with their position; consistent ones are accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def mover(turn: int) -> int:
 
 
 def illegal_move(t: Tensors, game: int, rng: np.random.Generator) -> int:
-    """A discard on the first turn, while all information tokens are there."""
+    """A discard on the first turn, with all information tokens."""
     t["actions"][game, 0, 0] = rng.integers(RULES.hand_size)
     return 0
 
@@ -49,14 +48,14 @@ def action_out_of_range(t: Tensors, game: int, rng: np.random.Generator) -> int:
 
 
 def move_after_the_end(t: Tensors, game: int, rng: np.random.Generator) -> int:
-    # one move right after a last life lost is jaxmarl's, and no lie
+    # jaxmarl records one more move after the last life is lost: allowed
     turn = int(rng.integers(t["num_actions"][game] + 1, t["actions"].shape[1]))
     t["actions"][game, turn, mover(turn)] = rng.integers(RULES.noop)
     return turn
 
 
 def longer_than_it_was(t: Tensors, game: int, rng: np.random.Generator) -> int:
-    turn = int(t["num_actions"][game])  # the rules had ended the game, or nobody moved
+    turn = int(t["num_actions"][game])  # the game was over, or there were no moves
     t["num_actions"][game] += 2
     return turn
 
@@ -66,7 +65,7 @@ def num_actions_beyond_the_array(t: Tensors, game: int, rng: np.random.Generator
 
 
 def num_actions_that_wrap(t: Tensors, game: int, rng: np.random.Generator) -> None:
-    """In int32 this would be the right number."""
+    """In int32 this wraps to the right number."""
     t["num_actions"] = t["num_actions"].astype(np.int64)
     t["num_actions"][game] += 2**32
 
@@ -158,7 +157,7 @@ RECORDED = (
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_games_are_accepted(name: str, tally: Callable) -> None:
-    """Every one of them, unfinished ones flagged."""
+    """All games of the file; unfinished ones are flagged."""
     path = shared_data(f"{name}.safetensors")
     games, real = load_games(path), tally("recorded games accepted")
     stored = load_file(path)["scores"]

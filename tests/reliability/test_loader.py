@@ -1,5 +1,4 @@
-"""The data loader, resumed at every batch of two epochs, goes on with the same games under the same
-colours."""
+"""Data loader resumed at each batch of two epochs: same games, same colour permutations."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2)
 
 
 def tail(replayed: Callable, loader: BatchLoader, batches: int) -> list[str]:
-    """A digest of all that the learner is given in each of the next batches."""
+    """Digests of the next batches."""
     digests = []
     for _ in range(batches):
         given = jax.device_get(jax.tree.leaves(replayed(loader.next_batch())))

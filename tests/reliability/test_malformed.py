@@ -1,5 +1,4 @@
-"""Malformed files: thousands of mutations of real ones, and files made to cost memory or to run
-code."""
+"""Malformed files: mutations of real files, and files crafted to exhaust memory or execute code."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def put_word(draw: Any, content: bytes, at: int) -> bytes:
 
 
 def put_number(draw: Any, content: bytes, at: int) -> bytes:
-    """Another number in the place of the next one."""
+    """Replace the next number by another one."""
     found = re.compile(rb"\d+").search(content, at)
     start, stop = found.span() if found else (at, at)
     return content[:start] + str(draw(st.integers(-3, 2**64))).encode() + content[stop:]
@@ -93,7 +92,7 @@ def repeat(draw: Any, content: bytes, at: int) -> bytes:
 
 
 def put_length(draw: Any, content: bytes, at: int) -> bytes:
-    """A safetensors file that lies about the length of its header."""
+    """A safetensors file with a wrong header length."""
     return (
         struct.pack("<Q", draw(st.sampled_from((0, 1, 2**20, 2**40, 2**63, 2**64 - 1))))
         + content[8:]
@@ -101,8 +100,7 @@ def put_length(draw: Any, content: bytes, at: int) -> bytes:
 
 
 def mutate(draw: Any, content: bytes, header: int) -> bytes:
-    """`content` after one to four mutations, half of them in its first `header` bytes, where a file
-    says what it is."""
+    """Mutate `content` one to four times, half of the time within the first `header` bytes."""
     for _ in range(draw(st.integers(1, 4))):
         end = min(header, len(content)) if draw(st.booleans()) else len(content)
         if end > 0:
@@ -114,7 +112,7 @@ def mutate(draw: Any, content: bytes, header: int) -> bytes:
 
 
 def peak_of(read: Callable[[], object]) -> tuple[int, Exception | None]:
-    """Bytes that Python and NumPy held at most, and what was raised."""
+    """Peak memory of Python and NumPy in bytes, and the exception."""
     tracemalloc.start()
     try:
         read()
@@ -140,7 +138,7 @@ def test_mutated_game_files_are_read_or_refused(
     save_games(path, games)
     original = path.read_bytes()
     header = 8 + struct.unpack("<Q", original[:8])[0] if suffix == ".safetensors" else 200
-    load_games(path)  # what is compiled is not the file's doing
+    load_games(path)  # compile beforehand: not part of the measured memory
     times = 2 if suffix == ".safetensors" else 20
 
     @seed(10)
@@ -166,7 +164,6 @@ def test_mutated_game_files_are_read_or_refused(
 def test_mutated_policies_are_read_or_refused(
     injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    """A run's file."""
     files, folder = tally("malformed files"), tmp_path / "policy"
     small = Rules(num_colors=2, num_ranks=2, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(), decoder=(4,), critic=(4,))
@@ -200,7 +197,7 @@ def test_mutated_policies_are_read_or_refused(
 
 
 def lying_header(shape: list[int], begin: int = 0, end: int = 0) -> bytes:
-    """A safetensors file that announces a tensor `actions` of that shape."""
+    """Header of a safetensors file with a tensor `actions` of this shape."""
     header = json.dumps(
         {"actions": {"dtype": "I32", "shape": shape, "data_offsets": [begin, end]}}
     ).encode()
@@ -208,7 +205,7 @@ def lying_header(shape: list[int], begin: int = 0, end: int = 0) -> bytes:
 
 
 def empty_games(turns: int) -> bytes:
-    """A file without games that announces endless ones: no byte of data is missing."""
+    """A file of zero games with very long arrays: no data bytes are missing."""
     shapes: dict[str, list[int]] = {name: [0] for name in ("game_ids", "num_actions", "scores")}
     shapes |= {"actions": [0, turns, 2], "decks": [0, 50, 2], "num_players": []}
     tensors = {

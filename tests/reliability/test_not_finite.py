@@ -1,5 +1,4 @@
-"""A NaN or an infinity stops the run before the update is applied, by name, and nothing bad is
-saved."""
+"""NaN or infinity stops a run before the update is applied, naming the term; nothing is saved."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 
-# As in presets/, so that evaluations are compiled once for all tests.
+# as in presets/, so that evaluations compile once for all tests
 NETWORKS = {
     "bc": NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3),
     "ippo": NetworkConfig(
@@ -36,12 +35,12 @@ NETWORKS = {
         dropout=0.0,
     ),
 }
-GOOD, BAD = 4, 5  # the last update that is finite, and the one that is not
+GOOD, BAD = 4, 5  # last finite update, and the nonfinite one
 
 
 @jax.custom_vjp
 def spoilt_backwards(x: jax.Array, spoil: jax.Array) -> jax.Array:
-    """x, and a gradient of NaN where `spoil`."""
+    """Identity with a NaN gradient where `spoil`."""
     return x
 
 
@@ -52,7 +51,7 @@ spoilt_backwards.defvjp(
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, learner: type, term: str, value: float) -> None:
-    """Makes `term` of the update `BAD` NaN or infinite, inside the jitted function."""
+    """Make `term` of update `BAD` equal to `value` inside the jitted function."""
     update, count = learner.update, "update" if learner is PPO else "step"
     name = "ppo_loss" if learner is PPO else "bc_loss"
     compute, returns = getattr(losses, name), PPO.returns
@@ -137,14 +136,13 @@ def test_run_stops_and_keeps_last_finite_checkpoint(
         named = f"expected a finite {term} in {kind} {BAD}" in str(caught.value)
         named = named and f"the last good checkpoint, {GOOD}, is kept" in str(caught.value)
         harm = None if named and steps[-1] == GOOD else f"{caught.value}; checkpoints {steps}"
-        if whole and harm is None and value is np.nan:  # the cause is gone: the run goes on
+        if whole and harm is None and value is np.nan:  # without the fault the run continues
             run(algo, folder, game_files, resume=True)
         row.add(f"{value} in {term} of {algo}", harm)
 
 
 def test_nonfinite_update_is_not_applied() -> None:
-    """Under jit: the old tree, bit for bit, where one term is not finite; the new one where only
-    others are not."""
+    """Under jit: bit-exact old tree if the tested terms are not finite, new tree otherwise."""
     new, old = {"w": jnp.arange(3.0), "n": jnp.int32(7)}, {"w": jnp.full(3, 9.0), "n": jnp.int32(6)}
     apply = jax.jit(finite.apply_if_finite)
     for bad in (jnp.nan, jnp.inf, -jnp.inf):

@@ -1,4 +1,4 @@
-"""The same seed, another process, another folder, another number of devices: the same numbers."""
+"""Equal results for equal seeds in another process, in another folder, on other device counts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ print("DIGEST", trees.manifest_digest(trees.to_host(back)[1]))
 
 
 def run_here(code: str) -> str:
-    """What it prints, run in this process."""
+    """Run code in this process; return its output."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(code, {})
@@ -77,7 +77,7 @@ def test_same_seed_gives_identical_run(
     tally: Callable,
     tmp_path: Path,
 ) -> None:
-    """Parameters, optimiser, keys, environments, metrics and summary, from another process. On one
+    """Parameters, optimiser, keys, environments, metrics and summary, from another process on one
     CPU."""
     if not injections(0, 1):
         pytest.skip("a run that was killed ends like this one too: test_signals.py")
@@ -87,7 +87,7 @@ def test_same_seed_gives_identical_run(
     row.add(algo, None if again.result() == first.result() else "another result")
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.slow  # a separate process
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
 def test_policy_folder_is_self_contained(
     algo: str,
@@ -96,7 +96,7 @@ def test_policy_folder_is_self_contained(
     tally: Callable,
     tmp_path: Path,
 ) -> None:
-    """Copied elsewhere and loaded by another process, it plays the same 100 games."""
+    """Copied and loaded by another process, it plays the same 100 games."""
     if algo != "bc" and not injections(0, 1):
         pytest.skip("one learner is enough for the short form")
     row, original = tally("self-contained policy"), undisturbed(algo).folder / "policy"

@@ -1,4 +1,4 @@
-"""Runs that are killed or told to stop end, once resumed, like runs that nobody disturbed."""
+"""Killed or interrupted runs end, once resumed, like uninterrupted runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ ALGOS = tuple(SAVE_EVERY)
 
 
 def like(run: Run, folder: Path) -> Run:
-    """A run of the same flags in another folder."""
+    """A run with the same flags in another folder."""
     return Run(run.algo, folder, *run.flags)
 
 
 def harm_of_kill(run: Run, before: int) -> str | None:
-    """What a SIGKILL destroyed: `before` is the last committed step when the process was
-    started."""
+    """Harm of a SIGKILL, if any; `before`: last committed step at the start of the process."""
     steps = run.steps()
     saved = steps[-1] if steps else 0
     lost = run.logged() - saved
@@ -33,7 +32,8 @@ def harm_of_kill(run: Run, before: int) -> str | None:
     return f"{lost} updates are lost" if lost > SAVE_EVERY[run.algo] else None
 
 
-@pytest.mark.slow  # processes; algorithms/test_run_bc.py interrupts one and goes on in this one
+# separate processes; algorithms/test_run_bc.py interrupts and resumes in one process
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", ALGOS)
 def test_killed_runs_end_like_uninterrupted_runs(
     algo: str,
@@ -42,7 +42,7 @@ def test_killed_runs_end_like_uninterrupted_runs(
     tally: Callable,
     tmp_path: Path,
 ) -> None:
-    """SIGKILL at random instants from the moment that a run holds its folder, several per run."""
+    """SIGKILL at random times while the run holds its folder, several per run."""
     count = injections({"bc": 1}.get(algo, 0), 67)
     if count == 0:
         pytest.skip("one learner is enough for the short form")

@@ -1,7 +1,6 @@
-"""Published self-play of the bots that `agents/bots/` re-implements: mean points by number of
-players.
+"""Published self-play points (mean, by number of players) of the bots in `agents/bots/`.
 
-Points are cards on the fireworks whether or not the lives were lost; the original counts so.
+Points are cards on the fireworks even if all lives are lost, as in the original code.
 """
 
 from __future__ import annotations
@@ -16,4 +15,4 @@ SELFPLAY: dict[str, dict[int, float]] = {
     "smart": {2: 23.09, 3: 23.30, 4: 22.44, 5: 20.69},
     "internal": {2: 9.963},
 }
-"""The first four from `ODWYER`, the last from `CANAAN`."""
+"""First four bots: `ODWYER`; last: `CANAAN`."""

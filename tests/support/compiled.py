@@ -1,5 +1,5 @@
-"""Functions of the package, compiled: what a test calls outside `jax.jit` compiles each of its
-operations by itself, some 20 ms each, and a hundred of them make a slow test."""
+"""Compiled functions of the package: outside `jax.jit` each operation compiles separately (20
+ms)."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ random_color_permutations = jax.jit(symmetry.random_color_permutations, static_a
 
 
 def init_params(rules: Rules, network: Any, key: jax.Array) -> Any:
-    """In the place of `agents.policy.init_params`, where any parameters will do."""
+    """Replaces `agents.policy.init_params` where any parameters suffice."""
     return drawn(params_template(rules, network), key)
 
 
 def init_network(module: Any, key: jax.Array, config: Any, obs_size: int, num_actions: int) -> Any:
-    """In the place of `nn.networks.init_params`, where any parameters will do."""
+    """Replaces `nn.networks.init_params` where any parameters suffice."""
     return drawn(_shapes(module, config, obs_size, num_actions), key)
 
 
@@ -83,13 +83,13 @@ def _shapes(module: Any, *of_inputs: Any) -> Any:
 
 
 def learner_params(ppo: Any, key: jax.Array) -> Any:
-    """In the place of `PPO.init_params`, where any parameters will do."""
+    """Replaces `PPO.init_params` where any parameters suffice."""
     return drawn(jax.eval_shape(ppo.init_params, KEY), key)
 
 
 def drawn(template: Any, key: jax.Array) -> Any:
-    """Parameters of these shapes in NumPy: initialising a network is a program that takes as long
-    to compile as one of its steps."""
+    """Sample parameters of these shapes in NumPy: initialising a network compiles as long as a
+    step."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
     def draw(path: Any, leaf: Any) -> np.ndarray:
@@ -102,5 +102,5 @@ def drawn(template: Any, key: jax.Array) -> Any:
 
 @jax.jit
 def ask(policy: Policy, carry: Any, *rows: Any) -> tuple[Any, jax.Array]:
-    """`policy.step`: a policy is a pytree, so those of one structure are one program."""
+    """Compiled `policy.step`: policies are pytrees, so equal structures share one program."""
     return policy.step(carry, *rows)

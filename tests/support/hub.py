@@ -1,4 +1,4 @@
-"""The Hugging Face Hub without a connection: repositories in its cache, as it lays them out."""
+"""An offline Hugging Face Hub: repositories in the library's cache layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def offline(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    """What HF_HUB_OFFLINE=1 and HF_HUB_CACHE say, which the library reads when it is imported."""
+    """Set HF_HUB_OFFLINE=1 and HF_HUB_CACHE, which the library reads only at import."""
     cache.mkdir(exist_ok=True)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
@@ -21,8 +21,8 @@ def offline(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
 def keep_in_cache(
     cache: Path, repository: str, files: Mapping[str, bytes], *, commit: str = COMMIT, ref: str
 ) -> None:
-    """A revision of a repository of models as an earlier download left it: blobs, links to them
-    under the commit, and what the branch or tag `ref` pointed at."""
+    """Store a revision of a model repository as a download leaves it: blobs, links under the
+    commit, and the target of the branch or tag `ref`."""
     folder = cache / f"models--{repository.replace('/', '--')}"
     for place in ("blobs", "refs", f"snapshots/{commit}"):
         (folder / place).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Games that one seat cannot tell apart."""
+"""Games that one seat cannot distinguish."""
 
 import dataclasses
 import functools
@@ -12,11 +12,11 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
 
 Told = list[tuple[int, tuple[int, ...]]]
-"""Hints and the slots that they touched."""
+"""Hints and their touched slots."""
 
 
 def random_game(rules: Rules, seed: int, turns: int, seat: int) -> Game:
-    """A game in progress with a person at `seat`, by random moves that seldom lose a life."""
+    """A game in progress with a human at `seat`, by random moves that seldom lose lives."""
     rng = np.random.default_rng(seed)
     deck = tuple(int(card) for card in rng.permutation(full_deck(rules)))
     table = PythonGame(rules, deck)
@@ -31,8 +31,8 @@ def random_game(rules: Rules, seed: int, turns: int, seat: int) -> Game:
 
 
 def other_hidden_cards(game: Game, seat: int, rng: np.random.Generator) -> Game | None:
-    """A game that `seat` cannot tell from this one: an own card, and then another hidden card, are
-    exchanged for what still lets every move so far be what it was. None where nothing does."""
+    """A game that `seat` cannot distinguish from `game`: an own and another hidden card are
+    replaced without changing any move. None if there is no such game."""
     table, rules, deck = game.table(), game.rules, list(game.deck)
     own, undrawn = table.hands[seat], range(table.drawn, rules.deck_size)
     seen = told_so_far(game)
@@ -48,7 +48,7 @@ def other_hidden_cards(game: Game, seat: int, rng: np.random.Generator) -> Game 
 
 
 def told_so_far(game: Game, expected: Told | None = None) -> Told | None:
-    """What every hint touched, by hand from a table; None as soon as it is not the expected."""
+    """Slots touched by each hint, replayed on a table; None if they differ from `expected`."""
     table = PythonGame(game.rules, game.deck)
     seen: Told = []
     for action in game.moves:
@@ -63,7 +63,7 @@ def told_so_far(game: Game, expected: Told | None = None) -> Told | None:
 
 @functools.cache
 def pairs(rules: Rules, count: int) -> list[tuple[Game, Game, int]]:
-    """Pairs of games in progress and the seat of their person, who cannot tell them apart."""
+    """Pairs of games in progress that their human seat cannot distinguish, and the seat."""
     rng = np.random.default_rng(rules.num_players)
     found: list[tuple[Game, Game, int]] = []
     for seed in range(10 * count):

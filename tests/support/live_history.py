@@ -1,6 +1,4 @@
-"""What a server of hanab.live's kind tells of games that are over: histories and exports, as its
-documentation and the shapes of its messages have them; and how it fails to. It shares no code with
-the bot."""
+"""History and exports of a hanab.live server, with faults. Shares no code with the bot."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame
 
 TERMINATED, VOTED = 4, 10
-LAST = 10  # games, after a log-in
+LAST = 10  # games after a log-in
 
 
 def entry(number: int, table: Any) -> dict[str, Any]:
-    """A finished game in a history: who played, in no order of theirs."""
+    """One entry of a history; names in arbitrary order."""
     return {
         "id": number,
         "options": {"numPlayers": len(table.players), "startingPlayer": 0} | table.options,
@@ -34,8 +32,8 @@ def entry(number: int, table: Any) -> dict[str, Any]:
 
 
 def export(number: int, table: Any) -> dict[str, Any]:
-    """A finished game, whole: seats and cards by the site's order; options where they are not the
-    usual ones, and a last action that is none where somebody ended it."""
+    """A finished game with seats and cards in site order. Unusual options only; a terminated game
+    ends with an extra action."""
     record: dict[str, Any] = {
         "id": number,
         "players": table.players,
@@ -68,7 +66,7 @@ def _actions(table: Any) -> list[dict[str, int]]:
 
 
 def broken(number: int, record: dict[str, Any], chance: random.Random) -> tuple[int, bytes]:
-    """An answer to `/export/NUMBER` that is not the game."""
+    """An invalid response to `/export/NUMBER`."""
     text = json.dumps(record).encode()
     return chance.choice(
         [

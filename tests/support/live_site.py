@@ -1,6 +1,8 @@
-"""A server of hanab.live's kind, of our own, for tests: it speaks the documented protocol with a
-`PythonGame` as referee, counts what clients do, and misbehaves on request. No socket and no clock:
-frames in, frames out. It shares no code with the bot."""
+"""A hanab.live server for tests, with a `PythonGame` as referee and faults on request.
+
+It counts what clients do. It has no socket and no clock: frames in, frames out. It shares no code
+with the bot.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,20 @@ IN_ORDER = ("gameAction", "gameActionList", "init", "tableStart", "welcome", "wa
 
 @dataclasses.dataclass
 class Faults:
-    """Chances, per frame or move."""
+    """Probabilities per frame or move."""
 
-    drop: float = 0.0  # a connection, at a frame from it
-    refuse: float = 0.0  # a legal move
-    chatter: float = 0.0  # lobby chat, unknown messages and broken frames, at a frame to a client
-    late: float = 0.0  # a frame of another command overtakes this one, where the order is free
-    swallow: float = 0.0  # an action without an answer
-    terminate: float = 0.0  # the game, at a move
-    history: float = 0.0  # one that is sent late, or never
-    export: float = 0.0  # one that is an error, or another thing than the game
+    drop: float = 0.0  # disconnect, at a frame from the client
+    refuse: float = 0.0  # reject a legal move
+    chatter: float = 0.0  # send lobby chat, unknown messages or broken frames with a frame
+    late: float = 0.0  # let a frame of another command overtake, where order is free
+    swallow: float = 0.0  # ignore an action silently
+    terminate: float = 0.0  # terminate the game, at a move
+    history: float = 0.0  # send a history late or never
+    export: float = 0.0  # send an error or another game
 
 
 class Client:
-    """One connection, at the server's end."""
+    """Server side of one connection."""
 
     def __init__(self, site: Site, name: str) -> None:
         self.site, self.name, self.open = site, name, True
@@ -72,7 +74,7 @@ class Client:
         )
 
     def receive(self, frame: str, now: float) -> None:
-        """A frame of the client."""
+        """Process a frame from the client."""
         site = self.site
         site.now = now
         self._times.append(now)
@@ -97,7 +99,7 @@ class Client:
 
 @dataclasses.dataclass
 class SiteTable:
-    """A room, or a game."""
+    """A room or a game."""
 
     number: int
     name: str
@@ -107,12 +109,12 @@ class SiteTable:
     max_players: int
     password: str = ""
     table: PythonGame | None = None
-    deck: list[int] = dataclasses.field(default_factory=list)  # by the site's order
-    orders: list[int] = dataclasses.field(default_factory=list)  # the table's order -> the site's
+    deck: list[int] = dataclasses.field(default_factory=list)  # in site order
+    orders: list[int] = dataclasses.field(default_factory=list)  # internal order -> site order
     actions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     present: set[str] = dataclasses.field(default_factory=set)
-    spectators: list[str] = dataclasses.field(default_factory=list)  # who is in the shared replay
-    founder: str = ""  # who made it, whoever owns it now
+    spectators: list[str] = dataclasses.field(default_factory=list)  # accounts in the shared replay
+    founder: str = ""  # creator of the table, whoever owns it now
 
     def __post_init__(self) -> None:
         self.founder = self.owner
@@ -129,7 +131,7 @@ class SiteTable:
 
     @property
     def mover(self) -> int:
-        """The site's seat to move; -1 after the end."""
+        """Site seat of the current player; -1 after the end."""
         if self.table is None or self.end is not None:
             return -1
         return (self.table.player + self.start) % len(self.players)
@@ -155,8 +157,8 @@ class SiteTable:
 
 
 class Site:
-    """The whole server. `counts` and `most` (messages in any two seconds, by client) are what it
-    saw clients do; `games` are those that ended."""
+    """The server. `counts` and `most` (messages in any two seconds, by client) record client
+    behaviour; `games` are the finished games."""
 
     def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
         self.random, self.faults = random.Random(seed), faults or Faults()
@@ -166,15 +168,15 @@ class Site:
         self.most: collections.Counter[str] = collections.Counter()
         self.games: dict[int, SiteTable] = {}
         self.notes: list[tuple[str, dict[str, Any]]] = []
-        self.chats: list[tuple[str, str, str]] = []  # who, room or recipient, text
+        self.chats: list[tuple[str, str, str]] = []  # (sender, room or recipient, text)
         self.exports: collections.Counter[int] = collections.Counter()  # by game
         self.now = 0.0
         self._late: list[tuple[float, Client, list[Any]]] = []
-        self._lost_replays: dict[str, int] = {}  # by account: the one it was in when it was cut off
+        self._lost_replays: dict[str, int] = {}  # account -> replay that a disconnect interrupted
         self._next = 1
 
     def connect(self, name: str) -> Client:
-        """A new connection of an account; an older one is closed."""
+        """Open a connection; closes the account's older one."""
         if name in self.clients:
             self.close(self.clients[name], "you have logged on from somewhere else")
         client = self.clients[name] = Client(self, name)
@@ -204,14 +206,14 @@ class Site:
         self._history(client, 0, live_history.LAST)
         return client
 
-    # Games that are over.
+    # Finished games.
 
     def on_historyGet(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
         self.counts["histories asked for"] += 1
         self._history(client, fields["offset"], fields["amount"])
 
     def _history(self, client: Client, offset: int, amount: int) -> None:
-        """The newest games of the account first."""
+        """Newest games of the account first."""
         mine = [n for n, table in self.games.items() if client.name in table.players]
         chosen = sorted(mine, reverse=True)[offset : offset + amount]
         self._tell_history(client, [live_history.entry(n, self.games[n]) for n in chosen])
@@ -226,7 +228,7 @@ class Site:
             self.counts["histories lost"] += 1
 
     def export(self, number: int) -> tuple[int, bytes]:
-        """Status and body of `GET /export/NUMBER`."""
+        """Return status and body of `GET /export/NUMBER`."""
         self.exports[number] += 1
         if number not in self.games:
             return 404, b"Error: That game does not exist in the database."
@@ -244,7 +246,7 @@ class Site:
         return sum(name.encode()) + 1000
 
     def close(self, client: Client, error: str = "") -> None:
-        """The connection ends: a room loses the player, a game goes on without."""
+        """Close a connection: a room loses the player, a game continues."""
         if not client.open:
             return
         if error:
@@ -262,7 +264,7 @@ class Site:
                     self._lost_replays[client.name] = table.number
 
     def restart(self) -> None:
-        """Everybody is dropped; games survive, rooms do not."""
+        """Disconnect all clients; games survive, rooms do not."""
         self.counts["restarts"] += 1
         for client in list(self.clients.values()):
             self.close(client)
@@ -440,7 +442,7 @@ class Site:
             self._unwatch(table, client.name)
 
     def _unwatch(self, table: SiteTable, name: str) -> None:
-        """Leadership stays with who has left."""
+        """The lead stays with an account that has left."""
         table.spectators.remove(name)
         table.present.discard(name)
         if not table.spectators:
@@ -472,7 +474,7 @@ class Site:
             client.send("tableStart", {"tableID": table.number, "replay": table.end is not None})
 
     def on_tableSetLeader(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        """In a replay; anybody may, as at the real server."""
+        """In a replay; any account may, as on the real server."""
         table, heir = self.tables.get(fields["tableID"]), fields["name"]
         self.counts["leaders set"] += 1
         if table is None or table.end is None:
@@ -484,12 +486,12 @@ class Site:
             self._warn(client, f"{heir} is already the leader.")
         else:
             table.owner = heir
-            for _ in range(2):  # it tells them twice
+            for _ in range(2):  # the real server sends it twice
                 leader = {"tableID": table.number, "name": heir}
                 self._watchers(table, "replayLeader", leader)
 
     def on_tableRestart(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        """Everybody in the replay is sent to the lobby, joined to a new table and started."""
+        """Move all accounts in the replay to the lobby, to a new table, and into its game."""
         table = self.tables.get(fields["tableID"])
         if table is None or table.end is None or client.name not in table.spectators:
             self._warn(client, "You are not in that shared replay.")
@@ -578,7 +580,7 @@ class Site:
         return table if table.end is None else None
 
     def _referee(self, table: SiteTable, fields: dict[str, Any]) -> int | None:
-        """The site's action as the referee's."""
+        """Convert a site action to the referee's."""
         referee = table.table
         assert referee is not None
         kind, target, value = fields["type"], fields["target"], fields.get("value", -1)
@@ -658,7 +660,7 @@ class Site:
                 self._end(table, TERMINATED, now)
 
     def tick(self, now: float) -> None:
-        """Clocks that have run out end games, and what is late is sent."""
+        """End games whose clocks ran out; send late frames."""
         self.now = now
         for each in [each for each in self._late if each[0] <= now]:
             self._late.remove(each)
@@ -679,9 +681,9 @@ class Site:
         times = [int(ms) for ms in table.clock_ms]
         self._tell(table, {"type": "playerTimes", "playerTimes": times, "duration": 1})
         self.counts[f"ended {condition}"] += 1
-        number = 5001 + len(self.games)  # in the order of the ends
+        number = 5001 + len(self.games)  # in order of their ends
         self.games[number] = table
-        for name in table.players:  # those present; who watched it already stays
+        for name in table.players:  # players who are present; spectators stay
             if name in table.present and name not in table.spectators:
                 table.spectators.append(name)
         if table.owner not in self.clients and table.spectators:
@@ -698,7 +700,7 @@ class Site:
             self.random.shuffle(messages)
         self.everybody("tableGone", {"tableID": table.number})
         for name in table.players:
-            if name in self.clients:  # whether they are present or not
+            if name in self.clients:  # present or not
                 self._tell_history(self.clients[name], [live_history.entry(number, table)])
         if not table.spectators:
             del self.tables[table.number]

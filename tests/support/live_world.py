@@ -1,5 +1,7 @@
-"""Bots and scripted people at a `Site`, without sockets: time is a number, frames travel in order
-in each direction and are delivered in any order across connections."""
+"""Bots and scripted people on a `Site` without sockets.
+
+Time is a number. Frames arrive in order per direction, in any order across connections.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ Choose = Callable[[RequestMove], PartnerAction]
 
 
 class Peer:
-    """A connection's client end: what is on its way to the site."""
+    """Client side of a connection, with its frames in transit."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -38,11 +40,11 @@ class Peer:
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Once in a while."""
+        """Called periodically."""
 
 
 class BotPeer(Peer):
-    """A `LiveBot` and what `connection.py` does for it."""
+    """A `LiveBot` with the effects that `connection.py` would perform."""
 
     def __init__(self, world: World, bot: LiveBot, choose: Choose) -> None:
         super().__init__(world, bot.username)
@@ -92,7 +94,7 @@ class BotPeer(Peer):
                 self.rate_limiter.sent(now)
 
     def receive_games(self) -> None:
-        """Answers of `/export`."""
+        """Deliver responses of `/export`."""
         now = self.world.now
         for due in [each for each in self.fetching if each[0] <= now]:
             self.fetching.remove(due)
@@ -100,8 +102,10 @@ class BotPeer(Peer):
 
 
 class Person(Peer):
-    """Somebody with a browser, who plays well because they cheat: they see the whole deck. They
-    make a table when they have none, ask the bots to it, and start the game."""
+    """A scripted user who plays well by seeing the whole deck.
+
+    Without a table they create one, invite the bots and start the game.
+    """
 
     def __init__(
         self,
@@ -117,10 +121,10 @@ class Person(Peer):
         self.bots, self.games, self.seats = bots, games, seats
         self.options, self.guests = options or {}, guests
         self.asked_at, self.patience = -100.0, 3.0
-        self.moved: dict[int, tuple[int, float]] = {}  # table -> (turn, when)
-        self.again = 0  # so many times they press Restart, and stay in the replay until then
-        self.stay_s = 20.0  # ... and no longer than this
-        self.replay: tuple[int, float] | None = None  # its table, and since when
+        self.moved: dict[int, tuple[int, float]] = {}  # table -> (turn, time)
+        self.again = 0  # number of restarts; they stay in the replay until then
+        self.stay_s = 20.0  # maximum stay in seconds
+        self.replay: tuple[int, float] | None = None  # (table, time of arrival)
         self.lines: list[str] = []
 
     def say(self, command: str, **fields: Any) -> None:
@@ -145,8 +149,8 @@ class Person(Peer):
                 self.say("tableUnattend", tableID=fields["tableID"])
 
     def look_back(self) -> None:
-        """In the shared replay: Restart once everybody is there and they lead, or away in the
-        end."""
+        """In the shared replay: Restart once all are present and they lead; otherwise leave after a
+        while."""
         assert self.replay is not None
         (number, since), site = self.replay, self.world.site
         table = site.tables.get(number)
@@ -197,7 +201,7 @@ class Person(Peer):
 
 
 def cheat(table: Any, chance: random.Random) -> dict[str, int]:
-    """A move of who sees the deck: play what can be played, else hint, else throw away."""
+    """A move that uses the deck: play a playable card, otherwise hint, otherwise discard."""
     referee = table.table
     hand = referee.hands[referee.player]
     for order in hand:
@@ -218,12 +222,12 @@ def cheat(table: Any, chance: random.Random) -> dict[str, int]:
 
 
 class World:
-    """Everybody, and the time."""
+    """All clients, and the time."""
 
     def __init__(self, site: Site, seed: int = 0) -> None:
         self.site, self.random, self.now = site, random.Random(seed), 0.0
         self.peers: dict[str, Peer] = {}
-        self.away_s = 2.0  # from a lost connection to the next one
+        self.away_s = 2.0  # from a disconnect to the next connection
         self.on_delivery: Callable[[Peer, str], None] = lambda peer, frame: None
 
     def add(self, peer: Peer) -> None:
@@ -231,7 +235,7 @@ class World:
         peer.connect()
 
     def run(self, until: Callable[[], bool], seconds: float = 3600.0, step: float = 0.25) -> None:
-        """Until it is so; AssertionError where it takes longer."""
+        """Run until the condition holds; AssertionError after `seconds`."""
         end = self.now + seconds
         while not until():
             assert self.now < end, f"not so after {seconds} s: {self.site.counts}"
@@ -250,7 +254,7 @@ class World:
                     peer.tick()
 
     def deliver(self) -> None:
-        """All frames on their way, in any order across connections and directions."""
+        """Deliver all frames, in any order across connections and directions."""
         while True:
             ways: list[tuple[Peer, bool]] = []
             for peer in self.peers.values():
@@ -273,8 +277,10 @@ class World:
 
 
 def cautious(seed: int = 0) -> Choose:
-    """An agent without a network: plays what by its hints can only be playable, hints at random,
-    throws its oldest card away. It looks at what an agent may see, and at nothing else."""
+    """An agent without a network, which uses only permitted information.
+
+    It plays cards that are certainly playable, hints at random, otherwise discards its oldest card.
+    """
     chance = random.Random(seed)
 
     def choose(think: RequestMove) -> PartnerAction:

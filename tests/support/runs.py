@@ -1,4 +1,4 @@
-"""What a run folder holds."""
+"""Contents of a run folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUN_FILES = {
     "summary.json",
     "learning-curve.png",
 }
-"""In every finished run's folder, beside its policies."""
+"""Files in every finished run's folder, in addition to its policies."""
 
 
 def read_lines(run_dir: Path) -> list[dict[str, Any]]:
@@ -23,7 +23,7 @@ def read_lines(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_state(run_dir: Path, step: int) -> dict[str, Any]:
-    """Path, dtype, shape and SHA-256 of every leaf of a checkpoint, its loader position and its
+    """Path, dtype, shape and SHA-256 of all leaves of a checkpoint, its loader position and
     metrics."""
     folder = run_dir / "checkpoints" / str(step)
     manifest = json.loads((folder / "manifest" / "metadata").read_text())

@@ -1,5 +1,4 @@
-"""Small games for tests of search: what a seat sees of them, and whole worlds in which they might
-be played, by the policy on its observations and nothing of the search."""
+"""Small games for tests of search, and an independent simulation of possible worlds."""
 
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ SETTINGS = SearchConfig(
     history_window=4,
     min_ess_fraction=0.3,
 )
-ROWS, WORLDS = 8, 64  # of one compiled call
+ROWS, WORLDS = 8, 64  # rows and worlds per compiled call
 
 
 @flax.struct.dataclass
 class Habit:
-    """Prefers the same moves whatever it is shown: a blueprint with an obvious mistake."""
+    """A blueprint with fixed preferences, whatever it observes: it has an obvious mistake."""
 
     weights: jax.Array  # float32[A]
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -65,7 +64,7 @@ _init_params = jax.jit(init_params, static_argnums=(0, 1))
 def reader(
     rules: Rules = TINY, feature_set: FeatureSet = "hint-history", seed: int = 0
 ) -> NetworkPolicy:
-    """An untrained structured policy that is sure of itself."""
+    """An untrained structured policy with confident predictions."""
     network = StructuredConfig(feature_set, trunk=(16,), head=8, card=())
     params = _init_params(rules, network, jax.random.key(seed))
     return NetworkPolicy(params=params, rules=rules, network=network).at_temperature(0.1)
@@ -73,14 +72,14 @@ def reader(
 
 @functools.cache
 def searcher() -> SearchPolicy:
-    """One search for all tests."""
+    """One search policy for all tests."""
     return SearchPolicy(reader(), settings=SETTINGS)
 
 
 def decisions(
     searching: SearchPolicy, games: Sequence[Game], seats: Sequence[int], see: Any = observe_seat
 ) -> list[Decision]:
-    """What the searches of the seats find after the moves of each game, from what they `see`."""
+    """Search decisions of the seats after the moves of each game, from their observations `see`."""
     found: list[Decision] = []
     for first in range(0, len(games), ROWS):
         part = [*games[first : first + ROWS], *games[:1] * ROWS][:ROWS]
@@ -91,7 +90,7 @@ def decisions(
 
 
 def _histories(searching: SearchPolicy, games: list[Game], seats: list[int], see: Any) -> Any:
-    """The carries of the seats at the end of each game's moves."""
+    """Carries of the seats after each game's moves."""
     state = deal(searching.rules, np.array([game.deck for game in games]))
     carry, where = searching.init_carry(len(games)), np.array(seats)
     lengths = np.array([len(game.moves) for game in games])
@@ -123,8 +122,11 @@ def _turn(
 def in_worlds(
     policy: Any, decks: np.ndarray, moves: Sequence[int], then: Sequence[int] = ()
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same moves in many worlds, those of `then`, and then the policy plays on: the chance
-    float[T, B] that it gave to each of `moves`, how many were legal, and the scores int[B]."""
+    """Replay the same moves in many worlds (those of `then`), then let the policy play on.
+
+    Returns the policy's probability of each move, float[T, B]; the number of legal moves; and the
+    scores, int[B].
+    """
     rules = policy.rules
     chances, choices, scores = [], [], []
     for first in range(0, len(decks), WORLDS):
@@ -149,7 +151,7 @@ def in_worlds(
 
 
 def world(game: Game, seat: int, hand: Sequence[int], rest: Sequence[int]) -> np.ndarray:
-    """The deck of a game in which the seat holds `hand` and `rest` comes next."""
+    """Deck of a game in which the seat holds `hand` and `rest` comes next."""
     table, deck = game.table(), np.array(game.deck)
     deck[list(table.hands[seat])] = hand
     deck[table.drawn :] = rest
@@ -162,8 +164,8 @@ _decide = jax.jit(lambda policy, carry: policy.decide(carry))
 
 @jax.jit
 def _all_seats(policy: Any, carry: Any, state: State, first: jax.Array) -> Any:
-    """Every seat sees the position; the chances [B, A] and the choice of those to move, and how
-    many moves they have."""
+    """Step all seats. Returns probabilities [B, A], action and number of legal moves of the current
+    player."""
     rules, games = policy.rules, state.turn.shape[0]
     obs, legal = observe(rules, state), legal_actions(rules, state)
     rows = games * rules.num_players
@@ -184,7 +186,7 @@ def state_after(game: Game) -> State:
 
 
 def games_at_turn(count: int, turns: range, seat: int = 0) -> list[Game]:
-    """Games in progress in which it is the seat's turn."""
+    """Games in progress where `seat` is the current player."""
     found: list[Game] = []
     for seed in itertools.count():
         game = random_game(TINY, seed, turns=turns[seed % len(turns)], seat=seat)

@@ -1,5 +1,4 @@
-"""Random games of a small table as structured networks are shown them, compiled once for all
-tests."""
+"""Structured observations of random small games, compiled once for all tests."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def first_state(rules: Rules, seed: int = 0) -> State:
 
 
 def play_random_games(rules: Rules, feature_set: FeatureSet, state: State, key: jax.Array) -> Any:
-    """States of random games, and the memory before each as the mover keeps it; every 3rd turn."""
+    """States of random games and the current player's memory before each; every 3rd turn."""
     kept, states, memories = init_memory(rules, feature_set, (BATCH,)), [], []
     for turn in range(24):
         if turn % 3 == 2:

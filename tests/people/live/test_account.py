@@ -1,4 +1,4 @@
-"""Where the account comes from, what is never shown, and the log-in."""
+"""Bot accounts: sources of credentials, secrecy, log-in and export."""
 
 import http.server
 import threading
@@ -83,7 +83,7 @@ def test_read_server():
 
 @pytest.fixture
 def site():
-    """Answers log-ins with `answer`: status, text, and headers."""
+    """Responds to log-ins with `answer`: status, text and headers."""
     forms, answer = [], {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -144,7 +144,7 @@ def test_log_in_refused_or_failed(site):
 
 
 def test_export_returns_any_response(site):
-    """Whatever it is answered with, in one request without a session."""
+    """One request without a session."""
     server, answer, asked = site
     for status, text in ((200, '{"id": 5}'), (404, "Error: no such game"), (500, "")):
         answer |= {"status": status, "text": text}

@@ -1,4 +1,4 @@
-"""What an agent has learnt of a person, and what is left of it when they ask it to forget."""
+"""Deletion of an agent's memory of a person."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ RULES = Rules(num_players=2)
 
 @pytest.mark.slow
 def test_memory_forgotten_mid_game_does_not_return(tmp_path):
-    """As if it had been forgotten before the game, in a batch with the game's end too."""
+    """The deletion and the end of the game are in the same batch."""
     agent, bot = load_policy("agent:adhoc-2p", RULES), load_policy("bot:iggi", RULES)
     games = play_games((bot, bot), RULES, evaluation_decks(RULES, 2, 5, "people"), 0)
     kept = PartnerMemory(tmp_path)

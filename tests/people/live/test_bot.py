@@ -1,4 +1,4 @@
-"""A bot account as a state machine: the messages that the documented protocol asks for, exactly."""
+"""The bot account's state machine: exact messages of the documented protocol."""
 
 import json
 
@@ -31,7 +31,7 @@ PLAIN = {"variantName": "No Variant", "timed": False, "speedrun": False}
 
 
 class Talk:
-    """A bot, and the time; `say` answers with what it does."""
+    """A bot and a clock; `say` delivers a message and returns the effects."""
 
     def __init__(self, settings=SETTINGS, **welcome):
         self.bot, self.now = LiveBot("Bot-ann", settings), 100.0
@@ -64,13 +64,13 @@ class Talk:
         return self.room(**room)
 
     def play(self, actions=LIST, **options):
-        """To the list of a game that goes on; what the bot does then."""
+        """Deliver a game up to its action list; return the effects."""
         self.say("tableStart", tableID=TABLE, replay=False)
         self.say("init", **(INIT | {"options": INIT["options"] | options}))
         return self.say("gameActionList", tableID=TABLE, list=actions)
 
     def watched(self, *names):
-        """Who is in the shared replay."""
+        """Deliver the accounts in the shared replay."""
         return self.say("spectators", tableID=TABLE, spectators=[{"name": n} for n in names])
 
     def after(self, seconds):
@@ -78,7 +78,7 @@ class Talk:
         return self.bot.tick(self.now)
 
     def gone(self):
-        """Time passes until people who are not in the replay are taken to have left."""
+        """Wait until absent players count as gone."""
         assert sent(self.after(1)) == []
         return self.after(31)
 
@@ -108,10 +108,10 @@ def test_game_start_to_first_move():
     talk = Talk()
     talk.sit()
     assert sent(talk.say("tableStart", tableID=TABLE, replay=False)) == [("getGameInfo1", HERE)]
-    # present before the list is asked for: what happens between the two is in neither else
+    # `loaded` precedes the list request: later actions arrive separately
     assert sent(talk.say("init", **INIT)) == [("loaded", HERE), ("getGameInfo2", HERE)]
-    assert talk.happen(HINT) == []  # the list contains it
-    assert talk.say("gameActionList", tableID=TABLE, list=DEAL) == []  # her turn
+    assert talk.happen(HINT) == []  # in the list too
+    assert talk.say("gameActionList", tableID=TABLE, list=DEAL) == []  # Zoe's turn
     effects = talk.happen(HINT)
     (asked,) = effects
     assert isinstance(asked, RequestMove) and asked.game.moves == (15,)
@@ -154,9 +154,9 @@ def test_one_decision_per_turn():
     assert talk.say("connected", tableID=TABLE, list=[True, True]) == []
     (move,) = talk.think([asked])
     talk.say("pause", tableID=TABLE, active=True)
-    assert talk.say("pause", tableID=TABLE, active=False) == []  # it may be there already
+    assert talk.say("pause", tableID=TABLE, active=False) == []  # the move may have arrived
     assert not talk.bot.is_current(move.token)
-    # a strike is told of before the card: it is our own, and no reason to decide again
+    # a strike precedes the card; it belongs to our move and needs no new decision
     ours = {"type": "strike", "num": 2, "turn": 5, "order": 7}
     assert talk.happen([ours]) == []
 
@@ -179,7 +179,7 @@ def test_refused_move_is_verified_then_replaced():
     talk.think(talk.play(), 6, weighed)
     effects = talk.say("warning", warning="no")
     assert sent(effects) == [("getGameInfo2", HERE)]
-    assert talk.happen(HINT) == []  # the list that was asked for tells it all
+    assert talk.happen(HINT) == []  # in the requested list too
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert sent(talk.think(effects, 6, weighed)) == [
         ("action", HERE | {"type": 3, "target": 0, "value": 1})
@@ -191,16 +191,16 @@ def test_refused_move_is_verified_then_replaced():
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     (note,) = talk.think(effects, 6, weighed)
     assert isinstance(note, LogLine) and "refuses every move" in note.text
-    assert sent(talk.after(61)) == [("getGameInfo2", HERE)]  # later it begins anew
+    assert sent(talk.after(61)) == [("getGameInfo2", HERE)]  # later it retries all moves
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert sent(talk.think(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 7})]
 
 
 def test_unrelated_warning_repeats_no_move():
-    """Our move was made after all: the list has it."""
+    """The action list shows that our move was accepted."""
     talk = Talk()
     talk.play([*DEAL, *HINT])
-    assert talk.say("warning", warning="that user is not online") == []  # nothing awaits an answer
+    assert talk.say("warning", warning="that user is not online") == []  # no move is pending
     talk = Talk()
     talk.think(talk.play([*DEAL, *HINT]))
     talk.say("warning", warning="that user is not online")
@@ -213,7 +213,7 @@ def test_unrelated_warning_repeats_no_move():
 def test_unanswered_move_is_retried():
     talk = Talk()
     weighed = {6: 0.6, 7: 0.4}
-    for tried in (7, 7, 8):  # the same once more, then another
+    for tried in (7, 7, 8):  # repeated once, then replaced
         effects = (
             talk.play()
             if talk.now == 100.0
@@ -227,8 +227,8 @@ def test_unanswered_move_is_retried():
 
 
 def test_older_action_list_does_not_refute_move():
-    """Two lists were asked for, as the first was late: the second one may be older than the move
-    that the first one led to, and would lead to another."""
+    """The first list was late, so two were requested: the second may be older than our move, which
+    must not be repeated."""
     talk = Talk()
     talk.say("tableStart", tableID=TABLE, replay=False)
     talk.say("init", **INIT)
@@ -236,7 +236,7 @@ def test_older_action_list_does_not_refute_move():
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert len(sent(talk.think(effects))) == 1
     assert talk.say("gameActionList", tableID=TABLE, list=LIST) == []
-    # if the move was lost all the same, the next list tells
+    # if the move was lost, the next list shows it
     assert sent(talk.after(11)) == [("getGameInfo2", HERE)]
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert len(sent(talk.think(effects))) == 1
@@ -266,7 +266,7 @@ def test_missing_messages_are_requested_again():
     talk.say("init", **INIT)
     assert talk.after(9) == [] and sent(talk.after(2)) == [("getGameInfo2", HERE)]
     (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert talk.after(59) == []  # the agent may take its time
+    assert talk.after(59) == []  # time limit of the agent
     assert sent(talk.after(5)) == [("getGameInfo2", HERE)]
     assert talk.think([asked]) == []
 
@@ -283,12 +283,12 @@ def test_finished_game_is_emitted_once():
         assert talk.say(order[0][0], **order[0][1]) == []
         (over,) = talk.say(order[1][0], **order[1][1])
         assert isinstance(over, GameEnded) and over.partners == ("Zoe",)
-        assert talk.watched("Zoe", "Bot-ann") == [] and talk.bot.seats  # who may press Restart
+        assert talk.watched("Zoe", "Bot-ann") == [] and talk.bot.seats  # Zoe may press Restart
         assert sent(talk.watched("Bot-ann")) == [] and sent(talk.gone()) == [LEAVES]
         assert over.game.game_id == 9001 and over.game.end_reason == "left"
         assert over.game.people == frozenset({0}) and over.observed is None
         assert talk.bot.seats == {}
-        assert sent(talk.say(order[1][0], **order[1][1])) in ([], [LEAVES])  # not ours any more
+        assert sent(talk.say(order[1][0], **order[1][1])) in ([], [LEAVES])  # the bot has left
         assert not any(isinstance(e, GameEnded) for e in talk.after(60))
 
 
@@ -300,14 +300,14 @@ def test_replay_lead_goes_to_a_human_player(leader, present):
     finish(talk, leader)
     leads = [("tableSetLeader", HERE | {"name": "Zoe"})]
     assert sent(talk.watched(*present)) == (leads if leader == "Bot-ann" else [])
-    assert sent(talk.watched(*present)) == []  # once
+    assert sent(talk.watched(*present)) == []  # only once
     for _ in range(2):
         assert talk.say("replayLeader", tableID=TABLE, name="Zoe") == []
     assert talk.after(590) == [] and sent(talk.after(11)) == [LEAVES]
 
 
 def test_replay_lead_goes_to_spectator_without_players():
-    """And the bot leaves: nobody there can restart the game."""
+    """The bot leaves: no one there can restart the game."""
     talk = Talk()
     talk.play()
     finish(talk, "Bot-ann")
@@ -323,7 +323,7 @@ def test_returned_replay_lead_is_given_again():
     leads = [("tableSetLeader", HERE | {"name": "Zoe"})]
     assert sent(talk.watched("Bot-ann", "Zoe")) == leads
     yan = ("tableSetLeader", HERE | {"name": "Yan"})
-    assert sent(talk.watched("Bot-ann", "Yan")) == [yan]  # Zoe left before the lead came
+    assert sent(talk.watched("Bot-ann", "Yan")) == [yan]  # Zoe left before receiving the lead
     assert sent(talk.gone()) == [LEAVES]  # Yan did not play
     talk = Talk()
     talk.play()
@@ -331,14 +331,14 @@ def test_returned_replay_lead_is_given_again():
     talk.watched("Bot-ann", "Zoe")
     given = [talk.say("replayLeader", tableID=TABLE, name="Bot-ann") for _ in range(2)]
     assert [sent(each) for each in given] == [leads, []]
-    for _ in range(9):  # with a program that gives it back for ever
+    for _ in range(9):  # with a program that keeps giving it back
         talk.say("replayLeader", tableID=TABLE, name="Zoe")
         given.append(talk.say("replayLeader", tableID=TABLE, name="Bot-ann"))
     assert sum(map(len, given)) == 3
 
 
 def test_closed_replay_ends_silently():
-    """The server sends it where nobody did anything for long, and to restart."""
+    """The server closes replays after inactivity and for a restart."""
     talk = Talk()
     talk.play()
     finish(talk, "Bot-ann")
@@ -404,7 +404,7 @@ def test_stopping_bot_leaves_replays(shut):
     effects = talk.bot.close() if shut == "close" else talk.say("shutdown", shuttingDown=True)
     assert sent([*effects, *talk.after(1)]) == [LEAVES] and talk.bot.seats == {}
     talk.play()
-    finish(talk)  # ... and stays in no other
+    finish(talk)  # and joins no other replay
     assert talk.bot.seats == {}
 
 
@@ -454,13 +454,13 @@ def test_other_bots_are_not_human():
 
 
 def test_game_ending_during_resync_is_complete():
-    """What happens is followed all the same: no list comes of a game that is over."""
+    """Events during a resynchronisation are applied: no action list of a finished game arrives."""
     talk = Talk()
     talk.think(talk.play([*DEAL, *HINT]))
     assert sent(talk.say("warning", warning="no")) == [("getGameInfo2", HERE)]
     assert talk.happen([*PLAY, *DISCARD]) == []
     assert finish(talk).game.moves == (15, 6, 1)
-    # ... unless something was missed: then it is looked up in the site's history
+    # after a lost action the game is searched in the site's history
     talk = Talk()
     talk.play([*DEAL, *HINT])
     talk.happen(DISCARD[:1])
@@ -477,12 +477,12 @@ def test_game_continues_after_disconnect():
     (asked,) = talk.play()
     talk.bot.on_connected()
     assert not talk.bot.is_current(asked.token)
-    assert talk.after(120) == []  # nothing is said before the server has
+    assert talk.after(120) == []  # silent until the server responds
     effects = talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE]}))
     assert sent(effects) == [("tableReattend", HERE)]
     (again,) = talk.play()
     assert again.game.moves == asked.game.moves and again.token != asked.token
-    # ... and one that ended meanwhile is over
+    # a game that ended during the disconnect is over
     talk.bot.on_connected()
     talk.say("welcome", **WELCOME)
     talk.after(11)
@@ -528,13 +528,13 @@ def test_unsupported_options_are_refused_politely(options, why):
     ((command, fields),) = sent(talk.pm("/join"))
     assert (command, fields["recipient"]) == ("chatPM", "Zoe")
     assert why in fields["msg"] and "Sorry" in fields["msg"] and len(fields["msg"]) <= 300
-    # in the room, when the options change after it sat down: it says so once and leaves
+    # if the options change in its room, the bot announces it once and leaves
     talk.sit()
     chat, leave = sent(talk.room(options=options))
     assert chat[0] == "chat" and why in chat[1]["msg"] and chat[1]["room"] == f"table{TABLE}"
     assert leave == ("tableLeave", HERE)
     assert talk.table(options=options) == [] and talk.room(options=options) == []
-    # a game that began all the same is not played, and nobody is held up
+    # if such a game begins, the bot votes to end it
     talk = Talk()
     talk.say("tableStart", tableID=TABLE, replay=False)
     effects = talk.say("init", **(INIT | {"options": options}))
@@ -548,7 +548,7 @@ def test_unsupported_options_are_refused_politely(options, why):
 def test_harmless_options_are_played():
     talk = Talk()
     assert len(talk.play(timed=True, timeBase=120, timePerTurn=20, speedrun=False)) == 1
-    assert len(Talk().play(oneExtraCard=True, oneLessCard=True)) == 1  # the standard hand
+    assert len(Talk().play(oneExtraCard=True, oneLessCard=True)) == 1  # standard hand size
 
 
 def test_unsupported_player_count_is_refused():
@@ -622,7 +622,7 @@ def test_leave_and_start():
     talk.sit()
     assert "Only the owner of the table" in texts(talk.pm("/start"))[0]
     assert sent(talk.pm("/leave")) == [("tableLeave", HERE)]
-    assert not any(talk.pm("/leave") for _ in range(100))  # it is on its way
+    assert not any(talk.pm("/leave") for _ in range(100))  # already requested
     talk.now += 6
     assert sent(talk.pm("/leave")) == [("tableLeave", HERE)]
     assert "not at a table with you" in texts(talk.pm("/leave", "Yan"))[0]
@@ -649,11 +649,11 @@ def test_create():
         {"name": "with Zoe", "options": options, "maxPlayers": 3},
     )
     assert said[1]["recipient"] == "Zoe"
-    # a name of the server's own words would deal a seed, or start from a replay
+    # the server's own commands in a name would set a seed or start from a replay
     other = Talk(BotSettings("x", frozenset({2, 3})))
     (_, fields), _ = sent(other.pm("/create !seed 77 <b>" + "x" * 60))
     assert fields["name"].startswith("seed 77 bx") and len(fields["name"]) == 45
-    # who comes to it is told what is kept, as where it was asked to come
+    # players who join the bot's table get the privacy notice too
     ((command, fields),) = sent(talk.say("joined", tableID=TABLE))
     assert command == "chat" and fields["room"] == f"table{TABLE}" and "/keep no" in fields["msg"]
     assert "busy" in texts(talk.pm("/create"))[0]
@@ -686,18 +686,17 @@ def test_pending_table_counts_as_seat():
 
 
 def test_greets_created_and_joined_tables_only():
-    """By number the one, the other by that nobody else sits there."""
     talk = Talk(BotSettings("x", frozenset({2}), tables=3))
     talk.table(31, players=("Yan",))
     talk.pm("/create")
     talk.pm("/join", "Yan")
     talk.table(50, players=("Xeo", "Bot-ann"))
-    assert talk.say("joined", tableID=50) == []  # neither
+    assert talk.say("joined", tableID=50) == []  # not requested
     talk.bot.seats.clear()
     assert texts(talk.say("joined", tableID=31))
     talk.table(60, players=("Bot-ann",))
     assert texts(talk.say("joined", tableID=60))
-    assert talk.say("joined", tableID=61) == []  # nothing is awaited any more
+    assert talk.say("joined", tableID=61) == []  # no request is pending
 
 
 def test_bot_leaves_empty_room():
@@ -720,7 +719,8 @@ def test_only_private_commands_get_replies():
         {"msg": "/join", "who": "Zoe", "room": "lobby", "recipient": ""},
         {"msg": "/join", "who": "Zoe", "room": f"table{TABLE}", "recipient": ""},
         {"msg": "/join", "who": "Zoe", "room": "", "recipient": "Bot-bob"},
-        {"msg": "/join", "who": "Bot-ann", "room": "", "recipient": "Bot-ann"},  # its own echo
+        # echo of its own message
+        {"msg": "/join", "who": "Bot-ann", "room": "", "recipient": "Bot-ann"},
         {"msg": "join", "who": "Zoe", "room": "", "recipient": "Bot-ann"},
         {"msg": "hello", "who": "Zoe", "room": "", "recipient": "Bot-ann"},
         {"msg": "/help", "who": "", "room": "", "recipient": "Bot-ann", "server": True},
@@ -738,7 +738,7 @@ def test_replies_are_rate_limited():
     talk.now += 61
     assert len(sent(talk.pm("/settings"))) == 1
     talk.table()
-    assert sent(talk.pm("/join"))  # what it does costs nobody an answer
+    assert sent(talk.pm("/join"))  # actions use up no replies
 
 
 def test_help_and_settings_state_what_is_saved():
@@ -781,7 +781,7 @@ def test_opted_out_games_are_not_saved():
     assert over.game is None and over.observed is None
     assert "not saved" in texts(talk.pm("/settings"))[0]
     talk.play()
-    talk.pm("/keep no", "Yan")  # who does not sit there
+    talk.pm("/keep no", "Yan")  # Yan is not at the table
     talk.pm("/keep yes")
     assert finish(talk).game is not None
     assert talk.pm("/forget")[0] == Forget("Zoe")
@@ -801,7 +801,7 @@ def test_move_delay():
     talk.say("clock", tableID=TABLE, times=[100_000, 8_000], activePlayerIndex=0, timeTaken=0)
     (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert asked.move_delay_s == pytest.approx(0.4)
-    # an untimed game counts down from 0
+    # an untimed clock counts down from 0
     talk = Talk()
     talk.play([*DEAL, *HINT, *PLAY])
     talk.say("clock", tableID=TABLE, times=[-100_000, -80_000], activePlayerIndex=0)
@@ -820,7 +820,7 @@ def test_no_move_during_pause():
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_pause_state_is_read_after_reconnect(before, after):
-    """Who is away is not told of `pause`."""
+    """`pause` is not sent during a disconnect."""
     talk = Talk()
     talk.play()
     talk.say("pause", tableID=TABLE, active=before, playerIndex=0)
@@ -904,7 +904,7 @@ VALUES = [None, 7, [], {}, "x", [None], {"tableID": TABLE}, {"tableID": "x"}, {"
 
 
 def test_bot_survives_arbitrary_messages():
-    """Every command with every kind of value, at every phase; and frames that are none."""
+    """Every command with every type of value in every phase, and invalid frames."""
     from hanabi_rl.people.live.bot import _HANDLERS, _SEAT_HANDLERS
 
     for command in [*_HANDLERS, *_SEAT_HANDLERS]:
@@ -930,7 +930,7 @@ def test_send_rate_limit_per_window():
         times.append(now)
     for first in times:
         assert sum(first <= time < first + 2.0 for time in times) <= 20
-    assert times[-1] == pytest.approx(18.0)  # 200 at ten a second, twenty of them at once
+    assert times[-1] == pytest.approx(18.0)  # a burst of 20, then 10 per second
 
 
 def test_back_off_grows_with_jitter():

@@ -1,4 +1,4 @@
-"""Bots over real sockets at a server on this machine."""
+"""Bots over real sockets with a server on this machine."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
 from hanabi_rl.play.episodes import play_games
 
-TURNS = 14  # cards of both hands were played by then, and drawn again
+TURNS = 14  # enough to play and redraw cards of both hands
 PASSWORDS = {"Bot-a": "swordfish-71", "Bot-b": "tarantella-93"}
 
 
@@ -71,7 +71,7 @@ def hurried(world, name, games, seats=3, bots=("Bot-a", "Bot-b")):
 
 
 async def play(loopback, connections, games):
-    """Runs the bots until so many games have ended, and closes them."""
+    """Run the bots until `games` games have ended, then close them."""
     running = [asyncio.create_task(each.run()) for each in connections]
     await until(lambda: len(loopback.site.games) >= games or any(r.done() for r in running))
     for each in connections:
@@ -85,7 +85,7 @@ def left_behind(folder: Path) -> bytes:
     return b"".join(str(file).encode() + file.read_bytes() for file in files)
 
 
-@pytest.mark.slow  # a game at the speed of people, over sockets
+@pytest.mark.slow  # a game at human speed over sockets
 def test_bots_and_people_over_sockets_with_disconnects(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     site = Site(3, Faults(chatter=0.1, late=0.1, refuse=0.05))
@@ -110,8 +110,8 @@ def test_bots_and_people_over_sockets_with_disconnects(tmp_path, caplog):
         files = sorted(folder.path.glob("**/*.safetensors"))
         assert len(files) == len(scripted.kept)
         games = load_games(files[0])
-        assert games.human_seats.sum() == 1  # two of the three are programs
-    # neither a password nor a session is in anything that was left behind, names of people neither
+        assert games.human_seats.sum() == 1  # two of the three are bots
+    # no password, session or human name remains in any file
     printed = caplog.text
     everything = left_behind(tmp_path) + printed.encode()
     assert b"connecting again" in everything and len(loopback.sessions) > 2
@@ -147,8 +147,8 @@ def test_account_used_elsewhere_ends_the_bot(caplog):
 
 
 def test_live_game_matches_play_games(tmp_path):
-    """Two accounts of a bot: the game at the server is the one that `play_games` plays on its deck,
-    action by action, though each sees the other's cards alone and makes up its own."""
+    """Two accounts of one bot play the moves of `play_games` on the same deck, although each must
+    guess its own cards."""
     rules = Rules(num_players=2)
     policy = load_policy("bot:simple", rules)
     site = Site(5)
@@ -167,7 +167,7 @@ def test_live_game_matches_play_games(tmp_path):
         ]
         running = [asyncio.create_task(each.run()) for each in bots]
         await until(lambda: len(site.clients) == 2)
-        made = site.clients["Bot-a"]  # what its owner would have typed
+        made = site.clients["Bot-a"]  # typed by its owner
         site.on_tableCreate(made, {"name": "x", "options": {}, "maxPlayers": 2}, 0.0)
         site.on_tableJoin(site.clients["Bot-b"], {"tableID": 1}, 0.0)
         site.on_tableStart(made, {"tableID": 1}, 0.0)
@@ -194,7 +194,7 @@ def test_partner_memory_is_saved_per_lineup(tmp_path):
     kept.write("id" * 20, ["Yan", "Xeo"], tree)
     found = kept.read("id" * 20, ["Zoe", "Yan"], tree)
     np.testing.assert_array_equal(found["b"][0], tree["b"][0])
-    assert kept.read("id" * 20, ["Yan", "Zoe"], tree) is None  # another order around the table
+    assert kept.read("id" * 20, ["Yan", "Zoe"], tree) is None  # another turn order
     assert kept.read("other" * 8, ["Zoe", "Yan"], tree) is None
     assert kept.read("id" * 20, ["Zoe", "Yan"], {"a": np.ones((1, 3), np.float32)}) is None
     assert b"Zoe" not in left_behind(tmp_path)
@@ -210,7 +210,6 @@ def test_partner_memory_is_saved_per_lineup(tmp_path):
 
 
 def test_move_for_passed_turn_is_not_sent():
-    """However long it waited for the limits."""
     written = []
 
     class Socket:
@@ -231,7 +230,7 @@ def test_move_for_passed_turn_is_not_sent():
 
 
 class Asking:
-    """In the place of a bot: what it is told of finished games, once it has asked for one."""
+    """Replaces a bot: requests one finished game and records the response."""
 
     def __init__(self, game):
         self.told, self.game = [], game
@@ -242,7 +241,7 @@ class Asking:
 
 
 def test_exports_work_without_a_socket():
-    """With or without a connection; what could not be asked for is told of as well."""
+    """Without a connection the failure is reported."""
     site = Site(3)
     world = World(site, 3)
     game = Game(5001, Rules(num_players=2), tuple(full_deck(Rules(num_players=2))), frozenset())

@@ -1,5 +1,5 @@
-"""Whole games of bots and scripted people at a server of our own that misbehaves: what the bot is
-told is the referee's game, and it never does what the protocol forbids."""
+"""Full games of bots and scripted people on a misbehaving server: the bot's game equals the
+referee's, and the bot never violates the protocol."""
 
 from pathlib import Path
 
@@ -25,12 +25,12 @@ BOTS = ("Bot-a", "Bot-b")
 
 
 def checking(site, choose):
-    """`choose`, after comparing what the agent may see with the referee's game."""
+    """`choose`, after comparing the agent's game with the referee's."""
     compared = []
 
     def checked(think):
         table = site.tables.get(think.token.table)
-        if table is None:  # it has ended meanwhile, and everybody has left its replay
+        if table is None:  # ended, and its replay is empty
             return choose(think)
         referee = table.table
         true = Game(
@@ -41,7 +41,7 @@ def checking(site, choose):
             tuple(referee.actions),
         )
         seat = referee.player
-        if table.end is None and think.game.turn == referee.turn:  # else it has ended meanwhile
+        if table.end is None and think.game.turn == referee.turn:  # otherwise it has ended
             assert player_view(think.game, seat) == player_view(true, seat)
             compared.append(think.game.turn)
         names = [table.players[(seat + k + table.start) % len(table.players)] for k in range(9)]
@@ -54,7 +54,7 @@ def checking(site, choose):
 def play(
     faults, seed, games, seats=3, people=2, options=None, agent=cautious, restarts=(), away_s=2.0
 ):
-    """`people` persons play `games` games each with both bots; returns the site and the bots."""
+    """Let `people` persons play `games` games each with both bots; return the site and the bots."""
     site = Site(seed, faults)
     world = World(site, seed)
     world.away_s = away_s
@@ -86,7 +86,7 @@ def play(
 
 
 def check(site, bots, games):
-    """Nothing forbidden was done, every game was handed out as the referee had it, once."""
+    """No protocol violations, and every game is emitted once, equal to the referee's."""
     assert {name: site.counts[name] for name in FORBIDDEN} == dict.fromkeys(FORBIDDEN, 0)
     assert not [name for name in site.counts if name.startswith("unknown")]
     assert all(site.most[bot.name] <= MESSAGES for bot in bots) and LIMIT > MESSAGES
@@ -95,7 +95,7 @@ def check(site, bots, games):
         kept = {ended.game.game_id: ended.game for ended in bot.ended if ended.game is not None}
         assert len(kept) == len(bot.ended)
         here = {n: table for n, table in site.games.items() if bot.name in table.players}
-        mine = {n: table for n, table in here.items() if table.table.actions}  # somebody moved
+        mine = {n: table for n, table in here.items() if table.table.actions}  # games with moves
         assert set(kept) == set(mine)
         for number, game in kept.items():
             referee = mine[number].table
@@ -131,7 +131,7 @@ def test_games_on_a_misbehaving_server(case):
     if case == "refusals":
         assert site.counts["refusals"] > 5
     if case == "timed":
-        assert site.counts["ended 3"] == 0  # nobody's clock ran out
+        assert site.counts["ended 3"] == 0  # no clock ran out
     assert bool(site.notes) == (len(case) % 2 == 0)
 
 
@@ -144,14 +144,14 @@ def test_games_with_disconnects_and_a_restart(seed):
 
 @pytest.mark.parametrize("seats", [3, 5])
 def test_games_ending_during_disconnect_are_recovered(seats):
-    """They are kept as those that it saw to their ends, though the site is slow to tell of them."""
+    """They equal completely observed games, although the site's history is late."""
     faults = Faults(drop=0.03, history=0.5, export=0.6)
     options = {"startingPlayer": 1, "timed": True, "timeBase": 20, "timePerTurn": 2}
     site, bots = play(faults, 1, 4, seats, people=4, options=options, away_s=30.0)
     told = [text for bot in bots for text in bot.noted if "recovered from replay" in text]
     assert len(told) > 5 and site.counts["exports broken"] > 2 and site.counts["histories lost"] > 2
     assert max(site.exports.values()) < 30
-    assert site.counts["ended 3"] > 2  # nobody waits for who is away
+    assert site.counts["ended 3"] > 2  # disconnected players run out of time
     check(site, bots, 16)
 
 
@@ -164,7 +164,6 @@ def test_100_concurrent_games_with_all_faults():
 
 
 def test_docs_transcript_matches_benchmark():
-    """`python benchmarks/live_games.py --transcript`."""
     games = benchmark("live_games")
     docs = Path(__file__).parents[3] / "docs"
     lines = (docs / "live-transcript.txt").read_text().splitlines()

@@ -1,5 +1,5 @@
-"""A game whose end the bot was not told, from the site's history and export: against a transcript
-and an export of the same game that were written by hand."""
+"""Games with unobserved ends, recovered from history and export, against a handwritten
+transcript."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ from hanabi_rl.people.live.partner_memory import PartnerMemory
 from hanabi_rl.people.serve.player_view import player_view
 
 NUMBER = 9001
-NAMES = ["Bot-ann", "Zoe"]  # of a history: by the alphabet
+NAMES = ["Bot-ann", "Zoe"]  # a history sorts names
 WELCOME = {"userID": 12, "username": "Bot-ann", "playingAtTables": []}
 EXPORT = {
     "id": NUMBER,
@@ -29,8 +29,8 @@ EXPORT = {
         {"type": 1, "target": 1, "value": 0},
         {"type": 2, "target": 0, "value": 0},
         {"type": 0, "target": 3, "value": 0},
-        {"type": 1, "target": 7, "value": 0},  # we throw B4, our second card, and draw
-        {"type": 4, "target": 0, "value": 4},  # Zoe ends the game
+        {"type": 1, "target": 7, "value": 0},  # discard B4, our second card
+        {"type": 4, "target": 0, "value": 4},  # Zoe terminates the game
     ],
     "seed": "p2v0s77",
 }
@@ -57,7 +57,7 @@ AFTER = (entry(), *BEFORE)
 
 
 class Away:
-    """A bot that loses its connection, and the time."""
+    """A bot that loses its connection, and a clock."""
 
     def __init__(self, history=BEFORE, **settings):
         self.bot = LiveBot("Bot-ann", BotSettings("bot:x", frozenset({2, 3}), **settings))
@@ -75,7 +75,7 @@ class Away:
         self.bot.receive(f"gameHistory {json.dumps(games)}", self.now)
 
     def back(self, history=None, **welcome):
-        """Connects, and logs in; history None: it does not come."""
+        """Connect and log in; history None: none arrives."""
         self.bot.on_connected()
         self.say("welcome", **(WELCOME | welcome))
         if history is not None:
@@ -87,7 +87,7 @@ class Away:
         self.say("gameActionList", tableID=table, list=actions)
 
     def after(self, seconds, step=1.0):
-        """What the bot does meanwhile, and when: (seconds, effect)."""
+        """Effects with their times: (seconds, effect)."""
         done = []
         for _ in range(round(seconds / step)):
             self.now += step
@@ -103,7 +103,7 @@ def of(kind, done):
 
 
 def lost(history=AFTER, **settings):
-    """A game that ends while the bot is away; it is back, and was told of the game."""
+    """The bot has reconnected after a game that ended during its disconnect."""
     away = Away(**settings)
     away.play()
     away.back(history)
@@ -126,7 +126,7 @@ def seen_to_its_end():
 def test_recovered_game_equals_observed_game():
     away = lost(remember=True)
     done = away.after(15)
-    assert of(Fetch, done) == [Fetch(NUMBER)]  # once, while it is on its way
+    assert of(Fetch, done) == [Fetch(NUMBER)]  # requested once
     assert not away.bot.is_idle and away.bot.seats == {}
     found = the_game(away.get())
     assert away.bot.is_idle and of(Fetch, away.after(700)) == []
@@ -135,7 +135,7 @@ def test_recovered_game_equals_observed_game():
     assert found.game.end_reason == "left" and found.game.people == {0}
     assert found.partners == ("Zoe",)
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 1), (1, 0), (3, 3)]
-    # and as who was there has it
+    # equal to the observed game
     observed = seen_to_its_end()
     assert (observed.game, observed.partners) == (found.game, found.partners)
     assert (observed.observed.moves, observed.observed.people) == (
@@ -147,7 +147,7 @@ def test_recovered_game_equals_observed_game():
 
 @pytest.mark.slow
 def test_recovered_game_teaches_the_same_memory(tmp_path):
-    """What `--remember` keeps, byte by byte."""
+    """The memory saved by `--remember` is equal byte by byte."""
     policy = load_policy("agent:adhoc-2p", Rules(num_players=2))
     away = lost(remember=True)
     away.after(12)
@@ -161,7 +161,8 @@ def test_recovered_game_teaches_the_same_memory(tmp_path):
 
 
 def test_game_is_recovered_from_any_seat():
-    """Three players, the site's seat 2 (ours) starts: our seat is 0, its cards 10 to 14 our 0-4."""
+    """Three players; the site's seat 2 (ours) begins: our seat is 0, its cards 10 to 14 are our 0
+    to 4."""
     away = Away(remember=True)
     names = ["Bot-zed", "Zoe", "Bot-ann"]
     init = {"playerNames": names, "ourPlayerIndex": 2}
@@ -178,12 +179,12 @@ def test_game_is_recovered_from_any_seat():
     for card in cards:
         left.remove(card)
     whole = [{"suitIndex": s, "rank": r} for s, r in [*cards, *left]]
-    acts = [{"type": 2, "target": 0, "value": 3}, {"type": 0, "target": 1}]  # to Bot-zed; it plays
+    acts = [{"type": 2, "target": 0, "value": 3}, {"type": 0, "target": 1}]  # to Bot-zed; play
     game = {"players": names, "deck": whole, "actions": acts, "options": {"startingPlayer": 2}}
     found = the_game(away.get(body=exported(**game)))
-    # n = 3, h = 5: colours to the next seat are 10 to 14, and plays 5 to 9
+    # n = 3, h = 5: colour hints to the next seat are 10 to 14, plays 5 to 9
     assert found.game.moves == (13, 6) and found.partners == ("Bot-zed", "Zoe")
-    assert found.game.people == {2}  # Zoe; two are programs
+    assert found.game.people == {2}  # Zoe; two are bots
     assert found.observed.people == {1, 2}
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 0), (1, 0), (2, 0)]
 
@@ -202,7 +203,7 @@ def test_missing_history_is_requested_with_back_off():
 
 
 def test_later_end_needs_no_history_request():
-    """The table is there as the bot comes back, and ends before it sits again."""
+    """The table still exists at the reconnect and ends before the bot has rejoined."""
     away = Away()
     away.play()
     away.back([entry(8000)], playingAtTables=[TABLE])
@@ -242,7 +243,7 @@ def test_invalid_exports_are_retried_then_given_up(what):
             assert away.now < has_begun + 100
         waits.append(away.now - has_begun)
     assert waits == [10, 20, 40, 60]
-    if what == "404":  # it was only late
+    if what == "404":  # it was late
         assert the_game(away.get()).game.moves == MOVES
         return
     away.get(status, body)
@@ -262,7 +263,7 @@ def test_different_game_of_same_players_is_rejected():
     others = {
         8001: {"actions": [{"type": 3, "target": 1, "value": 2}]},
         8002: {"deck": [deck()[4], deck()[1], *deck()[:1], *deck()[3:4], deck()[2], *deck()[5:]]},
-        8003: {"actions": EXPORT["actions"][:3]},  # it ends before what we saw
+        8003: {"actions": EXPORT["actions"][:3]},  # shorter than the observed game
         8004: {"players": ["Bot-ann", "Zoe"]},
     }
     away = lost(history=[entry(n) for n in (NUMBER, *others)])
@@ -270,11 +271,11 @@ def test_different_game_of_same_players_is_rejected():
     for number, changed in others.items():
         assert of(Fetch, done) == [Fetch(number)]
         assert away.get(number=number, body=exported(id=number, **changed)) == []
-        assert of(Fetch, away.after(1)) == []  # not more than one in two seconds
+        assert of(Fetch, away.after(1)) == []  # at most one per 2 seconds
         done = away.after(1)
     assert of(Fetch, done) == [Fetch(NUMBER)]
     assert the_game(away.get()).game.moves == MOVES
-    # games of other people are not even asked for
+    # games of other players are not requested
     away = lost(history=[entry(names=["Bot-ann", "Yan"]), entry(9002, ["Bot-ann", "Yan", "Zoe"])])
     assert of(Fetch, away.after(100)) == []
 
@@ -313,7 +314,7 @@ def test_unobserved_game_matches_newer_game_of_players(has_begun):
 
 @pytest.mark.parametrize("again", ["tableStart", "init"])
 def test_observations_survive_two_disconnects(again):
-    """The bot is back in the game, and loses the connection again before the list has come."""
+    """The bot rejoins and disconnects again before the action list arrives."""
     away = Away()
     away.play()
     away.back(BEFORE, playingAtTables=[TABLE])
@@ -343,7 +344,7 @@ def test_disconnected_time_does_not_count():
 
 
 def test_unobserved_game_may_have_more_players():
-    """But a room that the bot was in is not taken for a game of others with it."""
+    """A room that the bot was in does not match a game of other players."""
     for has_begun in (True, False):
         away = Away()
         room(away)
@@ -363,7 +364,7 @@ def test_room_without_game_is_dropped_silently():
 
 
 def test_observed_games_match_first():
-    """Two tables, of one of which nothing was seen, and two finished games."""
+    """Two tables, one of them unobserved, and two finished games."""
     away = Away()
     room(away)
     away.say("tableStart", tableID=TABLE, replay=False)
@@ -384,13 +385,13 @@ def test_unobserved_game_needs_earlier_history():
     away.back([entry(), entry(8000)])
     done = away.after(700)
     assert of(Fetch, done) == [] and "is not saved" in of(LogLine, done)[-1].text
-    away = Away(history=None)  # nor is what was seen, if the first history comes after its end
+    away = Away(history=None)  # nor an observed game, if the first history arrives after its end
     away.play()
     away.back(AFTER)
     assert of(Fetch, away.after(15)) == [Fetch(8000)]
     assert away.get(number=8000, body=exported(id=8000, actions=[])) == []
     assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
-    # a history that comes while the game goes on tells what was over before
+    # a history during the game shows which games were finished before
     away = Away(history=None)
     assert of(Send, away.after(12)) == [Send("historyGet", {"offset": 0, "amount": 10})]
     away.say("tableStart", tableID=TABLE, replay=False)
@@ -402,7 +403,7 @@ def test_unobserved_game_needs_earlier_history():
 def test_complete_game_is_not_searched():
     away = Away()
     away.play()
-    away.say("tableStart", tableID=40, replay=False)  # another one, of which nothing is seen
+    away.say("tableStart", tableID=40, replay=False)  # another game, unobserved
     away.hear([*LAST_MOVE, OVER])
     away.history([entry()])
     away.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
@@ -415,7 +416,7 @@ def test_game_number_suffices_for_recovery():
     away = Away()
     away.play()
     away.hear([*LAST_MOVE, OVER])
-    away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER)  # the deck never comes
+    away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER)  # the deck never arrives
     done = away.after(12)
     assert of(Fetch, done) == [Fetch(NUMBER)]
     assert the_game(away.get()).game.moves == MOVES
@@ -433,7 +434,7 @@ def test_game_that_became_a_replay_is_recovered():
 
 def test_game_without_moves_is_not_saved():
     away = Away()
-    away.say("tableStart", tableID=40, replay=False)  # of another table nothing is seen
+    away.say("tableStart", tableID=40, replay=False)  # another table is unobserved
     away.play(DEAL)
     away.back([entry()])
     away.after(12)

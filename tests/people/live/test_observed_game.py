@@ -1,4 +1,4 @@
-"""A game put together from what the server tells: against a transcript written by hand."""
+"""A game rebuilt from the server's actions, against a handwritten transcript."""
 
 import copy
 
@@ -38,8 +38,8 @@ def test_transcript_matches_hand_computed_game():
     assert table.hands == [[0, 2, 4, 11, 12], [5, 7, 8, 9, 10]]
     assert [table.deck[order] for order in table.hands[0]] == [0, 10, 0, 22, 11]
     assert sorted(table.deck[order] for order in table.discards) == [6, 19]  # Y2, B5
-    assert table.deck[9] % 5 == 0  # told that it is a 1
-    assert all(table.deck[order] % 5 != 0 for order in (5, 7, 8))  # and these that they are not
+    assert table.deck[9] % 5 == 0  # hinted as a 1
+    assert all(table.deck[order] % 5 != 0 for order in (5, 7, 8))  # not touched by that hint
     assert [table.knowledge[order].hinted_rank for order in (5, 7, 8, 9, 10)] == [
         *(None,) * 3,
         0,
@@ -55,7 +55,7 @@ def test_actions_convert_to_site_format():
     assert game.site_action(12) == {"type": 2, "target": 0, "value": 2}  # green
     assert game.site_action(15) == {"type": 3, "target": 0, "value": 1}
     with pytest.raises(ValueError, match="a hint that touches no card"):
-        game.site_action(13)  # blue: she has none left
+        game.site_action(13)  # blue: Zoe has none left
 
 
 def test_turn_begins_after_complete_move():
@@ -73,7 +73,7 @@ def test_turn_begins_after_complete_move():
         shown = action | {"suitIndex": 0, "rank": 1 + action["order"] % 5}
         hidden = action | {"suitIndex": -1, "rank": -1}
         first.apply(hidden if action["playerIndex"] == 0 else shown)
-    assert first.my_turn  # no `turn` is told of before the first move
+    assert first.my_turn  # no `turn` precedes the first move
 
 
 def test_strike_does_not_end_the_move():
@@ -110,7 +110,7 @@ def test_saved_game_has_true_deck():
 
 
 def test_deal_starts_at_site_seat_0():
-    """Seat 1 of 3 starts: our seat 0 is the site's 1, and the site's cards 5-9 are our 0-4."""
+    """Seat 1 of 3 begins: our seat 0 is the site's 1, the site's cards 5 to 9 are our 0 to 4."""
     game = ObservedGame(3, 2, start=1)
     cards = [(o % 5, 1 + (o // 5) % 5) for o in range(10)]
     for order in range(15):
@@ -118,13 +118,13 @@ def test_deal_starts_at_site_seat_0():
         draw = {"playerIndex": order // 5, "order": order, "suitIndex": suit, "rank": rank}
         game.apply({"type": "draw"} | draw)
     assert game.seat == 1 and not game.my_turn
-    # the site's seat 1 tells its seat 0 (cards of rank 1) about 1s
+    # the site's seat 1 hints 1s to seat 0 (cards of rank 1)
     clue = {"clue": {"type": 1, "value": 1}, "giver": 1, "target": 0, "list": [0, 1, 2, 3, 4]}
     game.apply({"type": "clue"} | clue)
     game.apply({"type": "status", "clues": 7, "score": 0})
     game.apply({"type": "turn", "num": 1, "currentPlayerIndex": 2})
     assert game.my_turn
-    # h = 5, n = 3: discards 0-4, plays 5-9, colours 10-19, ranks 20-29; seat 2 is 2 further
+    # h = 5, n = 3: discards 0-4, plays 5-9, colours 10-19, ranks 20-29; seat 2 has offset 2
     assert game.game(1).moves == (25,)
     assert game.own_orders() == [10, 11, 12, 13, 14]
     assert game.site_action(5) == {"type": 0, "target": 10}
@@ -147,22 +147,22 @@ FIRST = len(DEAL)
     "actions",
     [
         _changed(0, order=1),  # dealt twice
-        _changed(3, suitIndex=-1, rank=-1),  # another's card that is not shown
+        _changed(3, suitIndex=-1, rank=-1),  # another player's card without identity
         _changed(0, playerIndex=1),
         _changed(0, playerIndex=5),
         _changed(FIRST, list=[6, 99]),
-        _changed(FIRST, giver=1),  # not her turn
+        _changed(FIRST, giver=1),  # not Zoe's turn
         _changed(FIRST, clue={"type": 1, "value": 6}),
         _changed(FIRST + 1, clues=8),
         _changed(FIRST + 2, currentPlayerIndex=0),
-        _changed(FIRST + 3, order=5),  # told that it is no 1
+        _changed(FIRST + 3, order=5),  # hinted as no 1
         _changed(FIRST + 3, suitIndex=None),
         _changed(FIRST + 3, rank=2),
         _changed(FIRST + 5, score=2),
         _changed(FIRST + 11, list=[0]),  # two of hers are red
         _changed(FIRST + 15, failed=False),
-        [*LIST, *HINT],  # the same again
-        LIST[:FIRST] + LIST[FIRST + 3 :],  # a move was lost
+        [*LIST, *HINT],  # repeated
+        LIST[:FIRST] + LIST[FIRST + 3 :],  # a lost move
         [*LIST[:-1], LIST[-1], MOVES[3]],
     ],
 )
@@ -183,7 +183,7 @@ def test_completed_deck_keeps_previous_cards():
     could_be = [set(every) for _ in range(50)]
     before = [card for s in range(5) for r in range(5) for card in [s * 5 + r] * (3, 2, 2, 2, 1)[r]]
     assert complete_deck(rules, could_be, before) == before
-    could_be[0] = {24}  # the one P5, which was last
+    could_be[0] = {24}  # the only P5, previously last
     deck_after = complete_deck(rules, could_be, before)
     assert deck_after[0] == 24 and deck_after[1:49] == before[1:49] and deck_after[49] == 0
     could_be[1] = {24}
@@ -192,8 +192,7 @@ def test_completed_deck_keeps_previous_cards():
 
 
 def test_constrained_cards_are_distributed():
-    """Two cards that may be R5 or Y5, and one that must be R5: the two cannot both be made up at
-    once, one of them must give way."""
+    """Two cards can be R5 or Y5, and one must be R5: a guess must be revised."""
     rules = Rules(num_players=2)
     could_be = [set(range(25)) for _ in range(50)]
     before = sorted(

@@ -1,4 +1,4 @@
-"""A study in a real Chromium: by keyboard alone, at both sizes, and what axe-core says of it."""
+"""A study in Chromium: keyboard only, at both sizes, checked by axe-core."""
 
 import pytest
 from support.browser import (
@@ -26,7 +26,7 @@ pytestmark = NEEDS_BROWSER
 
 
 def press_button(page, selector):
-    """By keyboard: the focus goes there, Enter presses it."""
+    """Focus the button and press Enter."""
     page.locator(selector).focus()
     press(page, ["Enter"])
     page.wait_for_load_state()
@@ -107,7 +107,7 @@ def test_final_actions_are_confirmed_and_disconnects_shown(tmp_path, open_page):
         page.get_by_role("button", name="No, go back").click()
         (person,) = play.folder.participants()
         assert person.games[0].game.status == "active"
-        # another tab of this browser: somebody different begins
+        # another tab of this browser: another person begins
         other = page.context.new_page()
         other.goto(address)
         other.get_by_role("button", name="I am another person").click()

@@ -1,4 +1,4 @@
-"""What a study's file may say, the orders of its agents, and what is kept of people."""
+"""Study files, orders of agents, and participant data."""
 
 import collections
 import itertools
@@ -141,7 +141,7 @@ def test_withdrawal_leaves_only_audit_line(tmp_path):
     game_id = play.deal(person, 0)
     play.folder.change(person.number, lambda now: now.with_answers("before", {"played": "SECRET"}))
     half = play.folder.path / "participants" / f".{person.number:06d}.json.77.tmp"
-    half.write_text("SECRET")  # of a server that was killed while it wrote
+    half.write_text("SECRET")  # partial write of a killed server
     assert str(game_id) in everything(tmp_path) and "SECRET" in everything(tmp_path)
     assert play.folder.withdraw(person.number, "the operator")
     left = everything(tmp_path)
@@ -162,7 +162,8 @@ def test_folder_belongs_to_one_study(tmp_path):
 
 
 def test_changed_agent_is_refused(tmp_path):
-    """Once a game was played with it; a run that was trained on is another agent."""
+    """The change matters once a game was played; a run that was trained further is another
+    agent."""
     play = make_study_play(tmp_path)
     folder, (person, _) = play.folder, play.folder.join()
     play.deal(person, 0)
@@ -170,7 +171,7 @@ def test_changed_agent_is_refused(tmp_path):
     same = {name: f"identity of {name}" for name in ("bot:a", "bot:b")}
     partners = dict.fromkeys(same, None)
     other = ({*same} - {first}).pop()
-    StudyPlay(folder, TINY, partners, same | {other: "retrained"})  # nobody has met it
+    StudyPlay(folder, TINY, partners, same | {other: "retrained"})  # no game with it yet
     with pytest.raises(ValueError, match="another --state, or the original agent") as found:
         StudyPlay(folder, TINY, partners, same | {first: "retrained"})
     file = tmp_path / "participants" / f"{person.number:06d}.json"
@@ -198,7 +199,7 @@ def test_next_step_through_whole_study(tmp_path):
     for played in person.games:
         assert len(played.times_ms) == played.game.turn
         assert list(played.times_ms) == sorted(played.times_ms)
-    again = make_study_play(tmp_path)  # a server that starts anew
+    again = make_study_play(tmp_path)  # a restarted server
     assert again.game(person.games[0].game.game_id) == person.games[0].game
 
 
@@ -228,7 +229,7 @@ def _join(path):
 
 
 def to_end(play, game_id):
-    """The person takes the first move that is allowed."""
+    """The participant takes the first legal move."""
     while (game := play.game(game_id)).status == "active":
         if play.partner_to_move(game_id):
             play.partner_moves(game_id, game.turn, play.partner_action(game_id))

@@ -1,4 +1,4 @@
-"""The instruments of Siu et al.: a check, a warm-up game, a form a partner, marks on moves."""
+"""The instruments of Siu et al.: a check, a warm-up game, a form per partner, marked moves."""
 
 import dataclasses
 import json
@@ -86,7 +86,7 @@ def test_failed_check_ends_study_and_frees_place(tmp_path, visit):
     assert "no games to play for you" in done.text and "DONE-7" not in done.text
     assert "How the game is played" in agree(visit(play)).text
     first, second = play.folder.participants()
-    assert first.order == second.order == 0  # whose order the next one has
+    assert first.order == second.order == 0  # the next participant gets the same order
     assert "no more participants are needed" in post(late, "/agree", **form).text
 
 
@@ -144,8 +144,8 @@ def test_move_mark_is_saved_revocable_and_exported(siu, visit, tmp_path):
     assert list(person.games[0].flagged) == marked_turns
     game_id = person.games[0].game.game_id
     marked_turns.append(siu.frame(game_id)["questionable"]["turn"])
-    siu.mark(game_id, marked_turns[-1], True)  # after the game's end
-    again = make_study_play(tmp_path / "study", study=SIU)  # a server that starts anew
+    siu.mark(game_id, marked_turns[-1], True)  # after the end of the game
+    again = make_study_play(tmp_path / "study", study=SIU)  # a restarted server
     assert again.frame(game_id)["questionable"] == {"turn": marked_turns[-1], "marked": True}
     out = tmp_path / "games.safetensors"
     main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])

@@ -1,4 +1,4 @@
-"""Two participants of a study at one table."""
+"""Games between two participants of a study."""
 
 import contextlib
 import dataclasses
@@ -45,7 +45,7 @@ def made(path, study=PEOPLE):
 
 
 def two(play):
-    """Two people who have met at a table: the persons and their games."""
+    """Two matched participants and their games."""
     first, second = (play.folder.join()[0] for _ in range(2))
     assert play.deal(first, 0) is None
     theirs = play.deal(second, 0)
@@ -54,7 +54,7 @@ def two(play):
 
 
 def move(play, games):
-    """Whoever is to move makes a move at their own table; both tables must agree."""
+    """Make a move in the current player's copy; both copies must agree."""
     turn = play.game(games[0]).turn
     (mine,) = [g for g in games if play.game(g).current_player in play.game(g).people]
     assert not any(play.partner_to_move(game_id) for game_id in games)
@@ -84,7 +84,7 @@ def test_paired_participants_keep_equal_copies(play, tmp_path):
     play.folder.change(second.number, lambda now: now.with_answers("game 1", {"well": 2}))
     out = tmp_path / "games.safetensors"
     main(["games", "export", "--study", str(play.folder.path), "--out", str(out)])
-    games = load_distinct_games([out])  # one game, not two alike
+    games = load_distinct_games([out])  # one game, not two copies
     assert games.human_seats.tolist() == [[True, True]]
     assert sorted(games.players[0].tolist()) == sorted([first.number, second.number])
     blocks = {block.person: block for block in person_agent_data(gather(play.folder))}
@@ -125,7 +125,7 @@ def test_withdrawal_deletes_moves_from_paired_copy(play):
     first, second, mine, theirs = two(play)
     for _ in range(2):
         move(play, (mine, theirs))
-    play.folder.withdraw(first.number, "the operator")  # beside the server
+    play.folder.withdraw(first.number, "the operator")  # by a command, not by the server
     (played,) = play.folder.get(second.number).games
     assert played.game.moves == () and played.times_ms == ()
     assert next_step(play.folder.study, play.folder.get(second.number)).kind == "done"
@@ -188,7 +188,7 @@ def test_fallback_agent_game_does_not_count(tmp_path):
             play.move(game_id, game.turn, answer.action)
     export = gather(play.folder)
     assert export.lines[0]["instead"] and person_agent_data(export) == []
-    assert export.games.players.min() == -1  # bot:b, the first of the names
+    assert export.games.players.min() == -1  # bot:b, the first name
 
 
 def test_absent_participants_are_not_matched():
@@ -196,9 +196,9 @@ def test_absent_participants_are_not_matched():
     room = WaitingRoom(60, clock)
     assert room.find_partner(1, 0) is None and room.find_partner(1, 0) is None
     clock.now += ABSENT_AFTER_S + 1
-    assert room.find_partner(2, 3) is None  # 1 has gone
+    assert room.find_partner(2, 3) is None  # 1 is absent
     assert room.find_partner(1, 0) == (2, 3)
-    assert room.find_partner(2, 3) is None  # who met somebody waits no more
+    assert room.find_partner(2, 3) is None  # matched participants leave the room
     room.leave(2)
     assert room.find_partner(3, 0) is None
     for _ in range(6):
@@ -241,14 +241,14 @@ def test_half_dealt_game_is_undone_after_crash(play, tmp_path, monkeypatch):
     again = made(tmp_path / "study")
     first, second = (again.folder.get(each.number) for each in (first, second))
     assert first.games == second.games == ()
-    assert again.deal(first, 0) is None  # who waits once more
+    assert again.deal(first, 0) is None  # waits again
     theirs = again.deal(second, 0)
     to_end(again, (again.deal(again.folder.get(first.number), 0), theirs))
     assert len(gather(again.folder).games) == 1
 
 
 def test_paired_participants_see_every_move(play, visit):
-    client = visit(play)  # of one server: two people take turns with it
+    client = visit(play)  # two clients of one server
 
     def seen_by(person):
         client.cookies.clear()

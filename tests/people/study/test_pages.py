@@ -1,4 +1,4 @@
-"""A study as a browser meets it: consent, forms, the table, withdrawal; and its export."""
+"""A study in the browser: consent, forms, table, withdrawal; and its export."""
 
 import functools
 import json
@@ -32,7 +32,7 @@ def read_lines(path):
 
 
 def take_part(play, client, ranking=("1", "2")):
-    """A whole study; the code and everything that was shown."""
+    """Take part in a whole study; return the code and all pages."""
     pages = [client.get("/"), agree(client)]
     pages.append(post(client, "/answer", step="before", q_played="y"))
     for number in (1, 2):
@@ -56,11 +56,11 @@ def test_nothing_is_stored_before_consent(play, visit, tmp_path):
     page = client.get("/")
     assert "We record moves." in page.text and "a@example.org" in page.text
     for path in ("/next", "/game/5"):
-        assert client.get(path).url.path == "/"  # nobody is known: back to the consent
+        assert client.get(path).url.path == "/"  # unknown participant: back to the consent
     assert "Nothing was stored" in client.get("/no").text
     for path in ("/answer", "/stop"):
         assert post(client, path, step="before").url.path == "/"
-    agree(client, version="2")  # a text that is not this one
+    agree(client, version="2")  # another version of the text
     assert kept() == before and not client.cookies and "set-cookie" not in page.headers
     agree(client)
     assert client.cookies[cookie_of(play)]
@@ -72,7 +72,7 @@ def test_whole_study_is_saved_and_exported(play, visit, tmp_path, capsys):
     codes = [take_part(play, visit(play))[0] for _ in range(2)]
     out = tmp_path / "out" / "games.safetensors"
     main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
-    games = load_games(out)  # by full replay
+    games = load_games(out)  # validates by full replay
     assert len(games) == 4 and not games.unfinished.any()
     lines = read_lines(out.with_suffix(".jsonl"))
     assert [line["game_id"] for line in lines] == games.game_ids.tolist()
@@ -116,7 +116,7 @@ def test_questions_are_optional_and_first_answers_stay(play, visit):
     client = visit(play)
     agree(client)
     post(client, "/answer", step="before")
-    post(client, "/answer", step="before", q_played="n")  # a page from the history of the browser
+    post(client, "/answer", step="before", q_played="n")  # a page from the browser's history
     page = client.get("/next")
     play_here(client, page)
     form = client.get("/next").text
@@ -167,7 +167,7 @@ def test_folder_allows_one_server_and_commands(play, visit, tmp_path, monkeypatc
     monkeypatch.setattr("hanabi_rl.people.study.design.read_study", lambda file: play.folder.study)
     monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or play)
     monkeypatch.setattr("uvicorn.Server.run", serve)
-    for starts in (1, 2):  # the second once the first has ended
+    for starts in (1, 2):  # the second after the first has ended
         code, _ = take_part(play, visit(play))
         start()
         assert len(compiled) == starts
@@ -267,7 +267,8 @@ def test_logs_errors_and_files_identify_no_participant(
         while json.loads(socket.receive_text())["type"] != "error":
             pass
     assert "the partner failed" in caplog.text
-    post(client, "/withdraw", code=code[:-1] + ("8" if code[-1] == "9" else "9"))  # nobody's
+    # no participant's code
+    post(client, "/withdraw", code=code[:-1] + ("8" if code[-1] == "9" else "9"))
     said = capfd.readouterr()
     kept = "".join(
         path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()
@@ -295,12 +296,12 @@ def test_browser_without_cookies_takes_no_place(visit, tmp_path):
         answer = agree(client)
         assert "Your browser kept no cookie" in answer.text and "We record moves" not in answer.text
         assert play.folder.participants() == []
-    for _ in range(2):  # the places are still there
+    for _ in range(2):  # all places are still free
         assert "Before we begin" in agree(visit(play)).text
 
 
 def test_repeated_consent_adds_one_participant(play, visit, tmp_path):
-    """A double click, or a server that starts anew between: what is under way brings no code."""
+    """A double click, or a restart in between; the response to the first request is lost."""
     client = visit(play)
     form, codes = consent(client), []
     agreed = [client.post("/agree", data=form, follow_redirects=False) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What statistics read of a study's files."""
+"""Data of participants with agents, from a study's files."""
 
 import dataclasses
 
@@ -16,8 +16,8 @@ FORM = [*SCALES, {"name": "words", "text": "?", "kind": "text"}]
 
 
 def made(**changes):
-    """Two people: 1 plays a warm-up game and two more with bot:a, of which one is left; 2 plays one
-    with bot:b."""
+    """Two participants: 1 plays a warm-up and two games with bot:a, one of them abandoned; 2 plays
+    one game with bot:b."""
     study = study_of(STUDY | {"after_game": FORM, "flag_moves": True} | changes)
     games = dataclasses.replace(random_games(TINY, 4), scores=np.array([6, 3, 2, 1], np.int32))
     rows = [
@@ -60,15 +60,16 @@ def test_warm_ups_and_abandoned_games_have_no_score():
     export = made()
     first, second = person_agent_data(export)
     assert (first.person, first.agent, first.scores, first.abandoned) == (1, "bot:a", (3,), 1)
-    assert first.rating == 3  # (2 + 4) / 2 of one game; of the other fewer than half were answered
+    # (2 + 4) / 2 of one game; fewer than half of the other's were answered
+    assert first.rating == 3
     assert first.flagged_moves == 2
-    assert first.partner_moves == export.games.num_actions[1] // 2  # who moves second
+    assert first.partner_moves == export.games.num_actions[1] // 2  # the participant moves second
     assert (second.person, second.agent, second.scores, second.rating) == (2, "bot:b", (1,), None)
-    assert (first.rank, second.rank) == (None, None)  # a ranking of one says nothing
+    assert (first.rank, second.rank) == (None, None)  # a ranking needs two agents
 
 
 def test_rank_is_among_agents_that_count():
-    """Who only took a person's place was ranked too."""
+    """The ranking includes a fallback agent."""
     export = made()
     export.lines[3]["participant"] = 1
     export.people[0]["end"]["ranking"] = {"bot:c": 1, "bot:b": 2, "bot:a": 3}
@@ -88,7 +89,7 @@ def test_direct_comparison_is_signed_by_agent():
     scale = {"text": "?", "rating": True}
     asked = [{"name": "trusted", **scale}, {"name": "stronger", **scale}]
     first, second = person_agent_data(made(at_end=asked))
-    assert (first.agent, first.preference) == ("bot:a", 2.5)  # met second: 6.5 of 7
+    assert (first.agent, first.preference) == ("bot:a", 2.5)  # second partner: 6.5 of 7
     assert (second.agent, second.preference) == ("bot:b", -2.5)
     assert person_agent_data(made())[0].preference is None
 
@@ -102,8 +103,7 @@ def test_rating_needs_half_of_the_scales(answers, rating):
 
 
 def of_two(games):
-    """An export of games of two people each: (first, second, end), and of what is a warm-up for
-    them; everybody is of the study."""
+    """Export of games (first, second, end reason, participants in their warm-up)."""
     study = study_of(
         STUDY | {"agents": [{"name": "person"}], "fallback_agent": "bot:b", "wait_s": 9}
     )
@@ -137,17 +137,17 @@ def test_shared_game_links_both_participants():
     blocks = person_agent_data(
         of_two(
             [
-                (7, 9, "finished"),  # 1
-                (9, 2, "finished"),  # 2, that ties all three
+                (7, 9, "finished"),
+                (9, 2, "finished"),  # 2, links all three
                 (2, 7, "left"),
-                (4, 3, "finished", 3),  # 4, a warm-up for one of them: it is the other one's alone
+                (4, 3, "finished", 3),  # 4, counts for one of them
                 (5, 3, "left"),
-                (8, 4, "finished", 8, 4),  # 6, that counts for nobody
+                (8, 4, "finished", 8, 4),  # 6, counts for neither
             ]
         )
     )
     found = {each.person: (each.scores, each.abandoned, each.shared) for each in blocks}
-    assert found == {  # numbers of games count from 0, their scores from 1
+    assert found == {  # games count from 0, their scores from 1
         7: ((1,), 1, ((0, 1), (2, None))),
         9: ((1, 2), 0, ((0, 1), (1, 2))),
         2: ((2,), 1, ((1, 2), (2, None))),

@@ -1,4 +1,4 @@
-"""Several studies on one host, several people at one browser, several tabs of one person."""
+"""Several studies on one host, several participants per browser, several tabs per participant."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def play(tmp_path):
 
 
 class Host:
-    """Studies on one host, each at an address of its own: a port, or a path of a proxy that takes
-    it away. A browser has one jar of cookies for all of them."""
+    """Studies on one host, each at its own port or its own path of a proxy that strips it. A
+    browser has one cookie jar for all of them."""
 
     def __init__(self, by_path, **plays):
         apps = {name: make_study(play, move_delay=0) for name, play in plays.items()}
@@ -75,7 +75,7 @@ def test_studies_on_one_host_keep_separate_participants(tmp_path, by_path):
         pages[name] = host.post(name, "answer", step="before", q_played="y")
     codes = {name: host.code(name) for name in plays}
     assert codes["a"] != codes["b"]
-    for name, play in plays.items():  # in the middle of a game of each
+    for name, play in plays.items():  # during a game of each
         page = host.get(name, "next")
         assert page.url == pages[name].url and f"Study {name}, run by" in page.text
         assert play.folder.find(codes[name]) and len(play.folder.participants()) == 1
@@ -130,7 +130,7 @@ def test_old_cookie_is_accepted_and_replaced(tmp_path, visit):
     assert "Before we begin" in client.get("/next").text
     assert client.cookies[cookie_of(play)] == code
     assert cookie_of(make_study_play(tmp_path / "old")) == cookie_of(play)
-    # it is another study's: not known there, and kept by whatever happens there
+    # the other study neither knows nor loses it
     assert "I agree" in elsewhere.get("/").text
     agree(elsewhere)
     post(elsewhere, "/different")
@@ -146,7 +146,7 @@ def test_next_participant_sees_no_earlier_code(play, visit):
     first = client.cookies[cookie_of(play)]
     pages = [client.get(path) for path in ("/", "/different")]
     assert "I am another person" in pages[0].text
-    assert client.cookies[cookie_of(play)] == first  # asked, not done
+    assert client.cookies[cookie_of(play)] == first  # not confirmed yet
     assert f'value="{first}"' not in client.get("/withdraw").text
     (form,) = re.findall(r'name="owner" value="(\w+)"', pages[1].text)
     pages.append(post(client, "/different", owner=form))
@@ -157,10 +157,10 @@ def test_next_participant_sees_no_earlier_code(play, visit):
         assert first not in page.text and first[7:] not in page.text
     assert first != second and len(play.folder.participants()) == 2
     assert "Before we begin" in pages[-1].text
-    # an old confirmation page, opened by the first one, does not send the second one away
+    # an old confirmation page of the first participant does not remove the second
     post(client, "/different", owner=form)
     assert client.cookies[cookie_of(play)] == second
-    # the first one goes on with the code, typed as people type
+    # the first participant continues with the code as typed
     assert "check every letter" in post(client, "/code", code=first[:-1]).text
     assert "/game/" in post(client, "/code", code=f" {first.lower()} ").url.path
     assert client.cookies[cookie_of(play)] == first
@@ -182,7 +182,7 @@ def test_earlier_participants_table_rejects_moves(play, visit):
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(address):
         pass
     (game,) = [played.game for person in play.folder.participants() for played in person.games]
-    assert game.status == "active"  # the one before goes on with the code
+    assert game.status == "active"  # the earlier participant continues with the code
 
 
 def test_open_table_rejects_participant_with_other_code(play, visit):
@@ -222,7 +222,7 @@ def test_second_consent_click_adds_no_participant(play, visit):
     for _ in range(2):
         assert "Before we begin" in post(client, "/agree", **form).text
     assert "has already begun this study in this browser" in client.get("/").text
-    # a form that another tab had opened: it is not said to be the same person
+    # a form of another tab: not the same participant
     stale = form | {"secret": "-2222-3333-4444"}
     assert "has already begun this study in this browser" in post(client, "/agree", **stale).text
     assert len(play.folder.participants()) == 1
@@ -238,7 +238,7 @@ def test_stop_requires_confirmation(play, visit):
     (person,) = play.folder.participants()
     assert not person.stopped and person.games[0].game.status == "active"
     play_here(client, page)
-    # at a form: what is filled in is kept before it is asked
+    # on a form: answers are saved before the confirmation
     asked = post(client, "/answer", step="game 1", then="stop", q_meant="3")
     assert asked.url.path == "/stop" and "1 more game is not played" in asked.text
     (person,) = play.folder.participants()
@@ -248,7 +248,7 @@ def test_stop_requires_confirmation(play, visit):
 
 
 def after_both_games(client):
-    """A new participant plays both games and leaves their questions out; the last questions."""
+    """A new participant plays both games, skips their questions and sees the last ones."""
     agree(client)
     page = post(client, "/answer", step="before")
     for step in ("game 1", "game 2"):
@@ -260,7 +260,7 @@ def after_both_games(client):
 def test_finished_participant_is_not_stopped(play, visit):
     client = visit(play)
     after_both_games(client)
-    assert "Before you go" in post(client, "/stop").text  # of a tab that was opened before
+    assert "Before you go" in post(client, "/stop").text  # in a tab opened earlier
     assert "Before you go" in client.get("/stop").text
     assert not play.folder.participants()[0].stopped
 
@@ -273,9 +273,9 @@ def test_second_tab_form_is_shown_if_not_saved(play, visit):
     client = visit(play)
     tab = fields_of(agree(client))
     assert post(client, "/answer", **tab, q_played="y").status_code == 200
-    again = post(client, "/answer", **tab, q_played="y")  # a double click, or a reload
+    again = post(client, "/answer", **tab, q_played="y")  # a double click or reload
     assert again.status_code == 200 and "/game/" in again.url.path
-    assert "/game/" in post(client, "/answer", **tab).url.path  # an empty one
+    assert "/game/" in post(client, "/answer", **tab).url.path  # an empty form
     other = post(client, "/answer", **tab, q_played="n")
     assert other.status_code == 409 and "The first answers are kept." in other.text
     assert "<dt>Played before?</dt><dd>n</dd>" in other.text and "a@example.org" in other.text
@@ -332,7 +332,7 @@ def test_form_of_earlier_participant_is_rejected(play, visit):
     client = visit(play)
     tab = fields_of(agree(client))
     post(client, "/different")
-    unknown = post(client, "/answer", **tab, q_played="y")  # while nobody takes part
+    unknown = post(client, "/answer", **tab, q_played="y")  # no participant in the browser
     agree(client)
     other = post(client, "/answer", **tab, q_played="y")
     for lost, why in ((unknown, "does not recognise"), (other, "Another participant has begun")):
@@ -379,6 +379,6 @@ def test_questions_have_no_default_answer(visit, tmp_path):
         assert questions
         for question in questions:
             labels = re.findall(r'<label(?: class="(\w+)")?>', question)
-            if labels:  # the last choice, and the only one in its class
+            if labels:  # the last choice, the only one in its class
                 assert labels[-1] == "skip" and not any(labels[:-1])
     assert '<option value="">choose</option>' in page.text
