@@ -93,8 +93,8 @@ def pytest_terminal_summary(
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Fail tests that print or log a candidate's key without checking it."""
     report = yield
-    said = "".join(text for _, text in report.sections)
-    if report.when == "teardown" and report.passed and KEY.search(said.encode()):
+    printed = "".join(text for _, text in report.sections)
+    if report.when == "teardown" and report.passed and KEY.search(printed.encode()):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid}: a candidate's key in what it printed or logged"
     return report
@@ -106,10 +106,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return  # other workers are still running
     base = session.config._tmp_path_factory._basetemp  # None if no test used a folder
-    held = [path for path in sorted(base.rglob("*")) if holds_key(path)] if base else []
-    if held:
+    leaked = [path for path in sorted(base.rglob("*")) if holds_key(path)] if base else []
+    if leaked:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        print("\na candidate's key in a file of a test:", *held, sep="\n", file=sys.stderr)
+        print("\na candidate's key in a file of a test:", *leaked, sep="\n", file=sys.stderr)
 
 
 def holds_key(path: Path) -> bool:

@@ -41,10 +41,10 @@ def update(key: jax.Array) -> Any:
     )
     ppo = PPO(config, NETWORK, hdr_objective(0.25))
     clone = policy(key)
-    given = TrainContext(reference=clone)
-    learner, actors = ppo.init(key, given, clone.params)
+    calls = TrainContext(reference=clone)
+    learner, actors = ppo.init(key, calls, clone.params)
     whole = jax.tree.map(lambda x: x[None], actors)
-    return jax.vmap(lambda actors: ppo.update(learner, actors, given), axis_name=parallel.AXIS)(
+    return jax.vmap(lambda actors: ppo.update(learner, actors, calls), axis_name=parallel.AXIS)(
         whole
     )
 
@@ -65,20 +65,20 @@ def test_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled part of a cell with the arguments of `play_games`."""
     from hanabi_rl.play import episodes
 
-    given: list[Any] = []
+    calls: list[Any] = []
 
     class AskedError(Exception):
         pass
 
     compiled = episodes._play_chunk
 
-    def ask(*args: Any, **options: Any) -> Any:
-        given.append((args, options))
+    def record(*args: Any, **options: Any) -> Any:
+        calls.append((args, options))
         raise AskedError
 
-    monkeypatch.setattr(episodes, "_play_chunk", ask)
+    monkeypatch.setattr(episodes, "_play_chunk", record)
     pair = policy(jax.random.key(0)), policy(jax.random.key(1))
     with pytest.raises(AskedError):
         play_games(pair, RULES, evaluation_decks(RULES, 8, 0))
-    args, options = given[0]
+    args, options = calls[0]
     assert_lowers(compiled.trace(*args, **options))

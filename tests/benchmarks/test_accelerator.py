@@ -87,12 +87,12 @@ def test_call_runs_steps_that_fit_budget(fake: tuple[str, Path]) -> None:
     assert first.returncode == 3
     done = {path.stem for path in results.glob("*.json")}
     assert {"devices", "env_steps", "games"} <= done and not done & {"update", "bc_epoch"}
-    asked = log.read_text().splitlines()
-    assert not any("hdr_ippo" in line for line in asked if "hdr_ippo.py --preset" in line)
+    calls = log.read_text().splitlines()
+    assert not any("hdr_ippo" in line for line in calls if "hdr_ippo.py --preset" in line)
 
     second = call(str(results), "--seconds", "100000", python=python)
     assert second.returncode == 0, second.stderr
-    again = log.read_text().splitlines()[len(asked) :]
+    again = log.read_text().splitlines()[len(calls) :]
     assert not any("env_steps" in line for line in again)  # already done
     assert json.loads((results / "bc_epoch.json").read_text())["failed"] == "exit code 7"
     assert "failed: exit code 7" in second.stdout
@@ -103,7 +103,7 @@ def test_call_runs_steps_that_fit_budget(fake: tuple[str, Path]) -> None:
 
     third = call(str(results), python=python)
     assert third.returncode == 0 and third.stdout == second.stdout
-    assert len(log.read_text().splitlines()) == len(asked) + len(again)
+    assert len(log.read_text().splitlines()) == len(calls) + len(again)
 
 
 def test_table_of_two_steps_by_hand(tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ def record(*flags: str) -> dict[str, object]:
 
 
 def test_record_describes_measurement_and_machine() -> None:
-    shown = record("--size", "7", "--json")
-    assert (shown["size"], shown["repeats"]) == (7, 2)
-    assert shown["fast_per_s"] == 4.0 and shown["fast_per_s_range"] == [3.0, 20.0]
+    measured = record("--size", "7", "--json")
+    assert (measured["size"], measured["repeats"]) == (7, 2)
+    assert measured["fast_per_s"] == 4.0 and measured["fast_per_s_range"] == [3.0, 20.0]
     # median of the ratios 3, 2 and 5, not ratio of the medians
-    assert shown["ratio"] == 3.0 and shown["ratio_range"] == [2.0, 5.0]
-    assert "1 of" in str(shown["machine"]) and "jax" in str(shown["versions"])
+    assert measured["ratio"] == 3.0 and measured["ratio_range"] == [2.0, 5.0]
+    assert "1 of" in str(measured["machine"]) and "jax" in str(measured["versions"])

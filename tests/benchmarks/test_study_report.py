@@ -13,8 +13,8 @@ simulated = benchmark("simulated_study")
 
 
 def test_simulated_studies_match_their_files(tmp_path):
-    drawn = simulated.draw(simulated.SCENARIOS["line"], 2, np.random.default_rng(0))
-    simulated.write_study(tmp_path / "study", drawn)
+    sampled = simulated.draw(simulated.SCENARIOS["line"], 2, np.random.default_rng(0))
+    simulated.write_study(tmp_path / "study", sampled)
     folder = StudyFolder(tmp_path / "study", read_study_of(tmp_path / "study"))
     from_folder = person_agent_data(gather(folder))
     out = tmp_path / "games.safetensors"
@@ -23,7 +23,7 @@ def test_simulated_studies_match_their_files(tmp_path):
     numbers = sorted(person.number for person in folder.participants())
     for block, expected in zip(
         sorted(from_folder, key=lambda each: (each.agent, each.person)),
-        simulated.as_blocks(drawn),
+        simulated.as_blocks(sampled),
         strict=True,
     ):
         assert block.person == numbers[expected.person]
@@ -32,8 +32,8 @@ def test_simulated_studies_match_their_files(tmp_path):
 
 
 def test_export_of_other_games_is_refused(tmp_path):
-    drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
-    folder = simulated.write_study(tmp_path / "study", drawn)
+    sampled = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
+    folder = simulated.write_study(tmp_path / "study", sampled)
     out = tmp_path / "games.safetensors"
     export_study(folder, out)
     lines = out.with_suffix(".jsonl")
@@ -46,8 +46,8 @@ def test_export_of_other_games_is_refused(tmp_path):
 
 
 def test_truncating_export_formats_are_refused(tmp_path):
-    drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
-    folder = simulated.write_study(tmp_path / "study", drawn)
+    sampled = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
+    folder = simulated.write_study(tmp_path / "study", sampled)
     for name in ("games.json", "games.jsonl"):  # the second is a name that the export also writes
         with pytest.raises(ValueError, match=r"--out: expected a file ending in \.safetensors"):
             export_study(folder, tmp_path / name)
@@ -55,7 +55,7 @@ def test_truncating_export_formats_are_refused(tmp_path):
     out = tmp_path / "games.safetensors"
     export_study(folder, out)
     save_games(out.with_suffix(".json"), load_games(out))
-    with pytest.raises(ValueError, match="do not hold every game to its end"):
+    with pytest.raises(ValueError, match="may omit the end of a game"):
         read_export(out.with_suffix(".json"))
 
 
@@ -67,9 +67,9 @@ def test_report_detects_simulated_effects(people):
     names = [name for name in simulated.SCENARIOS if people == 20 or name != "none"]
     found = {name: simulated.run_scenario(name, people, studies) for name in names}
     for name, shares in found.items():
-        for figure, share in shares.items():
+        for figure, rate in shares.items():
             if figure.startswith("covered") and "where found" not in figure:
-                assert share > 0.95 - 4 * np.sqrt(0.95 * 0.05 / studies), (name, figure)
+                assert rate > 0.95 - 4 * np.sqrt(0.95 * 0.05 / studies), (name, figure)
     if people == 20:
         false = round(found["none"]["found: anything"] * studies)
         assert stats.binomtest(false, studies, 0.05, alternative="greater").pvalue > 0.01

@@ -21,7 +21,7 @@ from hanabi_rl.people.study.play import StudyPlay
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def generous_time_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise time limits for busy machines."""
     monkeypatch.setattr(candidate_connection, "SLOW_S", 1000.0)
 

@@ -76,8 +76,8 @@ def clone(game_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def undisturbed(clone: Run, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    """`undisturbed("hdr_ippo")`: an uninterrupted finished run of that algorithm."""
+def uninterrupted(clone: Run, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """`uninterrupted("hdr_ippo")`: an uninterrupted finished run of that algorithm."""
     finished = {"bc": clone}
 
     def find(algo: str) -> Run:

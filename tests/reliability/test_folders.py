@@ -30,8 +30,8 @@ def contents(folder: Path) -> dict[str, str]:
 
 def refused(run: Run, message: str, *flags: str) -> str | None:
     """Start a process in the run's folder; return the fault in its refusal, if any."""
-    before, said = contents(run.folder), len(run.output())
-    code, last = run.finish(*flags), run.output()[said:].strip()
+    before, printed = contents(run.folder), len(run.output())
+    code, last = run.finish(*flags), run.output()[printed:].strip()
     if code != 2 or re.search(message, last) is None or "Traceback" in last:
         return f"exit code {code}: {last[-500:]}"
     return None if contents(run.folder) == before else "files were overwritten"
@@ -75,7 +75,7 @@ def test_finished_run_is_only_evaluated_again(
     row, expected = tally("run folders"), finished.result()
     # the summary contains the name of the copied folder
     redone = ("learning-curve.png", "summary.json")
-    kept = {
+    unchanged = {
         path: digest
         for path, digest in contents(finished.folder).items()
         if not path.endswith(redone)
@@ -84,7 +84,7 @@ def test_finished_run_is_only_evaluated_again(
     after = contents(finished.folder)
     harm = (
         None
-        if all(after[path] == digest for path, digest in kept.items())
+        if all(after[path] == digest for path, digest in unchanged.items())
         else "files were overwritten"
     )
     if code != 0 or "has its 3 epochs: only measuring it again" not in finished.output():

@@ -19,7 +19,7 @@ Lie = Callable[[Tensors, int, np.random.Generator], int | None]
 RULES = Rules()
 
 
-def mover(turn: int) -> int:
+def current_player(turn: int) -> int:
     return turn % RULES.num_players
 
 
@@ -31,26 +31,27 @@ def illegal_move(t: Tensors, game: int, rng: np.random.Generator) -> int:
 
 def move_out_of_turn(t: Tensors, game: int, rng: np.random.Generator) -> int:
     turn = int(rng.integers(t["num_actions"][game]))
-    t["actions"][game, turn, 1 - mover(turn)] = rng.integers(RULES.noop)
+    t["actions"][game, turn, 1 - current_player(turn)] = rng.integers(RULES.noop)
     return turn
 
 
 def noop_before_num_actions(t: Tensors, game: int, rng: np.random.Generator) -> int:
     turn = int(rng.integers(t["num_actions"][game]))
-    t["actions"][game, turn, mover(turn)] = RULES.noop
+    t["actions"][game, turn, current_player(turn)] = RULES.noop
     return turn
 
 
 def action_out_of_range(t: Tensors, game: int, rng: np.random.Generator) -> int:
     turn = int(rng.integers(t["actions"].shape[1]))
-    t["actions"][game, turn, mover(turn)] = rng.choice([-1, RULES.num_moves, 99, 2**31 - 1])
+    invalid = [-1, RULES.num_moves, 99, 2**31 - 1]
+    t["actions"][game, turn, current_player(turn)] = rng.choice(invalid)
     return turn
 
 
 def move_after_the_end(t: Tensors, game: int, rng: np.random.Generator) -> int:
     # jaxmarl records one more move after the last life is lost: allowed
     turn = int(rng.integers(t["num_actions"][game] + 1, t["actions"].shape[1]))
-    t["actions"][game, turn, mover(turn)] = rng.integers(RULES.noop)
+    t["actions"][game, turn, current_player(turn)] = rng.integers(RULES.noop)
     return turn
 
 
@@ -83,8 +84,8 @@ def wrong_score(t: Tensors, game: int, rng: np.random.Generator) -> int:
 
 
 LIES: dict[str, Lie] = {
-    lie.__name__.replace("_", " "): lie
-    for lie in (
+    fault.__name__.replace("_", " "): fault
+    for fault in (
         illegal_move,
         move_out_of_turn,
         noop_before_num_actions,
@@ -108,7 +109,7 @@ def games() -> Games:
 def test_inconsistent_game_error_names_game_and_turn(
     name: str, games: Games, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    path, lies, rng = (
+    path, row, rng = (
         tmp_path / "games.safetensors",
         tally("inconsistent games"),
         np.random.default_rng(len(name)),
@@ -127,20 +128,20 @@ def test_inconsistent_game_error_names_game_and_turn(
                 turn,
                 True,
             )
-            lies.add(name, None if right else f"expected game {game}, turn {turn}: {error}")
+            row.add(name, None if right else f"expected game {game}, turn {turn}: {error}")
         else:
-            lies.add(name, f"game {game}, turn {turn} was accepted")
+            row.add(name, f"game {game}, turn {turn} was accepted")
 
 
 def test_wrong_player_count_is_refused(games: Games, tally: Callable, tmp_path: Path) -> None:
-    path, lies = tmp_path / "games.safetensors", tally("inconsistent games")
+    path, row = tmp_path / "games.safetensors", tally("inconsistent games")
     save_games(path, games)
     tensors = load_file(path)
     for players in (-1, 0, 1, 3, 4, 5, 6, 2**31 - 1):
         save_file(tensors | {"num_players": np.array(players, np.int32)}, path)
         with pytest.raises(GameDataError, match=r"(actions: expected shape|num_players: ).*got"):
             load_games(path)
-        lies.add(f"{players} players", None)
+        row.add(f"{players} players", None)
 
 
 RECORDED = (

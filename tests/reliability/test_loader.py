@@ -21,8 +21,8 @@ def tail(replayed: Callable, loader: BatchLoader, batches: int) -> list[str]:
     """Digests of the next batches."""
     digests = []
     for _ in range(batches):
-        given = jax.device_get(jax.tree.leaves(replayed(loader.next_batch())))
-        digests.append(hashlib.sha256(b"".join(leaf.tobytes() for leaf in given)).hexdigest())
+        leaves = jax.device_get(jax.tree.leaves(replayed(loader.next_batch())))
+        digests.append(hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest())
     return digests
 
 

@@ -147,14 +147,14 @@ def test_nonfinite_update_is_not_applied() -> None:
     apply = jax.jit(finite.apply_if_finite)
     for bad in (jnp.nan, jnp.inf, -jnp.inf):
         for term in finite.CHECKED_METRICS:
-            kept = apply(
+            tree = apply(
                 new,
                 old,
                 {"loss": jnp.float32(1.0), "train_score": jnp.float32(3.0), term: jnp.float32(bad)},
             )
-            jax.tree.map(np.testing.assert_array_equal, kept, old)
-    kept = apply(new, old, {"loss": jnp.float32(1.0), "train_score": jnp.float32(jnp.nan)})
-    jax.tree.map(np.testing.assert_array_equal, kept, new)
+            jax.tree.map(np.testing.assert_array_equal, tree, old)
+    tree = apply(new, old, {"loss": jnp.float32(1.0), "train_score": jnp.float32(jnp.nan)})
+    jax.tree.map(np.testing.assert_array_equal, tree, new)
 
 
 def test_first_nonfinite_minibatch_is_reported() -> None:

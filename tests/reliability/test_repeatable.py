@@ -59,10 +59,10 @@ print("DIGEST", trees.manifest_digest(trees.to_host(back)[1]))
 
 def run_here(code: str) -> str:
     """Run code in this process; return its output."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(code, {})
-    return said.getvalue()
+    return output.getvalue()
 
 
 def digest(output: str) -> str:
@@ -72,7 +72,7 @@ def digest(output: str) -> str:
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
 def test_same_seed_gives_identical_run(
     algo: str,
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
@@ -81,7 +81,7 @@ def test_same_seed_gives_identical_run(
     CPU."""
     if not injections(0, 1):
         pytest.skip("a run that was killed ends like this one too: test_signals.py")
-    first, row = undisturbed(algo), tally("determinism")
+    first, row = uninterrupted(algo), tally("determinism")
     again = Run(algo, tmp_path / "again", *first.flags)
     assert again.finish() == 0, again.output()
     row.add(algo, None if again.result() == first.result() else "another result")
@@ -91,7 +91,7 @@ def test_same_seed_gives_identical_run(
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
 def test_policy_folder_is_self_contained(
     algo: str,
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
@@ -99,7 +99,7 @@ def test_policy_folder_is_self_contained(
     """Copied and loaded by another process, it plays the same 100 games."""
     if algo != "bc" and not injections(0, 1):
         pytest.skip("one learner is enough for the short form")
-    row, original = tally("self-contained policy"), undisturbed(algo).folder / "policy"
+    row, original = tally("self-contained policy"), uninterrupted(algo).folder / "policy"
     here = digest(run_here(PLAY.format(folder=str(original))))
     shutil.copytree(original, tmp_path / "elsewhere")
     original.rename(original.with_name("hidden"))

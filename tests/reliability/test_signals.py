@@ -37,7 +37,7 @@ def harm_of_kill(run: Run, before: int) -> str | None:
 @pytest.mark.parametrize("algo", ALGOS)
 def test_killed_runs_end_like_uninterrupted_runs(
     algo: str,
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
@@ -46,7 +46,7 @@ def test_killed_runs_end_like_uninterrupted_runs(
     count = injections({"bc": 1}.get(algo, 0), 67)
     if count == 0:
         pytest.skip("one learner is enough for the short form")
-    reference, rng, kills = undisturbed(algo), random.Random(f"kill {algo}"), tally("kill")
+    reference, rng, kills = uninterrupted(algo), random.Random(f"kill {algo}"), tally("kill")
     expected, window_s = reference.result(), 4.0
     for number in itertools.count():
         run = like(reference, tmp_path / str(number))
@@ -79,7 +79,7 @@ def number_of(kills: object) -> int:
 @pytest.mark.parametrize("algo", ALGOS)
 def test_sigterm_saves_and_exits_with_143(
     algo: str,
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
@@ -87,7 +87,7 @@ def test_sigterm_saves_and_exits_with_143(
     count = injections(0, 7)
     if count == 0:
         pytest.skip("tests/runs/test_runs.py and test_killed_runs_... are the short form")
-    reference, rng, stops = undisturbed(algo), random.Random(f"term {algo}"), tally("SIGTERM")
+    reference, rng, stops = uninterrupted(algo), random.Random(f"term {algo}"), tally("SIGTERM")
     expected = reference.result()
     for number in range(count):
         run = like(reference, tmp_path / str(number))
@@ -112,7 +112,7 @@ def test_sigterm_saves_and_exits_with_143(
 
 
 def test_double_ctrl_c_keeps_last_checkpoint(
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
@@ -120,7 +120,7 @@ def test_double_ctrl_c_keeps_last_checkpoint(
     if not injections(0, 1):
         pytest.skip("tests/runs/test_runs.py is the short form")
     row = tally("Ctrl-C twice")
-    run = like(undisturbed("hdr_ippo"), tmp_path / "run")
+    run = like(uninterrupted("hdr_ippo"), tmp_path / "run")
     process = run.start()
     wait_for(lambda: len(run.steps()) > 0 or process.exitcode is not None)
     good = run.steps()[-1]
@@ -132,7 +132,7 @@ def test_double_ctrl_c_keeps_last_checkpoint(
     assert run.steps()[-1] >= good
     assert (
         run.finish() == 0
-        and run.result() == undisturbed("hdr_ippo").result()
+        and run.result() == uninterrupted("hdr_ippo").result()
         and run.leftovers() == []
     )
     row.add("hdr_ippo", None)

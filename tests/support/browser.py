@@ -88,16 +88,16 @@ def move_by_keys(page, number):
     """Play or discard on every third move, otherwise give a legal hint. With several partners the
     user sits in seat 0."""
     turn = re.search(r"Turn (\d+)", page.title()).group(1)
-    told = page.locator("button.hint[aria-disabled=false]")
-    if number % 3 == 2 or told.count() == 0:
+    hints = page.locator("button.hint[aria-disabled=false]")
+    if number % 3 == 2 or hints.count() == 0:
         full = page.locator(".counters strong").first.inner_text() == "8"
         press(page, ["p" if full else "d", "1"])
     else:
-        chosen = told.nth(number % told.count()).get_attribute("data-key")
+        chosen = hints.nth(number % hints.count()).get_attribute("data-key")
         _, seat, kind, value = chosen.split("-")
         players = page.locator(".hand").count()
-        whom = [seat] if players > 2 else []
-        press(page, ["h", *whom, "rygwb"[int(value)] if kind == "color" else value])
+        target = [seat] if players > 2 else []
+        press(page, ["h", *target, "rygwb"[int(value)] if kind == "color" else value])
     assert page.locator("button.go").get_attribute("aria-disabled") == "false"
     press(page, ["Enter"])
     until(page, f"!document.title.includes('Turn {turn}:')")

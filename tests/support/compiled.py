@@ -69,12 +69,12 @@ random_color_permutations = jax.jit(symmetry.random_color_permutations, static_a
 
 def init_params(rules: Rules, network: Any, key: jax.Array) -> Any:
     """Replaces `agents.policy.init_params` where any parameters suffice."""
-    return drawn(params_template(rules, network), key)
+    return sample_params(params_template(rules, network), key)
 
 
 def init_network(module: Any, key: jax.Array, config: Any, obs_size: int, num_actions: int) -> Any:
     """Replaces `nn.networks.init_params` where any parameters suffice."""
-    return drawn(_shapes(module, config, obs_size, num_actions), key)
+    return sample_params(_shapes(module, config, obs_size, num_actions), key)
 
 
 @functools.cache
@@ -84,10 +84,10 @@ def _shapes(module: Any, *of_inputs: Any) -> Any:
 
 def learner_params(ppo: Any, key: jax.Array) -> Any:
     """Replaces `PPO.init_params` where any parameters suffice."""
-    return drawn(jax.eval_shape(ppo.init_params, KEY), key)
+    return sample_params(jax.eval_shape(ppo.init_params, KEY), key)
 
 
-def drawn(template: Any, key: jax.Array) -> Any:
+def sample_params(template: Any, key: jax.Array) -> Any:
     """Sample parameters of these shapes in NumPy: initialising a network compiles as long as a
     step."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))

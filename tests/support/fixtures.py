@@ -43,11 +43,11 @@ def shared_compilations(
     no:cacheprovider` makes it temporary.
     """
     if hasattr(request.config, "cache"):
-        kept = request.config.cache.mkdir("compiled") / cpu_fingerprint()
+        cache = request.config.cache.mkdir("compiled") / cpu_fingerprint()
     else:
-        kept = shared_folder(tmp_path_factory) / "compiled"
+        cache = shared_folder(tmp_path_factory) / "compiled"
     options = {
-        "jax_compilation_cache_dir": os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(kept),
+        "jax_compilation_cache_dir": os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(cache),
         "jax_persistent_cache_min_compile_time_secs": 0.0,  # includes thousands of small programs
         # as in `keep_compiled`, so that keys agree
         "jax_persistent_cache_enable_xla_caches": "none",
@@ -116,11 +116,11 @@ def bc_run(
 ) -> tuple[Path, dict[str, Any]]:
     """Folder and summary of an uninterrupted run, trained by the first worker that needs it."""
     folder = shared_folder(tmp_path_factory) / "bc"
-    said = folder.with_name("bc.json")
+    summary = folder.with_name("bc.json")
     with FileLock(f"{folder}.lock"):
-        if not said.exists():
-            said.write_text(json.dumps(run_bc(bc_config(run_dir=str(folder), tensorboard=True))))
-    return folder, json.loads(said.read_text())
+        if not summary.exists():
+            summary.write_text(json.dumps(run_bc(bc_config(run_dir=str(folder), tensorboard=True))))
+    return folder, json.loads(summary.read_text())
 
 
 @pytest.fixture
@@ -129,8 +129,8 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
 
     def install(module: str, position: int) -> None:
         class Interrupting(Progress):
-            def update(self, position_now: int, **shown: float | str) -> None:
-                super().update(position_now, **shown)
+            def update(self, position_now: int, **metrics: float | str) -> None:
+                super().update(position_now, **metrics)
                 if position_now == position:
                     os.kill(os.getpid(), signal.SIGINT)
 

@@ -76,9 +76,9 @@ def teacher_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fa
     rng = np.random.default_rng(seed)
     tables, moves = [], []
     for _ in range(num_games):
-        table, played, told = PythonGame(rules, rng.permutation(full_deck(rules))), [], []
+        table, played, hinted = PythonGame(rules, rng.permutation(full_deck(rules))), [], []
         while not table.over:
-            action, told = teacher_action(table, told, newest)
+            action, hinted = teacher_action(table, hinted, newest)
             played.append(action)
             table.apply(action)
         tables.append(table)
@@ -87,13 +87,13 @@ def teacher_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fa
 
 
 def teacher_action(
-    table: PythonGame, told: list[int], newest: bool = False
+    table: PythonGame, hinted: list[int], newest: bool = False
 ) -> tuple[int, list[int]]:
     """The teacher's move after a hint on its slots `hinted`, and the slots that its own move
     touches."""
     rules = table.rules
-    if told:
-        return encode_action(rules, Move("play", slot=told[0])), []
+    if hinted:
+        return encode_action(rules, Move("play", slot=hinted[0])), []
     other = [divmod(table.deck[order], rules.num_ranks) for order in table.hands[1 - table.player]]
     playable = [slot for slot, (color, rank) in enumerate(other) if table.fireworks[color] == rank]
     must_tell = table.info_tokens == rules.max_info_tokens

@@ -50,13 +50,13 @@ def tilted(hands: Counter[tuple[int, ...]], tilt: np.ndarray) -> dict[tuple[int,
     with it times exp(tilt[slot, card type]). For hands without empty slots."""
     found = {}
     for hand in hands:
-        chance = 1.0
+        prob = 1.0
         for slot in range(len(hand)):
             on: Counter[int] = Counter()
             for other, ways in hands.items():
                 if other[:slot] == hand[:slot]:
                     on[other[slot]] += ways
             weights = {card: n * np.exp(tilt[slot, card]) for card, n in on.items()}
-            chance *= weights[hand[slot]] / sum(weights.values())
-        found[hand] = chance
+            prob *= weights[hand[slot]] / sum(weights.values())
+        found[hand] = prob
     return found

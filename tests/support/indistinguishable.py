@@ -11,7 +11,7 @@ from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
 
-Told = list[tuple[int, tuple[int, ...]]]
+Hints = list[tuple[int, tuple[int, ...]]]
 """Hints and their touched slots."""
 
 
@@ -35,30 +35,30 @@ def other_hidden_cards(game: Game, seat: int, rng: np.random.Generator) -> Game 
     replaced without changing any move. None if there is no such game."""
     table, rules, deck = game.table(), game.rules, list(game.deck)
     own, undrawn = table.hands[seat], range(table.drawn, rules.deck_size)
-    seen = told_so_far(game)
+    touched = hints_so_far(game)
     for first in (rng.permutation(own), rng.permutation(undrawn)):
         for one, two in itertools.product(first, rng.permutation([*own, *undrawn])):
             changed = list(deck)
             changed[one], changed[two] = deck[two], deck[one]
             other = dataclasses.replace(game, deck=tuple(changed))
-            if changed != deck and told_so_far(other, seen) == seen:
+            if changed != deck and hints_so_far(other, touched) == touched:
                 deck = changed
                 break
     return None if tuple(deck) == game.deck else dataclasses.replace(game, deck=tuple(deck))
 
 
-def told_so_far(game: Game, expected: Told | None = None) -> Told | None:
+def hints_so_far(game: Game, expected: Hints | None = None) -> Hints | None:
     """Slots touched by each hint, replayed on a table; None if they differ from `expected`."""
     table = PythonGame(game.rules, game.deck)
-    seen: Told = []
+    touched: Hints = []
     for action in game.moves:
         move = decode_action(game.rules, action)
         if move.kind in ("color", "rank"):
-            seen.append((action, tuple(table.touched(move))))
-            if expected is not None and seen[-1] != expected[len(seen) - 1]:
+            touched.append((action, tuple(table.touched(move))))
+            if expected is not None and touched[-1] != expected[len(touched) - 1]:
                 return None
         table.apply(action)
-    return seen
+    return touched
 
 
 @functools.cache

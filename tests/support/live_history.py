@@ -51,13 +51,13 @@ def _actions(table: Any) -> list[dict[str, int]]:
     found = []
     for action in table.table.actions:
         move = decode_action(again.rules, action)
-        mover = (again.player + table.start) % players
+        player = (again.player + table.start) % players
         if move.kind in ("play", "discard"):
             order = table.orders[again.hands[again.player][move.slot]]
             found.append({"type": int(move.kind == "discard"), "target": order, "value": 0})
         else:
             rank = move.kind == "rank"
-            target = (mover + move.offset) % players
+            target = (player + move.offset) % players
             found.append({"type": 2 + rank, "target": target, "value": move.value + rank})
         again.apply(action)
     if table.end in (TERMINATED, VOTED):
@@ -65,10 +65,10 @@ def _actions(table: Any) -> list[dict[str, int]]:
     return found
 
 
-def broken(number: int, record: dict[str, Any], chance: random.Random) -> tuple[int, bytes]:
+def broken(number: int, record: dict[str, Any], rng: random.Random) -> tuple[int, bytes]:
     """An invalid response to `/export/NUMBER`."""
     text = json.dumps(record).encode()
-    return chance.choice(
+    return rng.choice(
         [
             (0, b"the connection was reset"),
             (404, b"Error: That game does not exist in the database."),

@@ -130,7 +130,7 @@ class SiteTable:
         return self.options.get("startingPlayer", 0)
 
     @property
-    def mover(self) -> int:
+    def current_player(self) -> int:
         """Site seat of the current player; -1 after the end."""
         if self.table is None or self.end is not None:
             return -1
@@ -270,7 +270,7 @@ class Site:
             self.close(client)
         self.tables = {n: t for n, t in self.tables.items() if t.table is not None}
 
-    def everybody(self, command: str, fields: Any) -> None:
+    def broadcast(self, command: str, fields: Any) -> None:
         for client in self.clients.values():
             client.send(command, fields)
 
@@ -327,7 +327,7 @@ class Site:
             for other in table.players:
                 if other in self.clients:
                     self.clients[other].send("left", {"TableID": table.number})
-            self.everybody("tableGone", {"tableID": table.number})
+            self.broadcast("tableGone", {"tableID": table.number})
         else:
             self._changed(table)
 
@@ -337,7 +337,7 @@ class Site:
         self._changed(table)
 
     def _changed(self, table: SiteTable) -> None:
-        self.everybody("table", table.line())
+        self.broadcast("table", table.line())
         for index, name in enumerate(table.players):
             if name in self.clients and table.table is None:
                 players = [
@@ -375,8 +375,8 @@ class Site:
         base = 1000.0 * table.options.get("timeBase", 0) if table.options["timed"] else 0.0
         table.clock_ms, table.turn_began = [base] * players, now
         for site_order in range(size * players):
-            self._tell(table, self._draw(table, site_order // size, site_order))
-        self.everybody("table", table.line())
+            self._send_action(table, self._draw(table, site_order // size, site_order))
+        self.broadcast("table", table.line())
         for name in table.players:
             if name in self.clients:
                 self.clients[name].send("tableStart", {"tableID": table.number, "replay": False})
@@ -384,7 +384,7 @@ class Site:
     # Games.
 
     def on_getGameInfo1(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             init = {
                 "tableID": table.number,
@@ -402,10 +402,10 @@ class Site:
             client.send("init", init)
 
     def on_getGameInfo2(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
-            told = [self._scrubbed(table, action, client.name) for action in table.actions]
-            client.send("gameActionList", {"tableID": table.number, "list": told})
+            actions_sent = [self._scrubbed(table, action, client.name) for action in table.actions]
+            client.send("gameActionList", {"tableID": table.number, "list": actions_sent})
             here = [name in table.present for name in table.players]
             client.send("connected", {"tableID": table.number, "list": here})
             client.send("clock", self._clock(table, now))
@@ -415,12 +415,12 @@ class Site:
             client.send("chatList", {"list": [], "unread": 0})
 
     def on_loaded(self, client: Client, fields: dict[str, Any], now: float) -> None:
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             table.present.add(client.name)
 
     def on_tableReattend(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        if self._mine(client, fields) is not None:
+        if self._table_of(client, fields) is not None:
             client.send("tableStart", {"tableID": fields["tableID"], "replay": False})
 
     def on_tableUnattend(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
@@ -447,9 +447,9 @@ class Site:
         table.present.discard(name)
         if not table.spectators:
             del self.tables[table.number]
-            self.everybody("tableGone", {"tableID": table.number})
+            self.broadcast("tableGone", {"tableID": table.number})
             return
-        self.everybody("table", table.line())
+        self.broadcast("table", table.line())
         self._spectators(table)
 
     def _spectators(self, table: SiteTable) -> None:
@@ -469,7 +469,7 @@ class Site:
         else:
             if client.name not in table.spectators:
                 table.spectators.append(client.name)
-            self.everybody("table", table.line())
+            self.broadcast("table", table.line())
             self._spectators(table)
             client.send("tableStart", {"tableID": table.number, "replay": table.end is not None})
 
@@ -525,7 +525,7 @@ class Site:
         self.notes.append((client.name, fields))
 
     def on_pause(self, client: Client, fields: dict[str, Any], now: float) -> None:
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             table.paused = fields["setting"] == "pause"
             index = table.players.index(client.name)
@@ -539,7 +539,7 @@ class Site:
             self.counts["actions after the end"] += 1
             self._warn(client, "That game is over.")
             return
-        if table.mover < 0 or table.players[table.mover] != client.name:
+        if table.current_player < 0 or table.players[table.current_player] != client.name:
             self.counts["stale actions"] += 1
             self._warn(client, "It is not your turn.")
             return
@@ -560,7 +560,7 @@ class Site:
             self._move(table, action, now)
 
     def on_tableVoteForTermination(self, client: Client, fields: Any, now: float) -> None:  # noqa: N802
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             table.votes.add(client.name)
             players = len(table.players)
@@ -568,11 +568,11 @@ class Site:
                 self._end(table, VOTED, now)
 
     def on_tableTerminate(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             self._end(table, TERMINATED, now)
 
-    def _mine(self, client: Client, fields: dict[str, Any]) -> SiteTable | None:
+    def _table_of(self, client: Client, fields: dict[str, Any]) -> SiteTable | None:
         table = self.tables.get(fields["tableID"])
         if table is None or table.table is None or client.name not in table.players:
             self._warn(client, f"You are not playing at table {fields['tableID']}.")
@@ -591,7 +591,7 @@ class Site:
             return encode_action(
                 referee.rules, Move("play" if kind == 0 else "discard", slot=hand.index(target))
             )
-        offset = (target - table.mover) % len(table.players)
+        offset = (target - table.current_player) % len(table.players)
         value = value if kind == 2 else value - 1
         if kind not in (2, 3) or offset == 0 or not 0 <= value < 5:
             return None
@@ -600,49 +600,49 @@ class Site:
         )
 
     def _move(self, table: SiteTable, action: int, now: float) -> None:
-        referee, mover = table.table, table.mover
+        referee, current_player = table.table, table.current_player
         assert referee is not None
         before, seat = referee.life_tokens, referee.player
         hands = [list(hand) for hand in referee.hands]
         move = decode_action(referee.rules, action)
         touched = referee.touched(move) if move.kind in ("color", "rank") else []
-        drawn = referee.drawn
-        table.clock_ms[mover] -= 1000 * (now - table.turn_began)
+        num_drawn = referee.drawn
+        table.clock_ms[current_player] -= 1000 * (now - table.turn_began)
         if table.options["timed"]:
-            table.clock_ms[mover] += 1000 * table.options.get("timePerTurn", 0)
+            table.clock_ms[current_player] += 1000 * table.options.get("timePerTurn", 0)
         taken, table.turn_began = now - table.turn_began, now
         referee.apply(action)
         if move.kind in ("play", "discard"):
             order = table.orders[hands[seat][move.slot]]
             failed = referee.life_tokens < before
-            card = {"playerIndex": mover, "order": order} | self._face(table, order)
+            card = {"playerIndex": current_player, "order": order} | self._face(table, order)
             if failed:
                 num = referee.rules.max_life_tokens - referee.life_tokens
                 strike = {"type": "strike", "num": num, "turn": referee.turn - 1, "order": order}
-                self._tell(table, strike)
+                self._send_action(table, strike)
             if move.kind == "play" and not failed:
-                self._tell(table, {"type": "play"} | card)
+                self._send_action(table, {"type": "play"} | card)
             else:
-                self._tell(table, {"type": "discard"} | card | {"failed": failed})
-            if referee.drawn > drawn:
-                self._tell(table, self._draw(table, mover, table.orders[drawn]))
+                self._send_action(table, {"type": "discard"} | card | {"failed": failed})
+            if referee.drawn > num_drawn:
+                self._send_action(table, self._draw(table, current_player, table.orders[num_drawn]))
         else:
-            target = (mover + move.offset) % len(table.players)
+            target = (current_player + move.offset) % len(table.players)
             orders = [table.orders[hands[(seat + move.offset) % len(hands)][s]] for s in touched]
             rank = move.kind == "rank"
             clue = {"type": int(rank), "value": move.value + rank}
-            self._tell(
+            self._send_action(
                 table,
                 {
                     "type": "clue",
                     "clue": clue,
-                    "giver": mover,
+                    "giver": current_player,
                     "target": target,
                     "list": orders,
                     "turn": referee.turn - 1,
                 },
             )
-        self._tell(
+        self._send_action(
             table,
             {
                 "type": "status",
@@ -667,19 +667,19 @@ class Site:
             if each[1].open:
                 each[1].send("gameHistory", each[2])
         for table in list(self.tables.values()):
-            runs = table.mover >= 0 and table.options["timed"] and not table.paused
-            if runs and table.clock_ms[table.mover] < 1000 * (now - table.turn_began):
+            runs = table.current_player >= 0 and table.options["timed"] and not table.paused
+            if runs and table.clock_ms[table.current_player] < 1000 * (now - table.turn_began):
                 self._end(table, TIMEOUT, now)
 
     def _end(self, table: SiteTable, condition: int, now: float) -> None:
         if table.end is not None:
             return
         over = {"type": "gameOver", "endCondition": condition, "playerIndex": 0, "votes": None}
-        self._tell(table, over)
+        self._send_action(table, over)
         table.end = condition
         self._turn(table)
         times = [int(ms) for ms in table.clock_ms]
-        self._tell(table, {"type": "playerTimes", "playerTimes": times, "duration": 1})
+        self._send_action(table, {"type": "playerTimes", "playerTimes": times, "duration": 1})
         self.counts[f"ended {condition}"] += 1
         number = 5001 + len(self.games)  # in order of their ends
         self.games[number] = table
@@ -698,7 +698,7 @@ class Site:
         ]
         if self.faults.late:
             self.random.shuffle(messages)
-        self.everybody("tableGone", {"tableID": table.number})
+        self.broadcast("tableGone", {"tableID": table.number})
         for name in table.players:
             if name in self.clients:  # present or not
                 self._tell_history(self.clients[name], [live_history.entry(number, table)])
@@ -707,13 +707,13 @@ class Site:
             return
         for command, fields in messages:
             self._watchers(table, command, fields)
-        self.everybody("table", table.line())
+        self.broadcast("table", table.line())
         self._spectators(table)
 
     def _turn(self, table: SiteTable) -> None:
         assert table.table is not None
-        turn = {"type": "turn", "num": table.table.turn, "currentPlayerIndex": table.mover}
-        self._tell(table, turn)
+        turn = {"type": "turn", "num": table.table.turn, "currentPlayerIndex": table.current_player}
+        self._send_action(table, turn)
 
     def _face(self, table: SiteTable, order: int) -> dict[str, int]:
         return {"suitIndex": table.deck[order] // 5, "rank": table.deck[order] % 5 + 1}
@@ -726,12 +726,12 @@ class Site:
             return action | {"suitIndex": -1, "rank": -1}
         return action
 
-    def _tell(self, table: SiteTable, action: dict[str, Any]) -> None:
+    def _send_action(self, table: SiteTable, action: dict[str, Any]) -> None:
         table.actions.append(action)
         for name in table.players:
             if name in table.present:
-                told = self._scrubbed(table, action, name)
-                self.clients[name].send("gameAction", {"tableID": table.number, "action": told})
+                fields = {"tableID": table.number, "action": self._scrubbed(table, action, name)}
+                self.clients[name].send("gameAction", fields)
 
     def _players(self, table: SiteTable, command: str, fields: Any) -> None:
         for name in table.players:
@@ -742,7 +742,7 @@ class Site:
         return {
             "tableID": table.number,
             "times": [int(ms) for ms in table.clock_ms],
-            "activePlayerIndex": table.mover,
+            "activePlayerIndex": table.current_player,
             "timeTaken": int(1000 * (now - table.turn_began)),
         }
 
@@ -756,9 +756,9 @@ class Site:
         self.chats.append((client.name, fields["recipient"], fields["msg"]))
         self.counts["long chats"] += len(fields["msg"]) > 300
         text = fields["msg"].replace("&", "&amp;").replace("<", "&lt;").replace('"', "&#34;")
-        said = {"msg": text, "who": client.name, "room": "", "recipient": fields["recipient"]}
+        message = {"msg": text, "who": client.name, "room": "", "recipient": fields["recipient"]}
         if fields["recipient"] not in self.clients:
             self._warn(client, "That user is not currently online.")
             return
         for name in dict.fromkeys((client.name, fields["recipient"])):
-            self.clients[name].send("chat", said)
+            self.clients[name].send("chat", message)

@@ -115,7 +115,7 @@ def frame(command: str, **fields: Any) -> str:
     return f"{command} {json.dumps(fields)}"
 
 
-def told(action: dict[str, Any]) -> str:
+def action_frame(action: dict[str, Any]) -> str:
     """Message of one action."""
     return frame("gameAction", tableID=TABLE, action=action)
 
@@ -123,9 +123,9 @@ def told(action: dict[str, Any]) -> str:
 def deck() -> list[dict[str, int]]:
     """A whole deck with those cards, as revealed at the end: ours are R2 Y1 B4 P4 G1 and R3, in
     order of the deal."""
-    shown = ["R1", "Y2", "G1", "B5", "R1", "R2", "Y1", "B4", "P4", "G1", "R3", "P3", "G2"]
+    dealt = ["R1", "Y2", "G1", "B5", "R1", "R2", "Y1", "B4", "P4", "G1", "R3", "P3", "G2"]
     every = [f"{s}{r}" for s in "RYGBP" for r in (1, 1, 1, 2, 2, 3, 3, 4, 4, 5)]
-    for card in shown:
+    for card in dealt:
         every.remove(card)
-    cards = [*shown, *every]
+    cards = [*dealt, *every]
     return [{"suitIndex": "RYGBP".index(c[0]), "rank": int(c[1])} for c in cards]

@@ -36,7 +36,7 @@ class Peer:
         self.out.clear()
         self.client = self.world.site.connect(self.name)
 
-    def heard(self, frame: str) -> None:
+    def receive_frame(self, frame: str) -> None:
         raise NotImplementedError
 
     def tick(self) -> None:
@@ -62,7 +62,7 @@ class BotPeer(Peer):
         self.bot.on_connected()
         super().connect()
 
-    def heard(self, frame: str) -> None:
+    def receive_frame(self, frame: str) -> None:
         self.do(self.bot.receive(frame, self.world.now))
 
     def do(self, effects: list[Any]) -> None:
@@ -130,7 +130,7 @@ class Person(Peer):
     def say(self, command: str, **fields: Any) -> None:
         self.out.append(f"{command} {json.dumps(fields)}")
 
-    def heard(self, frame: str) -> None:
+    def receive_frame(self, frame: str) -> None:
         self.lines.append(frame)
         command, _, content = frame.partition(" ")
         if command in ("tableStart", "init", "finishOngoingGame", "welcome"):
@@ -169,8 +169,9 @@ class Person(Peer):
             self.look_back()
         mine = [t for t in site.tables.values() if self.name in t.players and t.end is None]
         for table in mine:
-            mine_to_move = table.mover >= 0 and table.players[table.mover] == self.name
-            if mine_to_move and self.name in table.present and not table.paused:
+            seat = table.current_player
+            my_turn = seat >= 0 and table.players[seat] == self.name
+            if my_turn and self.name in table.present and not table.paused:
                 self.move(table, now)
         rooms = [table for table in mine if table.table is None]
         if not self.bots or now - self.asked_at < self.patience:
@@ -200,7 +201,7 @@ class Person(Peer):
         self.say("action", tableID=table.number, **cheat(table, self.world.random))
 
 
-def cheat(table: Any, chance: random.Random) -> dict[str, int]:
+def cheat(table: Any, rng: random.Random) -> dict[str, int]:
     """A move that uses the deck: play a playable card, otherwise hint, otherwise discard."""
     referee = table.table
     hand = referee.hands[referee.player]
@@ -208,16 +209,16 @@ def cheat(table: Any, chance: random.Random) -> dict[str, int]:
         suit, rank = divmod(referee.deck[order], 5)
         if referee.fireworks[suit] == rank:
             return {"type": 0, "target": table.orders[order]}
-    if referee.info_tokens and (referee.info_tokens == 8 or chance.random() < 0.5):
+    if referee.info_tokens and (referee.info_tokens == 8 or rng.random() < 0.5):
         players = len(table.players)
-        target = (table.mover + chance.randrange(1, players)) % players
-        theirs = referee.hands[(referee.player + target - table.mover) % players]
-        suit, rank = divmod(referee.deck[chance.choice(theirs)], 5)
-        if chance.random() < 0.5:
+        target = (table.current_player + rng.randrange(1, players)) % players
+        theirs = referee.hands[(referee.player + target - table.current_player) % players]
+        suit, rank = divmod(referee.deck[rng.choice(theirs)], 5)
+        if rng.random() < 0.5:
             return {"type": 2, "target": target, "value": suit}
         return {"type": 3, "target": target, "value": rank + 1}
     useless = [o for o in hand if referee.fireworks[referee.deck[o] // 5] > referee.deck[o] % 5]
-    order = useless[0] if useless else chance.choice(hand)
+    order = useless[0] if useless else rng.choice(hand)
     return {"type": 1, "target": table.orders[order]}
 
 
@@ -271,7 +272,7 @@ class World:
                 if inward and client.out:
                     frame = client.out.popleft()
                     self.on_delivery(peer, frame)
-                    peer.heard(frame)
+                    peer.receive_frame(frame)
                 elif not inward and peer.out and client.open:
                     client.receive(peer.out.popleft(), self.now)
 
@@ -281,7 +282,7 @@ def cautious(seed: int = 0) -> Choose:
 
     It plays cards that are certainly playable, hints at random, otherwise discards its oldest card.
     """
-    chance = random.Random(seed)
+    rng = random.Random(seed)
 
     def choose(think: RequestMove) -> PartnerAction:
         table = think.game.table()
@@ -292,12 +293,12 @@ def cautious(seed: int = 0) -> Choose:
         weights[legal] = 1.0 / len(legal)
         size = rules.hand_size
         for slot, order in enumerate(table.hands[seat]):
-            told = table.knowledge[order]
-            if all(table.fireworks[c] == r for c in told.colors for r in told.ranks):
+            knowledge = table.knowledge[order]
+            if all(table.fireworks[c] == r for c in knowledge.colors for r in knowledge.ranks):
                 return PartnerAction(size + slot, weights)
         hints = [a for a in legal if a >= 2 * size]
-        if hints and (chance.random() < 0.6 or 0 not in legal):
-            return PartnerAction(chance.choice(hints), weights)
+        if hints and (rng.random() < 0.6 or 0 not in legal):
+            return PartnerAction(rng.choice(hints), weights)
         return PartnerAction(0 if 0 in legal else legal[-1], weights)
 
     return choose

@@ -24,11 +24,11 @@ def observations(rules: Rules, games: Sequence[tuple[Sequence[int], Sequence[int
     for row, (_, moves) in zip(actions, games, strict=False):
         row[: len(moves)] = moves
     padded = decks[np.arange(GAMES) % len(decks)]
-    return np.asarray(_shown(rules, padded, actions)).swapaxes(0, 1)[: len(games)]
+    return np.asarray(_observations(rules, padded, actions)).swapaxes(0, 1)[: len(games)]
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _shown(rules: Rules, decks: np.ndarray, actions: np.ndarray) -> jax.Array:
+def _observations(rules: Rules, decks: np.ndarray, actions: np.ndarray) -> jax.Array:
     states = replay(rules, decks, actions).state
     rows = GAMES * rules.max_turns
     flat = jax.tree.map(lambda leaf: leaf.reshape(rows, *leaf.shape[2:]), states)

@@ -35,7 +35,7 @@ class Cluster:
     """A server on a socket in `folder`; `new` makes an empty schema for a store."""
 
     def __init__(self, bin: Path, folder: Path) -> None:
-        self._bin, self._folder, self._made = bin, folder, 0
+        self._bin, self._folder, self._num_schemas = bin, folder, 0
         self._process: subprocess.Popen[bytes] | None = None
         # PostgreSQL refuses to run as root
         self._user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
@@ -94,9 +94,9 @@ class Cluster:
 
     def new(self) -> str:
         """Address of an empty schema: a database would take 8 MB of files."""
-        self._made += 1
-        self._do(f"CREATE SCHEMA test_{self._made}")
-        return f"{self._address}&options=-csearch_path%3Dtest_{self._made}"
+        self._num_schemas += 1
+        self._do(f"CREATE SCHEMA test_{self._num_schemas}")
+        return f"{self._address}&options=-csearch_path%3Dtest_{self._num_schemas}"
 
     def of_a_user(self, name: str) -> str:
         """Address of the database for a new user without ownership."""

@@ -96,8 +96,8 @@ def _histories(searching: SearchPolicy, games: list[Game], seats: list[int], see
     lengths = np.array([len(game.moves) for game in games])
     for turn in range(max(lengths) + 1):
         moves = [game.moves[turn] if turn < len(game.moves) else 0 for game in games]
-        given = where, np.array(moves), np.bool_(turn == 0), turn <= lengths
-        carry, state = _turn(searching, see, carry, state, *given)
+        inputs = where, np.array(moves), np.bool_(turn == 0), turn <= lengths
+        carry, state = _turn(searching, see, carry, state, *inputs)
     return carry
 
 
@@ -128,26 +128,26 @@ def in_worlds(
     scores, int[B].
     """
     rules = policy.rules
-    chances, choices, scores = [], [], []
+    probs, choices, scores = [], [], []
     for first in range(0, len(decks), WORLDS):
         part = decks[first : first + WORLDS]
         padded = np.concatenate([part, np.repeat(part[-1:], WORLDS - len(part), axis=0)])
         state = deal(rules, padded)
-        carry, asked, legal = policy.init_carry(WORLDS * rules.num_players), [], []
+        carry, move_probs, legal = policy.init_carry(WORLDS * rules.num_players), [], []
         forced = [*moves, *then]
         for turn in range(rules.max_turns):
-            carry, chance, choice, count = _all_seats(policy, carry, state, np.bool_(turn == 0))
+            carry, prob, choice, count = _all_seats(policy, carry, state, np.bool_(turn == 0))
             if turn < len(moves):
-                asked.append(np.asarray(chance)[: len(part), moves[turn]])
+                move_probs.append(np.asarray(prob)[: len(part), moves[turn]])
                 legal.append(np.asarray(count)[: len(part)])
             action = np.full(WORLDS, forced[turn]) if turn < len(forced) else choice
             state = step(rules, state, action)[0]
             if np.asarray(finished(rules, state)).all():
                 break
-        chances.append(np.stack(asked))
+        probs.append(np.stack(move_probs))
         choices.append(np.stack(legal))
         scores.append(np.asarray(score(rules, state))[: len(part)])
-    return *(np.concatenate(x, axis=1) for x in (chances, choices)), np.concatenate(scores)
+    return *(np.concatenate(x, axis=1) for x in (probs, choices)), np.concatenate(scores)
 
 
 def world(game: Game, seat: int, hand: Sequence[int], rest: Sequence[int]) -> np.ndarray:
@@ -174,8 +174,8 @@ def _all_seats(policy: Any, carry: Any, state: State, first: jax.Array) -> Any:
     of_seats = logits.reshape(games, rules.num_players, -1)
     movers = jnp.arange(games), state.player
     mine = of_seats[movers]
-    chances, choice = jax.nn.softmax(mine), jnp.argmax(mine, axis=-1)
-    return carry, chances, choice, jnp.sum(legal[movers], axis=-1)
+    probs, choice = jax.nn.softmax(mine), jnp.argmax(mine, axis=-1)
+    return carry, probs, choice, jnp.sum(legal[movers], axis=-1)
 
 
 def state_after(game: Game) -> State:

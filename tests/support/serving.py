@@ -49,10 +49,10 @@ class Simple:
         ]
         safe = [a for a in legal if not rules.hand_size <= a < 2 * rules.hand_size]
         action = (fits or safe)[0]
-        chances = np.zeros(rules.num_moves, np.float32)
-        chances[legal] = 0.5 / len(legal)
-        chances[action] += 0.5
-        return PartnerAction(action, chances)
+        probs = np.zeros(rules.num_moves, np.float32)
+        probs[legal] = 0.5 / len(legal)
+        probs[action] += 0.5
+        return PartnerAction(action, probs)
 
 
 def make_play(
@@ -147,10 +147,10 @@ def make_study_play(
     **changes: Any,
 ) -> StudyPlay:
     """A study in `folder` with `Simple` as all agents."""
-    asked = study_of(dict(study) | changes)
-    names = asked.policies
+    design = study_of(dict(study) | changes)
+    names = design.policies
     return StudyPlay(
-        StudyFolder(folder, asked),
+        StudyFolder(folder, design),
         rules,
         {name: Simple() for name in names},
         {name: f"identity of {name}" for name in names},

@@ -29,13 +29,13 @@ def first_state(rules: Rules, seed: int = 0) -> State:
 
 def play_random_games(rules: Rules, feature_set: FeatureSet, state: State, key: jax.Array) -> Any:
     """States of random games and the current player's memory before each; every 3rd turn."""
-    kept, states, memories = init_memory(rules, feature_set, (BATCH,)), [], []
+    memory, states, memories = init_memory(rules, feature_set, (BATCH,)), [], []
     for turn in range(24):
         if turn % 3 == 2:
             states.append(state)
-            memories.append(kept)
-        after, _ = look_at_state(rules, feature_set, kept, state)
-        kept = next_seat(after)
+            memories.append(memory)
+        after, _ = look_at_state(rules, feature_set, memory, state)
+        memory = next_seat(after)
         state = random_move(rules, state, jax.random.fold_in(key, turn))
     return tuple(jax.tree.map(lambda *x: np.concatenate(x), *every) for every in (states, memories))
 
@@ -46,10 +46,12 @@ def random_move(rules: Rules, state: State, key: jax.Array) -> State:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def look_at_state(rules: Rules, feature_set: FeatureSet, kept: Memory, state: State) -> Any:
-    return features.encode_step(rules, feature_set, kept, from_state(rules, state))
+def look_at_state(rules: Rules, feature_set: FeatureSet, memory: Memory, state: State) -> Any:
+    return features.encode_step(rules, feature_set, memory, from_state(rules, state))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def look_at_observation(rules: Rules, feature_set: FeatureSet, kept: Memory, obs: jax.Array) -> Any:
-    return features.encode_step(rules, feature_set, kept, from_observation(rules, obs))
+def look_at_observation(
+    rules: Rules, feature_set: FeatureSet, memory: Memory, obs: jax.Array
+) -> Any:
+    return features.encode_step(rules, feature_set, memory, from_observation(rules, obs))

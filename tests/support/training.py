@@ -36,14 +36,14 @@ class Run:
     def start(self, *flags: str, devices: int = 1) -> BaseProcess:
         """Start or resume the run with more `flags`; wait until it holds its folder."""
         resume = (self.folder / "config.json").exists()
-        given = (
+        base_flags = (
             ["--resume"]
             if resume
             else ["--preset", str(PRESETS / f"{self.algo}.toml"), *self.flags]
         )
         args = (
             self.algo,
-            [*given, "--run-dir", str(self.folder), *flags],
+            [*base_flags, "--run-dir", str(self.folder), *flags],
             self.log,
             _cache(),
             devices,

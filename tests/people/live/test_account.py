@@ -145,11 +145,11 @@ def test_log_in_refused_or_failed(site):
 
 def test_export_returns_any_response(site):
     """One request without a session."""
-    server, answer, asked = site
+    server, answer, requests = site
     for status, text in ((200, '{"id": 5}'), (404, "Error: no such game"), (500, "")):
         answer |= {"status": status, "text": text}
         assert export(server, 5) == (status, text.encode())
-    for path, headers, _ in asked:
+    for path, headers, _ in requests:
         assert path == "/export/5" and headers["User-Agent"] == "hanabi-rl"
         assert "Cookie" not in headers
     with pytest.raises(OSError, match=r"127\.0\.0\.1: ConnectionRefusedError"):

@@ -15,9 +15,9 @@ from support.live_transcript import (
     OUR_HINT,
     PLAY,
     TABLE,
+    action_frame,
     deck,
     frame,
-    told,
 )
 
 from hanabi_rl.people.live.bot import LiveBot
@@ -37,19 +37,19 @@ class Talk:
         self.bot, self.now = LiveBot("Bot-ann", settings), 100.0
         self.bot.on_connected()
         self.say("welcome", **(WELCOME | welcome))
-        self.hear(["gameHistory []"])
+        self.deliver(["gameHistory []"])
 
     def say(self, command, **fields):
         return self.bot.receive(frame(command, **fields), self.now)
 
-    def hear(self, frames):
+    def deliver(self, frames):
         return [effect for text in frames for effect in self.bot.receive(text, self.now)]
 
     def happen(self, actions):
-        return self.hear([told(action) for action in actions])
+        return self.deliver([action_frame(action) for action in actions])
 
-    def pm(self, text, who="Zoe"):
-        return self.say("chat", msg=text, who=who, room="", recipient="Bot-ann")
+    def pm(self, text, name="Zoe"):
+        return self.say("chat", msg=text, who=name, room="", recipient="Bot-ann")
 
     def table(self, table=TABLE, players=("Zoe",), options=PLAIN, running=False, most=5):
         line = {"id": table, "players": list(players), "options": options, "running": running}
@@ -82,12 +82,12 @@ class Talk:
         assert sent(self.after(1)) == []
         return self.after(31)
 
-    def think(self, effects, action=6, chances=None):
-        (asked,) = [effect for effect in effects if isinstance(effect, RequestMove)]
-        weights = np.zeros(asked.game.rules.num_moves, np.float32)
-        for legal, chance in (chances or {action: 1.0}).items():
-            weights[legal] = chance
-        return self.bot.on_move(asked.token, PartnerAction(action, weights), self.now)
+    def act(self, effects, action=6, probs=None):
+        (request,) = [effect for effect in effects if isinstance(effect, RequestMove)]
+        weights = np.zeros(request.game.rules.num_moves, np.float32)
+        for legal, prob in (probs or {action: 1.0}).items():
+            weights[legal] = prob
+        return self.bot.on_move(request.token, PartnerAction(action, weights), self.now)
 
 
 def sent(effects):
@@ -113,11 +113,11 @@ def test_game_start_to_first_move():
     assert talk.happen(HINT) == []  # in the list too
     assert talk.say("gameActionList", tableID=TABLE, list=DEAL) == []  # Zoe's turn
     effects = talk.happen(HINT)
-    (asked,) = effects
-    assert isinstance(asked, RequestMove) and asked.game.moves == (15,)
-    assert asked.move_delay_s == 2.0
-    assert asked.partners == ("Zoe",)
-    (move,) = talk.think(effects)
+    (request,) = effects
+    assert isinstance(request, RequestMove) and request.game.moves == (15,)
+    assert request.move_delay_s == 2.0
+    assert request.partners == ("Zoe",)
+    (move,) = talk.act(effects)
     assert (move.command, move.fields) == ("action", HERE | {"type": 0, "target": 6})
     assert talk.bot.is_current(move.token)
     assert talk.happen(PLAY) == [] and not talk.bot.is_current(move.token)
@@ -140,31 +140,31 @@ def test_game_start_to_first_move():
 )
 def test_any_event_voids_pending_decision(event):
     talk = Talk()
-    (asked,) = talk.play()
-    assert talk.bot.is_current(asked.token)
+    (request,) = talk.play()
+    assert talk.bot.is_current(request.token)
     event(talk)
-    assert not talk.bot.is_current(asked.token)
-    assert talk.think([asked]) == []
+    assert not talk.bot.is_current(request.token)
+    assert talk.act([request]) == []
 
 
 def test_one_decision_per_turn():
     talk = Talk()
-    (asked,) = talk.play()
+    (request,) = talk.play()
     assert talk.say("clock", tableID=TABLE, times=[0, 0], activePlayerIndex=1) == []
     assert talk.say("connected", tableID=TABLE, list=[True, True]) == []
-    (move,) = talk.think([asked])
+    (move,) = talk.act([request])
     talk.say("pause", tableID=TABLE, active=True)
     assert talk.say("pause", tableID=TABLE, active=False) == []  # the move may have arrived
     assert not talk.bot.is_current(move.token)
     # a strike precedes the card; it belongs to our move and needs no new decision
-    ours = {"type": "strike", "num": 2, "turn": 5, "order": 7}
-    assert talk.happen([ours]) == []
+    own_strike = {"type": "strike", "num": 2, "turn": 5, "order": 7}
+    assert talk.happen([own_strike]) == []
 
 
 def test_own_strike_is_not_a_new_turn():
     talk = Talk()
     effects = talk.play()
-    talk.think(effects)
+    talk.act(effects)
     card = {"playerIndex": 1, "order": 7, "suitIndex": 2, "rank": 3}
     misplay = [
         {"type": "strike", "num": 2, "turn": 5, "order": 7},
@@ -176,24 +176,24 @@ def test_own_strike_is_not_a_new_turn():
 def test_refused_move_is_verified_then_replaced():
     talk = Talk()
     weighed = {6: 0.6, 15: 0.3, 7: 0.1}
-    talk.think(talk.play(), 6, weighed)
+    talk.act(talk.play(), 6, weighed)
     effects = talk.say("warning", warning="no")
     assert sent(effects) == [("getGameInfo2", HERE)]
     assert talk.happen(HINT) == []  # in the requested list too
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert sent(talk.think(effects, 6, weighed)) == [
+    assert sent(talk.act(effects, 6, weighed)) == [
         ("action", HERE | {"type": 3, "target": 0, "value": 1})
     ]
     talk.say("warning", warning="no")
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert sent(talk.think(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 8})]
+    assert sent(talk.act(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 8})]
     talk.say("warning", warning="no")
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    (note,) = talk.think(effects, 6, weighed)
+    (note,) = talk.act(effects, 6, weighed)
     assert isinstance(note, LogLine) and "refuses every move" in note.text
     assert sent(talk.after(61)) == [("getGameInfo2", HERE)]  # later it retries all moves
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert sent(talk.think(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 7})]
+    assert sent(talk.act(effects, 6, weighed)) == [("action", HERE | {"type": 0, "target": 7})]
 
 
 def test_unrelated_warning_repeats_no_move():
@@ -202,12 +202,12 @@ def test_unrelated_warning_repeats_no_move():
     talk.play([*DEAL, *HINT])
     assert talk.say("warning", warning="that user is not online") == []  # no move is pending
     talk = Talk()
-    talk.think(talk.play([*DEAL, *HINT]))
+    talk.act(talk.play([*DEAL, *HINT]))
     talk.say("warning", warning="that user is not online")
     assert talk.say("gameActionList", tableID=TABLE, list=[*DEAL, *HINT, *PLAY]) == []
-    (asked,) = talk.happen(DISCARD)
-    assert asked.game.moves == (15, 6, 1)
-    assert sent(talk.think([asked], 6)) == [("action", HERE | {"type": 0, "target": 7})]
+    (request,) = talk.happen(DISCARD)
+    assert request.game.moves == (15, 6, 1)
+    assert sent(talk.act([request], 6)) == [("action", HERE | {"type": 0, "target": 7})]
 
 
 def test_unanswered_move_is_retried():
@@ -219,7 +219,7 @@ def test_unanswered_move_is_retried():
             if talk.now == 100.0
             else talk.say("gameActionList", tableID=TABLE, list=LIST)
         )
-        (move,) = talk.think(effects, 6, weighed)
+        (move,) = talk.act(effects, 6, weighed)
         assert move.fields["target"] == tried
         assert talk.after(9) == []
         assert sent(talk.after(2)) == [("getGameInfo2", HERE)]
@@ -234,12 +234,12 @@ def test_older_action_list_does_not_refute_move():
     talk.say("init", **INIT)
     assert sent(talk.after(11)) == [("getGameInfo2", HERE)]
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert len(sent(talk.think(effects))) == 1
+    assert len(sent(talk.act(effects))) == 1
     assert talk.say("gameActionList", tableID=TABLE, list=LIST) == []
     # if the move was lost, the next list shows it
     assert sent(talk.after(11)) == [("getGameInfo2", HERE)]
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert len(sent(talk.think(effects))) == 1
+    assert len(sent(talk.act(effects))) == 1
 
 
 def test_inconsistent_messages_resynchronise_with_back_off():
@@ -255,8 +255,8 @@ def test_inconsistent_messages_resynchronise_with_back_off():
             assert talk.now < has_begun + 100
         waits.append(talk.now - has_begun)
     assert waits == [40.0, 60.0, 60.0, 60.0]
-    (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert asked.game.turn == 5
+    (request,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert request.game.turn == 5
 
 
 def test_missing_messages_are_requested_again():
@@ -265,10 +265,10 @@ def test_missing_messages_are_requested_again():
     assert talk.after(9) == [] and sent(talk.after(2)) == [("getGameInfo1", HERE)]
     talk.say("init", **INIT)
     assert talk.after(9) == [] and sent(talk.after(2)) == [("getGameInfo2", HERE)]
-    (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    (request,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert talk.after(59) == []  # time limit of the agent
     assert sent(talk.after(5)) == [("getGameInfo2", HERE)]
-    assert talk.think([asked]) == []
+    assert talk.act([request]) == []
 
 
 def test_finished_game_is_emitted_once():
@@ -329,12 +329,12 @@ def test_returned_replay_lead_is_given_again():
     talk.play()
     finish(talk, "Zoe")
     talk.watched("Bot-ann", "Zoe")
-    given = [talk.say("replayLeader", tableID=TABLE, name="Bot-ann") for _ in range(2)]
-    assert [sent(each) for each in given] == [leads, []]
+    effects_of_leads = [talk.say("replayLeader", tableID=TABLE, name="Bot-ann") for _ in range(2)]
+    assert [sent(each) for each in effects_of_leads] == [leads, []]
     for _ in range(9):  # with a program that keeps giving it back
         talk.say("replayLeader", tableID=TABLE, name="Zoe")
-        given.append(talk.say("replayLeader", tableID=TABLE, name="Bot-ann"))
-    assert sum(map(len, given)) == 3
+        effects_of_leads.append(talk.say("replayLeader", tableID=TABLE, name="Bot-ann"))
+    assert sum(map(len, effects_of_leads)) == 3
 
 
 def test_closed_replay_ends_silently():
@@ -377,10 +377,10 @@ def test_restarted_game_is_played():
     new = {"tableID": 40}
     assert talk.say("joined", **new) == []
     assert sent(talk.say("tableStart", **new, replay=False)) == [("getGameInfo1", new)]
-    asked = talk.say("init", **(INIT | new))
-    assert sent(asked) == [("loaded", new), ("getGameInfo2", new)]
-    (think,) = talk.say("gameActionList", **new, list=LIST)
-    assert isinstance(think, RequestMove) and think.token.table == 40
+    request = talk.say("init", **(INIT | new))
+    assert sent(request) == [("loaded", new), ("getGameInfo2", new)]
+    (act,) = talk.say("gameActionList", **new, list=LIST)
+    assert isinstance(act, RequestMove) and act.token.table == 40
 
 
 def test_replay_uses_no_seat():
@@ -426,8 +426,8 @@ def test_replay_is_rejoined_after_disconnect(back):
     spectate = ("tableSpectate", HERE | {"shadowingPlayerIndex": -1})
     assert sent(effects) == ([spectate] if back else [])
     assert (TABLE in talk.bot.seats) == bool(back)
-    told = talk.say("tableStart", tableID=TABLE, replay=True)
-    assert sent(told) == ([] if back else [LEAVES])
+    action_frame = talk.say("tableStart", tableID=TABLE, replay=True)
+    assert sent(action_frame) == ([] if back else [LEAVES])
 
 
 def test_vanished_table_is_searched_in_history():
@@ -456,7 +456,7 @@ def test_other_bots_are_not_human():
 def test_game_ending_during_resync_is_complete():
     """Events during a resynchronisation are applied: no action list of a finished game arrives."""
     talk = Talk()
-    talk.think(talk.play([*DEAL, *HINT]))
+    talk.act(talk.play([*DEAL, *HINT]))
     assert sent(talk.say("warning", warning="no")) == [("getGameInfo2", HERE)]
     assert talk.happen([*PLAY, *DISCARD]) == []
     assert finish(talk).game.moves == (15, 6, 1)
@@ -474,14 +474,14 @@ def test_game_ending_during_resync_is_complete():
 
 def test_game_continues_after_disconnect():
     talk = Talk()
-    (asked,) = talk.play()
+    (request,) = talk.play()
     talk.bot.on_connected()
-    assert not talk.bot.is_current(asked.token)
+    assert not talk.bot.is_current(request.token)
     assert talk.after(120) == []  # silent until the server responds
     effects = talk.say("welcome", **(WELCOME | {"playingAtTables": [TABLE]}))
     assert sent(effects) == [("tableReattend", HERE)]
     (again,) = talk.play()
-    assert again.game.moves == asked.game.moves and again.token != asked.token
+    assert again.game.moves == request.game.moves and again.token != request.token
     # a game that ended during the disconnect is over
     talk.bot.on_connected()
     talk.say("welcome", **WELCOME)
@@ -504,7 +504,7 @@ def test_disconnect_loses_room():
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "reason"),
     [
         ({"variantName": "Black (5 Suits)"}, "this table has Black (5 Suits)"),
         ({"cardCycle": True}, "I cannot play with the option cardCycle"),
@@ -521,17 +521,17 @@ def test_disconnect_loses_room():
         ({"sudoku": True}, "I do not know the option sudoku"),
     ],
 )
-def test_unsupported_options_are_refused_politely(options, why):
+def test_unsupported_options_are_refused_politely(options, reason):
     options = PLAIN | options
     talk = Talk()
     talk.table(options=options)
     ((command, fields),) = sent(talk.pm("/join"))
     assert (command, fields["recipient"]) == ("chatPM", "Zoe")
-    assert why in fields["msg"] and "Sorry" in fields["msg"] and len(fields["msg"]) <= 300
+    assert reason in fields["msg"] and "Sorry" in fields["msg"] and len(fields["msg"]) <= 300
     # if the options change in its room, the bot announces it once and leaves
     talk.sit()
     chat, leave = sent(talk.room(options=options))
-    assert chat[0] == "chat" and why in chat[1]["msg"] and chat[1]["room"] == f"table{TABLE}"
+    assert chat[0] == "chat" and reason in chat[1]["msg"] and chat[1]["room"] == f"table{TABLE}"
     assert leave == ("tableLeave", HERE)
     assert talk.table(options=options) == [] and talk.room(options=options) == []
     # if such a game begins, the bot votes to end it
@@ -609,8 +609,8 @@ def test_failed_join_reports_reason():
 
 def test_several_tables_up_to_limit():
     talk = Talk(BotSettings("x", frozenset({2}), tables=2))
-    for table, who in ((31, "Zoe"), (40, "Yan"), (50, "Xeo")):
-        talk.table(table, players=(who,))
+    for table, name in ((31, "Zoe"), (40, "Yan"), (50, "Xeo")):
+        talk.table(table, players=(name,))
     assert sent(talk.pm("/join", "Zoe")) and talk.say("joined", tableID=31)
     assert sent(talk.pm("/join", "Yan")) and talk.say("joined", tableID=40)
     assert "busy" in texts(talk.pm("/join", "Xeo"))[0]
@@ -642,13 +642,13 @@ def test_leave_and_start():
 
 def test_create():
     talk = Talk(BotSettings("x", frozenset({2, 3})))
-    create, said = sent(talk.pm("/create"))
+    create, reply = sent(talk.pm("/create"))
     options = {"variantName": "No Variant"}
     assert create == (
         "tableCreate",
         {"name": "with Zoe", "options": options, "maxPlayers": 3},
     )
-    assert said[1]["recipient"] == "Zoe"
+    assert reply[1]["recipient"] == "Zoe"
     # the server's own commands in a name would set a seed or start from a replay
     other = Talk(BotSettings("x", frozenset({2, 3})))
     (_, fields), _ = sent(other.pm("/create !seed 77 <b>" + "x" * 60))
@@ -664,8 +664,8 @@ def test_pending_table_counts_as_seat():
     talk = Talk()
     talk.table()
     assert sent(talk.pm("/join")) == [("tableJoin", HERE)]
-    for who in ("Yan", "Xeo"):
-        assert texts(talk.pm("/create", who)) == [busy]
+    for name in ("Yan", "Xeo"):
+        assert texts(talk.pm("/create", name)) == [busy]
     for over in (
         lambda t: t.after(61),
         lambda t: t.bot.on_connected(),
@@ -733,8 +733,8 @@ def test_replies_are_rate_limited():
     talk = Talk()
     assert sum(len(sent(talk.pm("/settings"))) for _ in range(100)) == 8
     assert len(sent(talk.pm("/settings", "Yan"))) == 1
-    everybody = sum(len(sent(talk.pm("/settings", f"who{i}"))) for i in range(200))
-    assert everybody == 32 - 9
+    total = sum(len(sent(talk.pm("/settings", f"who{i}"))) for i in range(200))
+    assert total == 32 - 9
     talk.now += 61
     assert len(sent(talk.pm("/settings"))) == 1
     talk.table()
@@ -744,12 +744,12 @@ def test_replies_are_rate_limited():
 def test_help_and_settings_state_what_is_saved():
     talk = Talk(BotSettings("agent:adhoc-2p", frozenset({2}), remember=True))
     lines = texts(talk.pm("/help"))
-    every = " ".join(lines)
+    help_text = " ".join(lines)
     for word in ("/join", "/leave", "/create", "/start", "/settings", "agent:adhoc-2p"):
-        assert word in every
-    assert "cards and moves" in every and "/keep no" in every and "/forget" in every
-    (said,) = texts(talk.pm("/settings"))
-    assert "agent:adhoc-2p" in said and "games: saved" in said and "you: saved" in said
+        assert word in help_text
+    assert "cards and moves" in help_text and "/keep no" in help_text and "/forget" in help_text
+    (reply,) = texts(talk.pm("/settings"))
+    assert "agent:adhoc-2p" in reply and "games: saved" in reply and "you: saved" in reply
     for settings in (SETTINGS, BotSettings("a" * 60, frozenset({2}), remember=True, keep=False)):
         assert all(len(line) <= 300 for line in texts(Talk(settings).pm("/help")))
     nothing = Talk(BotSettings("x", frozenset({2}), keep=False))
@@ -799,8 +799,8 @@ def test_move_delay():
     timed = INIT["options"] | {"timed": True, "timeBase": 120, "timePerTurn": 20}
     talk.say("init", **(INIT | {"options": timed}))
     talk.say("clock", tableID=TABLE, times=[100_000, 8_000], activePlayerIndex=0, timeTaken=0)
-    (asked,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
-    assert asked.move_delay_s == pytest.approx(0.4)
+    (request,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
+    assert request.move_delay_s == pytest.approx(0.4)
     # an untimed clock counts down from 0
     talk = Talk()
     talk.play([*DEAL, *HINT, *PLAY])
@@ -810,11 +810,11 @@ def test_move_delay():
 
 def test_no_move_during_pause():
     talk = Talk()
-    (asked,) = talk.play()
+    (request,) = talk.play()
     talk.say("pause", tableID=TABLE, active=True, playerIndex=0)
-    assert talk.think([asked]) == []
+    assert talk.act([request]) == []
     (again,) = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
-    assert sent(talk.think([again])) == [("action", HERE | {"type": 0, "target": 7})]
+    assert sent(talk.act([again])) == [("action", HERE | {"type": 0, "target": 7})]
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -832,34 +832,34 @@ def test_pause_state_is_read_after_reconnect(before, after):
     assert [type(effect) for effect in effects] == ([] if after else [RequestMove])
     if after:
         effects = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
-    assert sent(talk.think(effects)) == [("action", HERE | {"type": 0, "target": 7})]
+    assert sent(talk.act(effects)) == [("action", HERE | {"type": 0, "target": 7})]
 
 
 def test_move_refused_by_pause_is_repeated():
     talk = Talk()
     weighed = {6: 0.6, 1: 0.25, 4: 0.15}
     move = [("action", HERE | {"type": 0, "target": 7})]
-    assert sent(talk.think(talk.play(), 6, weighed)) == move
+    assert sent(talk.act(talk.play(), 6, weighed)) == move
     talk.say("pause", tableID=TABLE, active=True, playerIndex=0)
     talk.say("warning", warning="You cannot perform a game action when the game is paused.")
     assert talk.say("gameActionList", tableID=TABLE, list=LIST) == []
     effects = talk.say("pause", tableID=TABLE, active=False, playerIndex=0)
-    assert sent(talk.think(effects, 6, weighed)) == move
+    assert sent(talk.act(effects, 6, weighed)) == move
 
 
 def test_notes_are_written_only_if_enabled():
     weighed = {6: 0.6, 1: 0.25, 4: 0.12, 15: 0.03}
     talk = Talk(BotSettings("x", frozenset({2}), notes=True))
-    effects = talk.think(talk.play(), 6, weighed)
+    effects = talk.act(talk.play(), 6, weighed)
     assert sent(effects) == [
         ("note", HERE | {"order": 7, "note": "turn 6: discard 25%, play 60%"}),
         ("note", HERE | {"order": 10, "note": "turn 6: discard 12%"}),
         ("action", HERE | {"type": 0, "target": 7}),
     ]
     assert len({effect.token for effect in effects}) == 1
-    assert [c for c, _ in sent(Talk().think(Talk().play(), 6, weighed))] == []
+    assert [c for c, _ in sent(Talk().act(Talk().play(), 6, weighed))] == []
     talk = Talk()
-    assert [c for c, _ in sent(talk.think(talk.play(), 6, weighed))] == ["action"]
+    assert [c for c, _ in sent(talk.act(talk.play(), 6, weighed))] == ["action"]
 
 
 def test_stopping_server_gets_no_new_seats():
@@ -944,8 +944,8 @@ def test_back_off_grows_with_jitter():
     assert waits.next_s() == 300
     waits.record_duration(120)
     assert waits.next_s() == 2
-    drawn = {BackOff().next_s() for _ in range(10)}
-    assert len(drawn) == 10 and all(1 <= wait <= 2 for wait in drawn)
+    waits_s = {BackOff().next_s() for _ in range(10)}
+    assert len(waits_s) == 10 and all(1 <= wait <= 2 for wait in waits_s)
 
 
 def test_move_lists_form_the_transcript():

@@ -36,8 +36,8 @@ class Scripted:
     def __init__(self, folder=None, seed=0):
         self.choose, self.folder, self.kept, self.forgotten = cautious(seed), folder, [], []
 
-    async def query(self, asked):
-        return self.choose(asked)
+    async def query(self, request):
+        return self.choose(request)
 
     async def on_game_ended(self, ended):
         if ended.game is not None:
@@ -167,12 +167,12 @@ def test_live_game_matches_play_games(tmp_path):
         ]
         running = [asyncio.create_task(each.run()) for each in bots]
         await until(lambda: len(site.clients) == 2)
-        made = site.clients["Bot-a"]  # typed by its owner
-        site.on_tableCreate(made, {"name": "x", "options": {}, "maxPlayers": 2}, 0.0)
+        client = site.clients["Bot-a"]  # typed by its owner
+        site.on_tableCreate(client, {"name": "x", "options": {}, "maxPlayers": 2}, 0.0)
         site.on_tableJoin(site.clients["Bot-b"], {"tableID": 1}, 0.0)
-        site.on_tableStart(made, {"tableID": 1}, 0.0)
+        site.on_tableStart(client, {"tableID": 1}, 0.0)
         await until(lambda: site.tables[1].table.turn >= TURNS, seconds=300.0)
-        site.on_tableTerminate(made, {"tableID": 1}, 0.0)
+        site.on_tableTerminate(client, {"tableID": 1}, 0.0)
         for each in bots:
             each.close()
         await asyncio.wait_for(asyncio.gather(*running), 120)
@@ -233,10 +233,10 @@ class Asking:
     """Replaces a bot: requests one finished game and records the response."""
 
     def __init__(self, game):
-        self.told, self.game = [], game
+        self.responses, self.game = [], game
 
     def on_response(self, number, status, body, now):
-        self.told.append((number, status, body))
+        self.responses.append((number, status, body))
         return [GameEnded(self.game, None, ("p0",))]
 
 
@@ -246,17 +246,17 @@ def test_exports_work_without_a_socket():
     world = World(site, 3)
     game = Game(5001, Rules(num_players=2), tuple(full_deck(Rules(num_players=2))), frozenset())
 
-    async def ask(address, number):
+    async def fetch(address, number):
         agents = Scripted()
         each = connection(address, "Bot-a", agents)
         each._bot = Asking(game)
         each._do([Fetch(number)])
         await until(lambda: agents.kept)
-        return each._bot.told
+        return each._bot.responses
 
     with serving(Loopback(world, PASSWORDS)) as address:
-        assert asyncio.run(ask(address, 5001)) == [
+        assert asyncio.run(fetch(address, 5001)) == [
             (5001, 404, b"Error: That game does not exist in the database.")
         ]
-    ((number, status, why),) = asyncio.run(ask("http://127.0.0.1:9", 7))
-    assert (number, status) == (7, 0) and b"ConnectionRefused" in why
+    ((number, status, reason),) = asyncio.run(fetch("http://127.0.0.1:9", 7))
+    assert (number, status) == (7, 0) and b"ConnectionRefused" in reason

@@ -28,25 +28,25 @@ def checking(site, choose):
     """`choose`, after comparing the agent's game with the referee's."""
     compared = []
 
-    def checked(think):
-        table = site.tables.get(think.token.table)
+    def checked(request):
+        table = site.tables.get(request.token.table)
         if table is None:  # ended, and its replay is empty
-            return choose(think)
+            return choose(request)
         referee = table.table
         true = Game(
-            think.game.game_id,
+            request.game.game_id,
             referee.rules,
             tuple(referee.deck),
-            think.game.people,
+            request.game.people,
             tuple(referee.actions),
         )
         seat = referee.player
-        if table.end is None and think.game.turn == referee.turn:  # otherwise it has ended
-            assert player_view(think.game, seat) == player_view(true, seat)
-            compared.append(think.game.turn)
+        if table.end is None and request.game.turn == referee.turn:  # otherwise it has ended
+            assert player_view(request.game, seat) == player_view(true, seat)
+            compared.append(request.game.turn)
         names = [table.players[(seat + k + table.start) % len(table.players)] for k in range(9)]
-        assert think.partners == tuple(names[1 : len(table.players)])
-        return choose(think)
+        assert request.partners == tuple(names[1 : len(table.players)])
+        return choose(request)
 
     return checked, compared
 
@@ -92,12 +92,12 @@ def check(site, bots, games):
     assert all(site.most[bot.name] <= MESSAGES for bot in bots) and LIMIT > MESSAGES
     assert len(site.games) == games
     for bot in bots:
-        kept = {ended.game.game_id: ended.game for ended in bot.ended if ended.game is not None}
-        assert len(kept) == len(bot.ended)
+        emitted = {ended.game.game_id: ended.game for ended in bot.ended if ended.game is not None}
+        assert len(emitted) == len(bot.ended)
         here = {n: table for n, table in site.games.items() if bot.name in table.players}
         mine = {n: table for n, table in here.items() if table.table.actions}  # games with moves
-        assert set(kept) == set(mine)
-        for number, game in kept.items():
+        assert set(emitted) == set(mine)
+        for number, game in emitted.items():
             referee = mine[number].table
             assert list(game.moves) == referee.actions and list(game.deck) == referee.deck
             assert game.table().score == referee.score
@@ -148,8 +148,9 @@ def test_games_ending_during_disconnect_are_recovered(seats):
     faults = Faults(drop=0.03, history=0.5, export=0.6)
     options = {"startingPlayer": 1, "timed": True, "timeBase": 20, "timePerTurn": 2}
     site, bots = play(faults, 1, 4, seats, people=4, options=options, away_s=30.0)
-    told = [text for bot in bots for text in bot.noted if "recovered from replay" in text]
-    assert len(told) > 5 and site.counts["exports broken"] > 2 and site.counts["histories lost"] > 2
+    recovered = [text for bot in bots for text in bot.noted if "recovered from replay" in text]
+    assert len(recovered) > 5
+    assert site.counts["exports broken"] > 2 and site.counts["histories lost"] > 2
     assert max(site.exports.values()) < 30
     assert site.counts["ended 3"] > 2  # disconnected players run out of time
     check(site, bots, 16)

@@ -6,7 +6,7 @@ import itertools
 import json
 
 import pytest
-from support.live_transcript import DEAL, INIT, LIST, OUR_ACTIONS, TABLE, deck, frame, told
+from support.live_transcript import DEAL, INIT, LIST, OUR_ACTIONS, TABLE, action_frame, deck, frame
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.games.hanabi.rules import Rules
@@ -67,9 +67,9 @@ class Away:
     def say(self, command, **fields):
         return self.bot.receive(frame(command, **fields), self.now)
 
-    def hear(self, actions):
+    def deliver(self, actions):
         for action in actions:
-            self.bot.receive(told(action), self.now)
+            self.bot.receive(action_frame(action), self.now)
 
     def history(self, games):
         self.bot.receive(f"gameHistory {json.dumps(games)}", self.now)
@@ -118,7 +118,7 @@ def the_game(effects):
 def seen_to_its_end():
     there = Away(remember=True)
     there.play()
-    there.hear([*LAST_MOVE, OVER])
+    there.deliver([*LAST_MOVE, OVER])
     there.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     return the_game(there.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
 
@@ -192,9 +192,9 @@ def test_game_is_recovered_from_any_seat():
 def test_missing_history_is_requested_with_back_off():
     away = lost(history=None)
     done = away.after(200)
-    asked = [(when, effect.fields) for when, effect in done if isinstance(effect, Send)][1:]
-    assert [fields for _, fields in asked] == [{"offset": 0, "amount": 12}] * 5
-    waits = [b[0] - a[0] for a, b in itertools.pairwise(asked)]
+    requests = [(when, effect.fields) for when, effect in done if isinstance(effect, Send)][1:]
+    assert [fields for _, fields in requests] == [{"offset": 0, "amount": 12}] * 5
+    waits = [b[0] - a[0] for a, b in itertools.pairwise(requests)]
     assert waits == [10, 20, 40, 60] and not of(Fetch, done)
     away.history([entry(), entry(8000)])
     done = away.after(20)
@@ -232,7 +232,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_invalid_exports_are_retried_then_given_up(what):
-    status, body, why = WRONG[what]
+    status, body, reason = WRONG[what]
     away = lost()
     away.after(12)
     waits = []
@@ -255,7 +255,7 @@ def test_invalid_exports_are_retried_then_given_up(what):
             fetches += 1
             away.get(status, body)
     assert f"table {TABLE}: the game is not saved: replay {NUMBER}: " in notes[0].text
-    assert why in notes[0].text and fetches < 15 and away.now < 700
+    assert reason in notes[0].text and fetches < 15 and away.now < 700
     assert away.bot.is_idle and away.after(700) == []
 
 
@@ -404,7 +404,7 @@ def test_complete_game_is_not_searched():
     away = Away()
     away.play()
     away.say("tableStart", tableID=40, replay=False)  # another game, unobserved
-    away.hear([*LAST_MOVE, OVER])
+    away.deliver([*LAST_MOVE, OVER])
     away.history([entry()])
     away.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     the_game(away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
@@ -415,7 +415,7 @@ def test_complete_game_is_not_searched():
 def test_game_number_suffices_for_recovery():
     away = Away()
     away.play()
-    away.hear([*LAST_MOVE, OVER])
+    away.deliver([*LAST_MOVE, OVER])
     away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER)  # the deck never arrives
     done = away.after(12)
     assert of(Fetch, done) == [Fetch(NUMBER)]
@@ -444,7 +444,7 @@ def test_game_without_moves_is_not_saved():
 
 
 def test_opted_out_games_are_not_saved():
-    def ask(away, text):
+    def send_chat(away, text):
         away.say("chat", msg=text, who="Zoe", room="", recipient="Bot-ann")
 
     for settings, keeps, learns in (
@@ -459,7 +459,7 @@ def test_opted_out_games_are_not_saved():
         assert (found.game is not None, found.observed is not None) == (keeps, learns)
     away = lost(remember=True)
     away.after(12)
-    ask(away, "/keep no")
+    send_chat(away, "/keep no")
     found = the_game(away.get())
     assert found.game is None and found.observed is None
 
@@ -487,11 +487,11 @@ def test_unsupported_player_count_is_not_recovered():
 
 
 @pytest.mark.parametrize(
-    "told", [None, 7, {}, [None], [{}], [{"id": "x", "playerNames": NAMES}], [{"id": NUMBER}]]
+    "games", [None, 7, {}, [None], [{}], [{"id": "x", "playerNames": NAMES}], [{"id": NUMBER}]]
 )
-def test_invalid_history_is_ignored(told):
+def test_invalid_history_is_ignored(games):
     away = lost(history=[])
-    away.history(told)
+    away.history(games)
     assert of(Fetch, away.after(15)) == []
-    away.history([*(told if isinstance(told, list) else []), entry()])
+    away.history([*(games if isinstance(games, list) else []), entry()])
     assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]

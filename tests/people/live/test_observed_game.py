@@ -29,10 +29,14 @@ def observed(actions):
 def test_transcript_matches_hand_computed_game():
     game = observed(LIST)
     assert game.my_turn and game.turn == 5
-    asked = game.game(7)
-    assert list(asked.moves) == OUR_ACTIONS
-    assert (asked.game_id, asked.people, asked.current_player) == (7, frozenset({0}), 1)
-    table = asked.table()
+    known = game.game(7)
+    assert list(known.moves) == OUR_ACTIONS
+    assert (known.game_id, known.people, known.current_player) == (
+        7,
+        frozenset({0}),
+        1,
+    )
+    table = known.table()
     assert table.fireworks == [0, 1, 0, 0, 0]
     assert (table.info_tokens, table.life_tokens, table.drawn) == (7, 2, 13)
     assert table.hands == [[0, 2, 4, 11, 12], [5, 7, 8, 9, 10]]
@@ -64,15 +68,15 @@ def test_turn_begins_after_complete_move():
     for action in LIST:
         game.apply(action)
         turns.append(game.my_turn)
-    ours = len(DEAL) + len(HINT) - 1
-    then = ours + len(PLAY) + 4
-    assert [i for i, mine in enumerate(turns) if mine] == [ours, then, len(LIST) - 1]
+    first_own = len(DEAL) + len(HINT) - 1
+    then = first_own + len(PLAY) + 4
+    assert [i for i, mine in enumerate(turns) if mine] == [first_own, then, len(LIST) - 1]
     first = ObservedGame(2, 0)
     for action in DEAL:
         assert not first.my_turn
-        shown = action | {"suitIndex": 0, "rank": 1 + action["order"] % 5}
+        visible = action | {"suitIndex": 0, "rank": 1 + action["order"] % 5}
         hidden = action | {"suitIndex": -1, "rank": -1}
-        first.apply(hidden if action["playerIndex"] == 0 else shown)
+        first.apply(hidden if action["playerIndex"] == 0 else visible)
     assert first.my_turn  # no `turn` precedes the first move
 
 

@@ -35,10 +35,10 @@ class Clock:
 
 @pytest.fixture
 def play(tmp_path):
-    return made(tmp_path / "study")
+    return make_paired_study(tmp_path / "study")
 
 
-def made(path, study=PEOPLE):
+def make_paired_study(path, study=PEOPLE):
     play = make_study_play(path, study=study)
     play.folder.clock = play.waiting._clock = Clock()
     return play
@@ -97,7 +97,7 @@ def test_paired_participants_keep_equal_copies(play, tmp_path):
 
 @pytest.mark.parametrize("planned", [0, 1])
 def test_paired_seats_alternate(tmp_path, planned):
-    play = made(tmp_path, PEOPLE | {"agents": [{"name": "person", "games": 4}]})
+    play = make_paired_study(tmp_path, PEOPLE | {"agents": [{"name": "person", "games": 4}]})
     people = [play.folder.join()[0].number for _ in range(2)]
     plan = tuple((0, (planned + game) % 2) for game in range(4))
     for number in people:
@@ -168,7 +168,7 @@ def test_server_notices_external_withdrawal(play, visit):
 
 
 def test_fallback_agent_game_does_not_count(tmp_path):
-    play = made(tmp_path, PEOPLE | {"agents": [{"name": "person"}, {"name": "bot:b"}]})
+    play = make_paired_study(tmp_path, PEOPLE | {"agents": [{"name": "person"}, {"name": "bot:b"}]})
     person, _ = play.folder.join()
     clock = play.folder.clock
     while (game_id := play.deal(person, 0)) is None:
@@ -215,7 +215,7 @@ def test_copies_synchronise_after_crash(play, tmp_path):
     behind = play.folder.get(first.number).games[0]
     move(play, (mine, theirs))
     play.folder.change(first.number, lambda person: person.with_game(0, behind))
-    again = made(tmp_path / "study")
+    again = make_paired_study(tmp_path / "study")
     assert again.game(mine).moves == again.game(theirs).moves == play.game(theirs).moves
     (played,) = again.folder.get(first.number).games
     assert played.game.turn == 4 and len(played.times_ms) == 4
@@ -238,7 +238,7 @@ def test_half_dealt_game_is_undone_after_crash(play, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         play.deal(second, 0)
     assert [len(play.folder.get(each.number).games) for each in (first, second)] == [1, 0]
-    again = made(tmp_path / "study")
+    again = make_paired_study(tmp_path / "study")
     first, second = (again.folder.get(each.number) for each in (first, second))
     assert first.games == second.games == ()
     assert again.deal(first, 0) is None  # waits again
@@ -272,9 +272,9 @@ def test_paired_participants_see_every_move(play, visit):
             sockets.append(stack.enter_context(client.websocket_connect(address)))
         seen = [json.loads(socket.receive_text())["frame"] for socket in sockets]
         for turn in range(4):
-            (mover,) = [k for k in (0, 1) if seen[k]["actions"]]
-            action = [a for a in seen[mover]["actions"] if a["why_not"] is None][-1]
-            sockets[mover].send_text(json.dumps({"action": action["id"], "turn": turn}))
+            (current,) = [k for k in (0, 1) if seen[k]["actions"]]
+            action = [a for a in seen[current]["actions"] if a["why_not"] is None][-1]
+            sockets[current].send_text(json.dumps({"action": action["id"], "turn": turn}))
             seen = [json.loads(socket.receive_text())["frame"] for socket in sockets]
             assert [frame["turn"] for frame in seen] == [turn + 1] * 2
         seen_by(codes[0])

@@ -48,11 +48,11 @@ def take_part(play, client, ranking=("1", "2")):
 
 
 def test_nothing_is_stored_before_consent(play, visit, tmp_path):
-    def kept():
+    def saved_files():
         files = (tmp_path / "study").rglob("*")
         return {path: path.read_bytes() for path in files if path.is_file()}
 
-    before, client = kept(), visit(play)
+    before, client = saved_files(), visit(play)
     page = client.get("/")
     assert "We record moves." in page.text and "a@example.org" in page.text
     for path in ("/next", "/game/5"):
@@ -61,7 +61,7 @@ def test_nothing_is_stored_before_consent(play, visit, tmp_path):
     for path in ("/answer", "/stop"):
         assert post(client, path, step="before").url.path == "/"
     agree(client, version="2")  # another version of the text
-    assert kept() == before and not client.cookies and "set-cookie" not in page.headers
+    assert saved_files() == before and not client.cookies and "set-cookie" not in page.headers
     agree(client)
     assert client.cookies[cookie_of(play)]
     (person,) = play.folder.participants()
@@ -106,8 +106,8 @@ def test_whole_study_is_saved_and_exported(play, visit, tmp_path, capsys):
 def test_partners_are_named_only_at_the_end(play, visit):
     _, pages = take_part(play, visit(play))
     for page in pages[:-1]:
-        shown = json.dumps(page) if isinstance(page, list) else page.text
-        assert "bot:a" not in shown and "bot:b" not in shown and "identity of" not in shown
+        text = json.dumps(page) if isinstance(page, list) else page.text
+        assert "bot:a" not in text and "bot:b" not in text and "identity of" not in text
     assert "<code>bot:a</code>" in pages[-1].text and "<code>bot:b</code>" in pages[-1].text
     assert "DONE-7" in pages[-1].text and "DONE-7" not in pages[-2].text
 
@@ -131,9 +131,9 @@ def test_questions_are_optional_and_first_answers_stay(play, visit):
 def test_withdrawal_removes_data_from_folder_and_export(play, visit, tmp_path):
     (code, _), (other, _) = take_part(play, visit(play)), take_part(play, visit(play))
     gone, stays = play.folder.find(code), play.folder.find(other)
-    stranger = visit(play)
-    assert "No participant" in post(stranger, "/withdraw", code="123456-AAAA-AAAA-AAAA").text
-    assert "are deleted" in post(stranger, "/withdraw", code=code).text
+    visitor = visit(play)
+    assert "No participant" in post(visitor, "/withdraw", code="123456-AAAA-AAAA-AAAA").text
+    assert "are deleted" in post(visitor, "/withdraw", code=code).text
     left = b"".join(path.read_bytes() for path in (tmp_path / "study").rglob("*.*"))
     assert gone.code_hash.encode() not in left
     for played in gone.games:
@@ -269,11 +269,11 @@ def test_logs_errors_and_files_identify_no_participant(
     assert "the partner failed" in caplog.text
     # no participant's code
     post(client, "/withdraw", code=code[:-1] + ("8" if code[-1] == "9" else "9"))
-    said = capfd.readouterr()
-    kept = "".join(
+    printed = capfd.readouterr()
+    saved_files = "".join(
         path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()
     )
-    for text in (caplog.text, said.out, said.err, kept):
+    for text in (caplog.text, printed.out, printed.err, saved_files):
         for secret in (code[7:], client.cookies[cookie_of(play)][7:], ADDRESS, "testclient"):
             assert secret not in text
 

@@ -15,7 +15,7 @@ SCALES = [{"name": name, "text": name} for name in ("one", "two", "three")]
 FORM = [*SCALES, {"name": "words", "text": "?", "kind": "text"}]
 
 
-def made(**changes):
+def make_export(**changes):
     """Two participants: 1 plays a warm-up and two games with bot:a, one of them abandoned; 2 plays
     one game with bot:b."""
     study = study_of(STUDY | {"after_game": FORM, "flag_moves": True} | changes)
@@ -57,7 +57,7 @@ def made(**changes):
 
 
 def test_warm_ups_and_abandoned_games_have_no_score():
-    export = made()
+    export = make_export()
     first, second = person_agent_data(export)
     assert (first.person, first.agent, first.scores, first.abandoned) == (1, "bot:a", (3,), 1)
     # (2 + 4) / 2 of one game; fewer than half of the other's were answered
@@ -70,7 +70,7 @@ def test_warm_ups_and_abandoned_games_have_no_score():
 
 def test_rank_is_among_agents_that_count():
     """The ranking includes a fallback agent."""
-    export = made()
+    export = make_export()
     export.lines[3]["participant"] = 1
     export.people[0]["end"]["ranking"] = {"bot:c": 1, "bot:b": 2, "bot:a": 3}
     places = {block.agent: block.rank for block in person_agent_data(export)}
@@ -79,19 +79,19 @@ def test_rank_is_among_agents_that_count():
 
 def test_partner_form_determines_the_rating():
     marked = [FORM[0], FORM[1] | {"rating": True}, *FORM[2:]]
-    first, second = person_agent_data(made(after_partner=marked))
+    first, second = person_agent_data(make_export(after_partner=marked))
     assert (first.rating, second.rating) == (None, 1)
-    first, second = person_agent_data(made(after_partner=FORM, flag_moves=False))
+    first, second = person_agent_data(make_export(after_partner=FORM, flag_moves=False))
     assert second.rating == 3 and first.partner_moves == 0
 
 
 def test_direct_comparison_is_signed_by_agent():
     scale = {"text": "?", "rating": True}
-    asked = [{"name": "trusted", **scale}, {"name": "stronger", **scale}]
-    first, second = person_agent_data(made(at_end=asked))
+    questions = [{"name": "trusted", **scale}, {"name": "stronger", **scale}]
+    first, second = person_agent_data(make_export(at_end=questions))
     assert (first.agent, first.preference) == ("bot:a", 2.5)  # second partner: 6.5 of 7
     assert (second.agent, second.preference) == ("bot:b", -2.5)
-    assert person_agent_data(made())[0].preference is None
+    assert person_agent_data(make_export())[0].preference is None
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def of_two(games):
     scores = np.arange(1, len(games) + 1, dtype=np.int32)
     lines = [
         {
-            "participant": who,
+            "participant": person,
             "agent": "person",
-            "warm_up": who in warm_up,
+            "warm_up": person in warm_up,
             "instead": False,
             "end_reason": end,
             "answers": {},
@@ -120,17 +120,17 @@ def of_two(games):
             "questioned": [],
         }
         for first, second, end, *warm_up in games
-        for who in (first, second)
+        for person in (first, second)
     ]
     people = [
-        {"participant": who, "order": ["person"], "partners": {}, "end": {}}
-        for who in dict.fromkeys(line["participant"] for line in lines)
+        {"participant": person, "order": ["person"], "partners": {}, "end": {}}
+        for person in dict.fromkeys(line["participant"] for line in lines)
     ]
     rows = [
         first | {"other": second} for first, second in zip(lines[::2], lines[1::2], strict=True)
     ]
-    drawn = dataclasses.replace(random_games(TINY, len(games)), scores=scores)
-    return Export(study, drawn, rows, people)
+    games_of_scores = dataclasses.replace(random_games(TINY, len(games)), scores=scores)
+    return Export(study, games_of_scores, rows, people)
 
 
 def test_shared_game_links_both_participants():
@@ -161,6 +161,6 @@ def test_shared_game_links_both_participants():
 
 
 def test_participants_without_shared_games_are_separate_groups():
-    blocks = person_agent_data(made())
+    blocks = person_agent_data(make_export())
     assert not any(block.shared for block in blocks)
     assert person_groups(blocks) == {block.person: block.person for block in blocks}

@@ -119,9 +119,9 @@ def test_participants_are_recognised_after_move_of_server(tmp_path):
 
 def test_old_cookie_is_accepted_and_replaced(tmp_path, visit):
     play = make_study_play(tmp_path / "old")
-    kept = read_json(tmp_path / "old" / "study.json")
-    del kept["tag"]
-    write_json(tmp_path / "old" / "study.json", kept)
+    saved = read_json(tmp_path / "old" / "study.json")
+    del saved["tag"]
+    write_json(tmp_path / "old" / "study.json", saved)
     code = play.folder.join()[1]
     play, other = make_study_play(tmp_path / "old"), make_study_play(tmp_path / "other")
     client, elsewhere = visit(play), visit(other)
@@ -335,8 +335,8 @@ def test_form_of_earlier_participant_is_rejected(play, visit):
     unknown = post(client, "/answer", **tab, q_played="y")  # no participant in the browser
     agree(client)
     other = post(client, "/answer", **tab, q_played="y")
-    for lost, why in ((unknown, "does not recognise"), (other, "Another participant has begun")):
-        assert lost.status_code == 409 and why in lost.text
+    for lost, reason in ((unknown, "does not recognise"), (other, "Another participant has begun")):
+        assert lost.status_code == 409 and reason in lost.text
         assert "<dd>y</dd>" in lost.text and 'href="code"' in lost.text
         assert not CODE.search(lost.text)
     stop = post(client, "/stop", owner=tab["owner"])
