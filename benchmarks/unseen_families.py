@@ -29,7 +29,7 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     run_gauntlet,
 )
 from hanabi_rl.evaluation.measure.intervals import mean_interval
-from hanabi_rl.evaluation.reporting.gauntlet import gauntlet_figures
+from hanabi_rl.evaluation.reporting.gauntlet import gauntlet_dict
 from hanabi_rl.storage.files import read_json, read_toml, write_json
 
 PRESET = "adhoc-conventions"
@@ -87,7 +87,7 @@ def measure(words: list[str], run: Path) -> None:
     name, agent = str(run), load_policy(run)
     met = training_partners(name)
     result = run_gauntlet(name, agent, gauntlet_partners(agent), met, GAMES // SERIES, SERIES)
-    write_json(run / "gauntlet.json", gauntlet_figures(result))
+    write_json(run / "gauntlet.json", gauntlet_dict(result))
 
 
 def table(runs: Path) -> str:
@@ -107,7 +107,7 @@ def table(runs: Path) -> str:
             continue
         others = [other for other in FAMILIES if other not in (family, "rule family")]
         met = np.mean([each["families"][of]["mean"] for each in found.values() for of in others])
-        itself = np.mean([each["itself"]["mean"] for each in found.values()])
+        itself = np.mean([each["self_play"]["mean"] for each in found.values()])
         lines.append(
             f"{family:<12}  {np.mean(list(by_family[family].values())):>5.2f}  {itself:>6.2f}  "
             f"{met:>5.2f}  "

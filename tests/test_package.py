@@ -20,7 +20,7 @@ def test_public_names_resolve() -> None:
 
 def test_docs_list_exactly_the_public_names() -> None:
     docs = Path(__file__).parents[1] / "docs" / "architecture.md"
-    section = docs.read_text().split("## What users import")[1].split("\n## ")[0]
+    section = docs.read_text().split("## Public API")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(hanabi_rl.__all__)
 

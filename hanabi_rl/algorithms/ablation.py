@@ -18,7 +18,8 @@ from hanabi_rl.evaluation.reporting.ablation import (
     plot_kl,
     plot_trade_off,
 )
-from hanabi_rl.evaluation.reporting.matrix import matrix_table, write_matrix
+from hanabi_rl.evaluation.reporting.matrix import matrix_parts, write_matrix
+from hanabi_rl.evaluation.reporting.tables import to_text
 from hanabi_rl.runs.run_dir import LATEST_POLICY
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.storage.progress import Progress
@@ -70,4 +71,4 @@ def _matrix(sweep: Sweep) -> str:
             on_cell=lambda done, total, played: progress.update(done),
         )
     write_matrix(matrix, sweep.folder)
-    return matrix_table(matrix)
+    return to_text(*matrix_parts(matrix))

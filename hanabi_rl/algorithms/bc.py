@@ -188,7 +188,7 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
     measured: dict[str, tuple[SelfPlayResult, Prediction]] = {}
     for folder, name in KEPT_POLICIES.items():
         if folder == LEAST_LOSS and not (run_dir / folder).exists():
-            continue  # older runs may lack it
+            continue  # no validation loss was finite
         policy = load_policy(run_dir / folder)
         # several criteria often select the same epoch
         if (identity := policy.identity()) not in measured:

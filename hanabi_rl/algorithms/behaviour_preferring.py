@@ -112,9 +112,8 @@ def make_pair(config: BehaviourPreferringConfig) -> LearnerPair:
     def alone(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         learns = one_seat(key, timesteps).is_learner
         assert learns is not None, "lineups assign every seat"
-        return EpisodeSetup(
-            is_learner=jnp.roll(learns, 1)
-        )  # the biased learner samples its own seats
+        # the biased learner samples its own seats
+        return EpisodeSetup(is_learner=jnp.roll(learns, 1))
 
     def others(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         learns = alone(key, timesteps).is_learner

@@ -1,61 +1,49 @@
-"""`hanabi-rl adaptation`: what an agent does otherwise once it knows its partner."""
+"""`hanabi-rl adaptation`: decisions that an agent changes once it knows its partner."""
 
 from __future__ import annotations
 
-import json as json_format
-import sys
 from typing import Annotated
 
-from hanabi_rl.cli.agents import Agent, Agents, Flag, load_agent
-from hanabi_rl.storage.validation import INT32_MAX, BoundedCount, PositiveInt, Range, Seed
+from hanabi_rl.cli.agents import Agent, Agents, DeckSeed, Players, load_agent
+from hanabi_rl.cli.gauntlet import check_series
+from hanabi_rl.cli.output import Parts, measure_command
+from hanabi_rl.storage.validation import INT32_MAX, BoundedCount, PositiveInt, Range
 from hanabi_rl.storage.words import count
 
 
+@measure_command
 def adaptation(
     agent: Agent,
     partners: Agents,
-    players: int | None = None,
+    players: Players = None,
     games: BoundedCount = 400,
     series: PositiveInt = 4,
-    show: Annotated[int, Range(0, INT32_MAX)] = 2,
-    seed: Seed = 0,
-    json: Flag = False,
-) -> None:
-    """Print what an agent does in the last game of a series with the same partner, and what it
-    would have done at the same tables with a stranger: the decisions that differ, by kind, what
-    they are worth, and the games in which most of them do.
+    show_games: Annotated[int, Range(0, INT32_MAX)] = 2,
+    seed: DeckSeed = 0,
+) -> Parts:
+    """Compare an agent's decisions in the last game of a series with those at a first meeting: the
+    decisions that differ, by kind, their worth in points, and the games with most of them.
 
     Args:
-        agent: one that remembers whom it plays with (agent:adhoc-2p).
-        partners: whom it plays with, one after the other.
-        players: 2 to 5; by default what the agent was trained for.
-        games: with each partner at each seat; a multiple of --series.
-        series: games in a row with the same partner; what differs is looked for in the last.
-        show: how many games are shown, with links and every move that differs.
-        seed: of the decks.
-        json: print one line of JSON on stdout and the text on stderr.
+        agent: an agent that remembers its partners (agent:adhoc-2p).
+        partners: partner agents, evaluated one at a time.
+        games: games per partner and seat; a multiple of --series.
+        series: games in a row with the same partner; decisions of the last are compared.
+        show_games: number of games to print, with links and every changed decision.
     """
     from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.evaluation.measure.partner_adaptation import adaptation as compare
-    from hanabi_rl.evaluation.reporting.adaptation import adaptation_figures, adaptation_text
-    from hanabi_rl.storage.files import to_json
+    from hanabi_rl.evaluation.reporting.adaptation import adaptation_dict, adaptation_parts
 
     if not partners:
-        raise ValueError("expected a partner at least, got none")
-    if games % series:
-        raise ValueError(f"--games: expected a multiple of --series {series}, got {games}")
-    policy, found = load_agent(agent, players), []
-    met = {name: load_policy(name, policy.rules) for name in partners}
-    out = sys.stderr if json else sys.stdout
-    print(
-        f"{games // series} series of {count(series, 'game')} at each seat, greedy, seed {seed}",
-        file=out,
-    )
-    for name, partner in met.items():
+        raise ValueError("expected at least one partner, got none")
+    check_series(games, series)
+    policy, figures = load_agent(agent, players), []
+    loaded = {name: load_policy(name, policy.rules) for name in partners}
+    yield f"{games // series} series of {count(series, 'game')} at each seat, greedy, seed {seed}"
+    for name, partner in loaded.items():
         result = compare(policy, partner, games // series, series, seed)
-        print(f"\n{agent} with {name}", file=out)
-        print(adaptation_text(result, series, show), file=out, flush=True)
-        found.append({"partner": name, **adaptation_figures(result)})
-    if json:
-        about = {"agent": agent, "games": games, "series": series, "seed": seed}
-        print(json_format.dumps(to_json(about | {"partners": found})))
+        yield f"\n{agent} with {name}"
+        yield from adaptation_parts(result, series, show_games)
+        figures.append({"partner": name, **adaptation_dict(result)})
+    yield {"agent": agent, "games": games, "series": series, "seed": seed, "partners": figures}

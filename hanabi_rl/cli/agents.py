@@ -1,4 +1,4 @@
-"""What the subcommands share: how an agent is named, and flags; and the list of agents."""
+"""Arguments that commands share, agents by name; and the list of agents."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from hanabi_rl.storage.validation import Seed
+
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.data.games import Games
 
 Agent = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
 Agents = Annotated[
@@ -20,14 +23,28 @@ File = tyro.conf.Positional[Path]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 AgentOrFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT|FILE")]
 Groups = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=AGENT,AGENT [...]")]
-SeedNames = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="SEED|SEED..NUMBER [...]")]
+SeedNames = Annotated[
+    tuple[str, ...] | None,
+    tyro.conf.arg(
+        metavar="SEED|SEED..NUMBER [...]",
+        help="hanab.live deals to play instead of random decks, by the site's seeds: p2v0s1..200, "
+        "p2v0s7 p2v0s12",
+    ),
+]
+DeckSeed = Annotated[Seed, tyro.conf.arg(help="seed of the decks and of sampled actions")]
+Players = Annotated[
+    int | None,
+    tyro.conf.arg(help="2 to 5; bots play 2 by default, trained agents what they were trained for"),
+]
+Sample = Annotated[
+    Flag, tyro.conf.arg(help="sample actions instead of taking the most likely ones")
+]
 DEFAULT_GAMES = 5000
 _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
 
 def names_games(source: str) -> bool:
-    """Whether an argument names a file of games or a replay link, else an agent (which a file may
-    be too)."""
+    """True for a file of games or a replay link, False for an agent (which may be a file too)."""
     from hanabi_rl.agents.loading import parse_name
     from hanabi_rl.agents.policy_file import is_policy
     from hanabi_rl.data.formats.hanab_live import is_link
@@ -63,11 +80,38 @@ def load_agent(agent: str, players: int | None) -> Policy:
 
 
 def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
-    """See `hanabi_rl.agents.loading.load_agents`, which is imported where it is needed: `--help` is
-    quick."""
+    """`hanabi_rl.agents.loading.load_agents`, imported here to keep `--help` quick."""
     from hanabi_rl.agents import loading
 
     return loading.load_agents(agents, players)
+
+
+def games_of_source(
+    source: str, players: int | None, games: int, seed: int, sample: bool = False
+) -> tuple[Games, str, dict[str, Any]]:
+    """The games of a file, or of an agent with copies of itself; their title and JSON fields."""
+    from hanabi_rl.data.files import load_distinct_games
+    from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+
+    if names_games(source):
+        recorded = load_distinct_games([source])
+        title = f"{source}: {recorded.rules.num_players} players, {seats_text(recorded)}"
+        return recorded, title, {"file": source}
+    policy = load_agent(source, players)
+    figures = {"agent": source, "policy_hash": policy.identity(), "seed": seed, "sampled": sample}
+    recorded = evaluate_selfplay(policy, games, seed, sample=sample).records
+    return recorded, selfplay_title(source, policy, sample, f"seed {seed}"), figures
+
+
+def selfplay_title(agent: str, policy: Policy, sample: bool, decks: str) -> str:
+    """The first line about games of an agent with copies of itself."""
+    how, players = "sampled" if sample else "greedy", policy.rules.num_players
+    return f"{agent}: {how} self-play, {players} players, {decks}"
+
+
+def seats_text(games: Games) -> str:
+    """The seats of recorded games that are measured."""
+    return "every seat" if games.human_seats is None else "human seats"
 
 
 def algorithms_of(agents: Sequence[str], policies: Sequence[Policy]) -> list[str]:
@@ -88,11 +132,11 @@ def algorithms_of(agents: Sequence[str], policies: Sequence[Policy]) -> list[str
 def assign_groups(
     agents: Sequence[str], labels: Sequence[str], otherwise: Sequence[str], chosen: Sequence[str]
 ) -> list[str]:
-    """The group of each agent: what `--group` says, else that of `otherwise`.
+    """The group of each agent: of `--group`, or its entry in `otherwise`.
 
     Raises:
-        ValueError: as `parse_groups`; an agent is in two groups; or a group has the name of that of
-            an agent which it leaves out.
+        ValueError: as `parse_groups`; an agent is in two groups; or a group has the `otherwise`
+            name of an agent that it leaves out.
     """
     groups = list(otherwise)
     named: dict[int, str] = {}
@@ -108,7 +152,7 @@ def assign_groups(
         if groups[index] in named.values():
             raise ValueError(
                 f"--group {groups[index]}=...: expected {labels[index]} among its agents, or "
-                f"another name: {groups[index]} is what it is called without one"
+                f"another name: {groups[index]} is its name without one"
             )
     return groups
 
@@ -116,8 +160,8 @@ def assign_groups(
 def parse_groups(
     chosen: Sequence[str], agents: Sequence[str], labels: Sequence[str]
 ) -> dict[str, list[int]]:
-    """`--group NAME=AGENT,AGENT ...` -> name -> places of its agents, which are named as they were
-    given or by their labels. Raises ValueError for anything else."""
+    """`--group NAME=AGENT,AGENT ...` -> name -> indices of its agents, named as on the command line
+    or by their labels. Raises ValueError for other text."""
     groups: dict[str, list[int]] = {}
     for text in chosen:
         name, _, members = text.partition("=")
@@ -137,8 +181,8 @@ def parse_groups(
 
 
 def _members(text: str, known: Collection[str]) -> list[str]:
-    """`A,B?safe=0.6,0.1,C` -> what it names: the longest of `known` where one begins, which may
-    have commas in its options, else what is up to the next comma."""
+    """`A,B?safe=0.6,0.1,C` -> names: the longest of `known` that matches, which may have commas in
+    its options, otherwise the text up to the next comma."""
     members = []
     while text:
         begins = [name for name in known if f"{text},".startswith(f"{name},")]
@@ -149,11 +193,11 @@ def _members(text: str, known: Collection[str]) -> list[str]:
 
 
 def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> None:
-    """List the agents that can be named, their parameters, and the options that every agent takes:
-    AGENT?option=value&... With a name, the card of that agent alone.
+    """List agents, their parameters, and the options of every agent: AGENT?option=value&... With a
+    name, print the card of that agent.
 
     Args:
-        name: any agent; of one without a card, as a run's, what is known of it.
+        name: any agent; without a card, as a run's, the known fields are printed.
         json: print one line of JSON.
     """
     from hanabi_rl.agents.loading import agent_catalog
@@ -168,7 +212,7 @@ def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> Non
 
 
 def _one(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The card of an agent, or what is known of it, its options aside."""
+    """The card of an agent, or its known fields, without options."""
     from hanabi_rl.agents.loading import load_policy, parse_name
     from hanabi_rl.agents.policy import NetworkPolicy
     from hanabi_rl.agents.provenance import read_model_card, run_metadata

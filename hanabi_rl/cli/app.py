@@ -1,4 +1,4 @@
-"""The `hanabi-rl` command: its subcommands and how a user's error is shown."""
+"""The `hanabi-rl` command: its subcommands and error messages."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.export import export
 from hanabi_rl.cli.gauntlet import gauntlet
+from hanabi_rl.cli.human_likeness import human_likeness
 from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
-from hanabi_rl.cli.likeness import likeness
 from hanabi_rl.cli.live import live
 from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.partners import PARTNER_COMMANDS
@@ -46,7 +46,7 @@ from hanabi_rl.storage.validation import validate_arguments
 F = TypeVar("F", bound=Callable[..., Any])
 _DESCRIPTION = (
     "Human-like Hanabi partners: train and evaluate agents, handle recorded games. --debug shows "
-    "an error's traceback, --version what is installed."
+    "an error's traceback, --version the installed version."
 )
 
 
@@ -61,7 +61,7 @@ _COMMANDS: Mapping[str, Any] = {
     "predict": predict,
     "behaviour": behaviour,
     "conventions": conventions,
-    "likeness": likeness,
+    "human-likeness": human_likeness,
     "interdependence": interdependence,
     "metrics": metrics,
     "unit-tests": unit_tests,
@@ -80,61 +80,62 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
         DATA_COMMANDS,
         "Recorded games: statistics, formats, splits, downloads, generated games.",
     ),
-    ("partners", PARTNER_COMMANDS, "Partners that differ, for `br-prox`."),
-    ("entries", ENTRY_COMMANDS, "The candidates of a challenge that `serve` runs."),
-    ("keys", KEY_COMMANDS, "The keys that open their games."),
+    ("partners", PARTNER_COMMANDS, "Diverse partners for `br-prox`."),
+    ("entries", ENTRY_COMMANDS, "Candidates of a challenge that `serve` runs."),
+    ("keys", KEY_COMMANDS, "Keys of their games."),
     (
         "study",
         STUDY_COMMANDS,
-        "People play with agents in a study (`study FILE`); what it says.",
+        "Run a study in which people play with agents (`study FILE`); report its results.",
     ),
-    ("games", GAME_COMMANDS, "The games that people played in a `study`."),
+    ("games", GAME_COMMANDS, "Games of a `study`."),
 )
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Runs one command of `args` (default: the command line). A user's error is one line on stderr
+    """Run one command of `args` (default: the command line). A user's error is one line on stderr
     and exit code 2."""
     configure_process()
-    with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as given:
-        if given[:1] == ["--version"]:
+    with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as words:
+        if words[:1] == ["--version"]:
             print(f"hanabi-rl {version('hanabi-rl')}")
             return
-        if given[:1] in (["train"], ["sweep"], ["zero-shot"]):  # with flags of their own
-            code = _train(given[0], given[1:])
+        if words[:1] in (["train"], ["sweep"], ["zero-shot"]):  # with flags of their own
+            code = _train(words[0], words[1:])
         else:
-            if given[:1] == ["study"] and given[1:2] and given[1] not in (*STUDY_COMMANDS, *_HELP):
-                given.insert(1, "run")  # `hanabi-rl study FILE` runs it
-            if (body := _command(given)) is not None:
-                check_lists_once(normalize_flags(given), list_flags(body))
-            _parsed(given)()
+            if words[:1] == ["study"] and words[1:2] and words[1] not in (*STUDY_COMMANDS, *_HELP):
+                words.insert(1, "run")  # `hanabi-rl study FILE` runs it
+            _check_renamed(words)
+            if (body := _command(words)) is not None:
+                check_lists_once(normalize_flags(words), list_flags(body))
+            _parsed(words)()
             return
     sys.exit(code)
 
 
 def _parsed(args: list[str]) -> Callable[[], None]:
-    """The command of a command line, ready to run. Raises ValueError for an argument too many, in
-    place of tyro's error, which calls it an option."""
-    said = io.StringIO()
+    """The command of a command line, ready to run. Raises ValueError for an extra argument, instead
+    of tyro's error, which calls it an option."""
+    printed = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(printed):
             command: Callable[[], None] = _app().cli(
                 prog="hanabi-rl", description=_DESCRIPTION, args=args
             )
     except SystemExit:
-        if (extra := _too_many(said.getvalue())) is None:
-            sys.stderr.write(said.getvalue())
+        if (extra := _too_many(printed.getvalue())) is None:
+            sys.stderr.write(printed.getvalue())
             raise
         name = " ".join(args[: 2 if args[0] in [group for group, _, _ in _GROUPS] else 1])
         raise ValueError(f"{name}: expected no more arguments, got {extra}") from None
-    sys.stderr.write(said.getvalue())
+    sys.stderr.write(printed.getvalue())
     return command
 
 
-def _too_many(said: str) -> str | None:
-    """The arguments that are too many, if that is what tyro's box names; None for an option that it
-    does not know, or a command, for which it lists what it knows."""
-    lines = (line.strip("│| ") for line in said.splitlines())
+def _too_many(printed: str) -> str | None:
+    """The extra arguments that tyro's error names; None for an unknown option or command, for which
+    it lists the known ones."""
+    lines = (line.strip("│| ") for line in printed.splitlines())
     text = " ".join(line for line in lines if re.search(r"\w", line))  # without the box's rules
     found = re.search("Unrecognized options: (.*) For full helptext", text)
     if found is None or re.search("Available subcommands|Perhaps you meant", text):
@@ -143,8 +144,7 @@ def _too_many(said: str) -> str | None:
 
 
 def _later(function: F) -> F:
-    """`validate_arguments(function)` to be run after the command line is parsed: returns it with
-    its arguments."""
+    """`validate_arguments(function)`, called after the command line is parsed."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -154,6 +154,36 @@ def _later(function: F) -> F:
 
 
 _HELP = ("-h", "--help")
+_RENAMED = {  # old command, or command and old flag -> new name
+    "likeness": "human-likeness",
+    "gauntlet --people": "--human-proxies",
+    "human-likeness --play": "--selfplay-games",
+    "interdependence --references": "--reference-games",
+    "leaderboard --by": "--submitted-by",
+    "serve --prediction": "--prediction-games",
+    "partners select --select": "--search",
+    "adaptation --show": "--show-games",
+    "challenge --prior": "--pretrain",
+    "challenge --level": "--features",
+    "challenge --decks": "--eval-games",
+    "challenge --held-out": "--heldout-games",
+    "play --pause": "--move-delay",
+    "live --pause": "--move-delay",
+    "study run --pause": "--move-delay",
+    "play --strangers": "--reset-memory",
+    "data info --skip-bad": "--skip-invalid",
+    "data convert --skip-bad": "--skip-invalid",
+    "data split --skip-bad": "--skip-invalid",
+}
+
+
+def _check_renamed(args: Sequence[str]) -> None:
+    """Raises ValueError for an old name of a command or a flag, with the new one."""
+    names = {arg.partition("=")[0] for arg in normalize_flags(args)}
+    for old, new in _RENAMED.items():
+        *command, name = old.split()
+        if name in (names if command else args[:1]) and list(args[: len(command)]) == command:
+            raise ValueError(f"{name} was renamed to {new}")
 
 
 def _train(command: str, args: list[str]) -> int:
@@ -167,7 +197,7 @@ def _train(command: str, args: list[str]) -> int:
 
 
 def _command(args: Sequence[str]) -> Any:
-    """The function of the command that a command line names; None if it names no command."""
+    """The function of the command of a command line; None without one."""
     commands: Mapping[str, Any] = {**_COMMANDS, **{name: of for name, of, _ in _GROUPS}}
     for arg in args:
         found = commands.get(arg.replace("_", "-"))
@@ -186,7 +216,7 @@ def _sweep_help() -> None:
 
 
 def _zero_shot_help() -> None:
-    """Compare methods of zero-shot coordination on partners that none of them has met."""
+    """Compare methods of zero-shot coordination with unseen partners."""
 
 
 def _app() -> SubcommandApp:

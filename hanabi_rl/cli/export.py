@@ -35,26 +35,24 @@ def export(
     license: str | None = None,
 ) -> None:
     """Write a trained policy to one file, in half precision, with a model card in its header; or
-    publish it on the Hugging Face Hub, where others name it hf:OWNER/NAME. Any command takes the
-    file as an agent; the card's figures are those of the file.
+    publish it on the Hugging Face Hub as hf:OWNER/NAME. Any command takes the file as an agent; the
+    card's figures are those of the file.
 
     Args:
-        agent: a policy folder, a run's folder, a checkpoints/<step> or an exported file, whose card
-            says what is not said here.
-        out: the file, *.safetensors.
-        about: what the agent is, in a sentence.
-        data: what it learnt from, for the card.
-        command: what trained it, for the card. Default: the command of the run.
-        predict: games on which to measure how well it predicts people, for the card.
-        games: of greedy self-play, for the card.
-        seed: of their decks: none that the training selected or reported on, if it was another
-            seed's.
-        bits: significant binary digits of each parameter, of half precision's eleven: fewer pack
-            smaller in a wheel or an archive.
-        push: the Hub's repository to publish it in; made where there is none. Log in first, with
-            `hf auth login`.
-        private: for the repository's owner alone.
-        license: licence of what is published, as the Hub spells it: apache-2.0, cc-by-4.0, ...
+        agent: policy folder, run folder, checkpoints/<step> or exported file, whose card gives the
+            defaults.
+        out: output file, *.safetensors.
+        about: description of the agent, one sentence.
+        data: training data, for the card.
+        command: training command, for the card; default: the command of the run.
+        predict: recorded games to predict, for the card.
+        games: games of greedy self-play, for the card.
+        seed: seed of their decks: other than the seed of the training, which selects on its decks.
+        bits: significant binary digits of each parameter, at most half precision's 11: fewer
+            compress better in a wheel or an archive.
+        push: Hub repository to publish to; created if missing. Log in first: `hf auth login`.
+        private: visible to the repository's owner alone.
+        license: licence of the published agent, as the Hub spells it: apache-2.0, cc-by-4.0, ...
             Default: that of the page in the repository, or unknown.
     """
     from hanabi_rl.agents import hub
@@ -74,15 +72,15 @@ def export(
     policy = load_policy(agent)
     if not isinstance(policy, NetworkPolicy):
         raise ValueError(f"{agent}: expected a trained policy without options to export")
-    given, policy = policy.identity(), round_to_half(policy, bits)
-    said = {"about": about, "data": data, "command": command}
-    prediction: dict[str, Any] = {}  # what its own card says of it, while it is the same
+    identity, policy = policy.identity(), round_to_half(policy, bits)
+    fields = {"about": about, "data": data, "command": command}
+    prediction: dict[str, Any] = {}  # default: that of its own card, if the policy is the same
     if predict:
         prediction = {"prediction": _prediction(policy, predict)}  # first: it may be refused
-    elif policy.identity() != given:
+    elif policy.identity() != identity:
         prediction = {"prediction": None}
     selfplay = {"selfplay": _selfplay(policy, games, seed)}
-    card = to_json(_card(agent, policy, said) | selfplay | prediction)
+    card = to_json(_card(agent, policy, fields) | selfplay | prediction)
     with tempfile.TemporaryDirectory() as folder:
         path = out or Path(folder) / hub.FILE
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,8 +91,8 @@ def export(
             print(f"Published as {hub.PREFIX}{push}: {address}", file=sys.stderr)
 
 
-def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[str, Any]:
-    """What is known of an agent without playing: what is `said`, else what its own card says."""
+def _card(agent: str, policy: NetworkPolicy, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Card of an agent without figures: `fields`, then those of its own card."""
     from hanabi_rl.agents.provenance import NOT_RECORDED, read_model_card, run_metadata
 
     known = {
@@ -105,9 +103,9 @@ def _card(agent: str, policy: NetworkPolicy, said: Mapping[str, str]) -> dict[st
         "prediction": None,
         **_of_run(Path(agent)),
     }
-    given = {key: text for key, text in said.items() if text}
+    named = {key: text for key, text in fields.items() if text}
     measured = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} on {platform.machine()}"
-    return known | read_model_card(agent) | given | {"measured": measured}
+    return known | read_model_card(agent) | named | {"measured": measured}
 
 
 def _of_run(place: Path) -> dict[str, str | None]:

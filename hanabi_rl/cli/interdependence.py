@@ -1,15 +1,22 @@
-"""`hanabi-rl interdependence`: who helps whom."""
+"""`hanabi-rl interdependence`: links between the moves of a team."""
 
 from __future__ import annotations
 
-import json as json_format
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import AgentOrFile, Flag, load_agents, names_games
-from hanabi_rl.storage.validation import BoundedCount, Range, Seed
+from hanabi_rl.cli.agents import (
+    AgentOrFile,
+    DeckSeed,
+    Players,
+    Sample,
+    games_of_source,
+    load_agents,
+    names_games,
+)
+from hanabi_rl.cli.output import Parts, measure_command
+from hanabi_rl.storage.validation import BoundedCount, Range
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -18,89 +25,70 @@ if TYPE_CHECKING:
 _Partner = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[PARTNER]")]
 
 
+@measure_command
 def interdependence(
     source: AgentOrFile,
     partner: _Partner = "",
-    players: int | None = None,
+    players: Players = None,
     games: BoundedCount = 1000,
-    seed: Seed = 0,
-    sample: Flag = False,
-    references: Annotated[int, Range(0, 10_000_000)] = 500,
-    json: Flag = False,
-) -> None:
-    """Print who helps whom: what hints, cards played and tokens gained by one seat lead to at
-    another.
+    seed: DeckSeed = 0,
+    sample: Sample = False,
+    reference_games: Annotated[int, Range(0, 10_000_000)] = 500,
+) -> Parts:
+    """Print how the moves of a team rest on each other: the results of hints, cards played and
+    tokens gained by one seat at another.
 
     Args:
-        source: an agent (bot:NAME, agent:NAME, a policy folder, a run's folder, a
-            checkpoints/<step>, hf:OWNER/NAME, ...); or a file of games (.safetensors, .json or
-            .jsonl), of which every seat counts.
-        partner: another agent, which holds all seats but one; without it the agent plays with
-            copies of itself.
-        players: of agents, 2 to 5; bots play 2 unless told otherwise.
-        games: of agents, how many.
-        seed: of the decks, and of the actions where they are sampled.
-        sample: draw actions from the agents' distributions instead of taking the most likely ones.
-        references: on how many of the decks bot:random and bot:convention play beside; 0 for none.
-        json: print one line of JSON on stdout and the table on stderr.
+        source: any agent (`hanabi-rl agents` lists them); or a file of games (.safetensors, .json
+            or .jsonl), of which every seat counts.
+        partner: another agent, in all seats but one; default: copies of the agent.
+        games: number of games of agents.
+        reference_games: number of the decks on which bot:random and bot:convention play for
+            comparison; 0: none.
     """
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.measure.interdependence_report import (
         interdependence_figures,
         reference_figures,
+        roles_of,
     )
-    from hanabi_rl.evaluation.reporting.measures import interdependence_table
-    from hanabi_rl.storage.files import to_json
+    from hanabi_rl.evaluation.reporting.measures import interdependence_parts
 
-    if names_games(source):
-        recorded, roles, about, title = _recorded(source, partner)
-    else:
-        recorded, roles, about, title = _played(source, partner, players, games, seed, sample)
-    rules = recorded.rules
-    figures = interdependence_figures(GameAnalysis(recorded), roles)
-    decks = recorded.decks[:references]
-    beside = reference_figures(rules, decks, seed) if references else {}
-    print(
-        f"{title}\n{interdependence_table(figures, beside, rules)}",
-        file=sys.stderr if json else sys.stdout,
-    )
-    if json:
-        about |= {"players": rules.num_players, "references": beside}
-        print(json_format.dumps(to_json(about | figures)))
-
-
-def _recorded(file: str, partner: str) -> tuple[Games, Roles, dict[str, Any], str]:
-    """The games of a file, who sits where, and what is said of them in JSON and in words."""
-    from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.evaluation.measure.interdependence_report import roles_of
-
+    if partner and names_games(source):
+        raise ValueError(f"expected no partner for the recorded games of {source}, got {partner}")
     if partner:
-        raise ValueError(f"expected no partner for the recorded games of {file}, got {partner}")
-    recorded = load_distinct_games([file])
-    return recorded, roles_of(recorded), {"file": file}, f"{file}, every seat"
+        played, roles, title, about = _played(source, partner, players, games, seed, sample)
+    else:
+        played, title, about = games_of_source(source, players, games, seed, sample)
+        roles = roles_of(played)
+        if "agent" in about:
+            about |= {"partner": source, "partner_hash": about["policy_hash"]}
+        else:
+            title = f"{source}, every seat"
+    rules = played.rules
+    figures = interdependence_figures(GameAnalysis(played), roles)
+    decks = played.decks[:reference_games]
+    references = reference_figures(rules, decks, seed) if reference_games else {}
+    yield title
+    yield from interdependence_parts(figures, references, rules)
+    yield about | {"players": rules.num_players, "references": references} | figures
 
 
 def _played(
     agent: str, partner: str, players: int | None, games: int, seed: int, sample: bool
-) -> tuple[Games, Roles, dict[str, Any], str]:
-    """The same of games that agents play here."""
-    from hanabi_rl.evaluation.measure.interdependence_report import play_team, roles_of
-    from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+) -> tuple[Games, Roles, str, dict[str, Any]]:
+    """Games of an agent among copies of a partner, with their title and JSON fields."""
+    from hanabi_rl.evaluation.measure.interdependence_report import play_team
 
-    policies = load_agents([agent, partner] if partner else [agent], players)
-    if partner:
-        recorded, roles = play_team(policies[0], policies[1], games, seed, sample=sample)
-    else:
-        recorded = evaluate_selfplay(policies[0], games, seed, sample=sample).records
-        roles = roles_of(recorded)
+    policies = load_agents([agent, partner], players)
+    played, roles = play_team(policies[0], policies[1], games, seed, sample=sample)
     about = {
         "agent": agent,
-        "partner": partner or agent,
+        "partner": partner,
         "policy_hash": policies[0].identity(),
-        "partner_hash": policies[-1].identity(),
+        "partner_hash": policies[1].identity(),
         "seed": seed,
         "sampled": sample,
     }
     how = "sampled" if sample else "greedy"
-    with_whom = f"an agent among {partner}" if partner else "self-play"
-    return recorded, roles, about, f"{agent}: {how} play, {with_whom}, seed {seed}"
+    return played, roles, f"{agent}: {how} play, one agent with {partner}, seed {seed}", about

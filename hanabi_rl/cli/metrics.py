@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,74 +9,69 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import Flag, load_agents, names_games
-from hanabi_rl.storage.validation import BoundedCount, Seed
+from hanabi_rl.cli.agents import DeckSeed, Players, Sample, load_agents, names_games
+from hanabi_rl.cli.output import Parts, measure_command, with_progress
+from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.evaluation.measure.matrix import EvalSetting, MatrixAgent
     from hanabi_rl.evaluation.measure.objective_metrics import ObjectiveMetrics
     from hanabi_rl.games.hanabi.rules import Rules
 
 Sources = Annotated[
     tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...] | FILE [...]")
 ]
-_PLOT, _FIGURES = "metrics.png", "metrics.json"
 
 
+@measure_command
 def metrics(
     sources: Sources,
     partners: tuple[str, ...] = (),
-    players: int | None = None,
+    players: Players = None,
     games: BoundedCount = 125,
-    seed: Seed = 0,
-    sample: Flag = False,
+    seed: DeckSeed = 0,
+    sample: Sample = False,
     cache: Path | None = None,
     out: Path | None = None,
-    json: Flag = False,
-) -> None:
+) -> Parts:
     """Print the objective metrics of Siu et al. 2025: points, entropies of actions, instantaneous
-    coordination, context independence and dominated moves, beside the paper's, and the ratings by
-    people that they let expect.
+    coordination, context independence and dominated moves, with the paper's, and the ratings by
+    people that they predict.
 
     Args:
-        sources: any agents (`hanabi-rl agents` lists what can be named), each alone and with its
-            partners; or files of games (.safetensors, .json or .jsonl), the human seats and the
-            others apart where a file names them.
-        partners: agents that those measured play with; by default one another.
-        players: of agents, 2 to 5; bots play 2 unless told otherwise.
-        games: of agents, decks a pair, each played with every seating; the paper has 125.
-        seed: of the decks, and of the actions where they are sampled.
-        sample: draw actions from the agents' distributions instead of taking the most likely ones.
-        cache: where the games of each pair are kept, those of `cross-play --cache` among them; by
-            default OUT/cells, or nowhere.
-        out: a folder for a plot and the figures as JSON.
-        json: print one line of JSON on stdout and the tables on stderr.
+        sources: any agents (`hanabi-rl agents` lists them), each alone and with its partners; or
+            files of games (.safetensors, .json or .jsonl), the human seats and the others
+            separately where a file names them.
+        partners: partner agents; default: the other agents.
+        games: decks per pair of agents, each played with every seating; the paper has 125.
+        cache: folder for the games of each pair, also those of `cross-play --cache`; default
+            OUT/cells, or none.
+        out: folder for metrics.png and metrics.json.
     """
     from hanabi_rl.evaluation.reporting.objective_metrics import (
         plot_profiles,
+        profile_parts,
         profiles_dict,
-        profiles_text,
     )
-    from hanabi_rl.storage.files import check_writable, to_json, write_json
+    from hanabi_rl.storage.files import write_json
 
-    check_writable("--out", out)
     recorded = _are_files(sources)
     if recorded:
-        profiles, rules, about = _recorded(sources, partners)
+        profiles, rules, title, about = _recorded(sources, partners)
     else:
-        folder = cache or (out and out / "cells")
-        profiles, rules, about = _played(sources, partners, players, (games, seed, sample), folder)
-    screen = sys.stderr if json else sys.stdout
-    print(f"{about.pop('title')}\n\n{profiles_text(profiles, rules, recorded)}", file=screen)
-    figures = to_json(about | profiles_dict(profiles, rules, recorded))
+        folder, setting = cache or (out and out / "cells"), (games, seed, sample)
+        profiles, rules, title, about = _played(sources, partners, players, setting, folder)
+    yield f"{title}\n"
+    yield from profile_parts(profiles, rules, recorded)
+    figures = about | profiles_dict(profiles, rules, recorded)
     if out is not None:
-        plot_profiles(profiles, rules, out / _PLOT, _plot_title(profiles, rules, recorded))
-        write_json(out / _FIGURES, figures)
-        print(f"Written: {out / _PLOT}, {out / _FIGURES}", file=screen)
-    if json:
-        print(json_format.dumps(figures))
+        how = "recorded games" if recorded else "self-play"
+        how = "with partners" if any(profile.pairs for profile in profiles) else how
+        title = f"Objective metrics, {rules.num_players} players, {how}"
+        plot_profiles(profiles, rules, out / "metrics.png", title)
+        write_json(out / "metrics.json", figures)
+    yield figures
 
 
 def _are_files(sources: Sequence[str]) -> bool:
@@ -91,14 +84,14 @@ def _are_files(sources: Sequence[str]) -> bool:
 
 def _recorded(
     files: Sequence[str], partners: Sequence[str]
-) -> tuple[list[ObjectiveMetrics], Rules, dict[str, Any]]:
-    """The players of every file, and what to say of them."""
+) -> tuple[list[ObjectiveMetrics], Rules, str, dict[str, Any]]:
+    """Metrics of the players of every file, with title and JSON fields."""
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.evaluation.measure.objective_metrics import recorded_metrics
     from hanabi_rl.evaluation.reporting.matrix import short_labels
 
     if partners:
-        raise ValueError("expected no --partners with a file: who played with whom is recorded")
+        raise ValueError("expected no --partners with a file, which records them")
     loaded = [load_distinct_games([file]) for file in files]
     if len({games.rules for games in loaded}) > 1:
         raise ValueError("expected files of one game, got different ones")
@@ -112,12 +105,11 @@ def _recorded(
     ]
     rules = loaded[0].rules
     title = f"{', '.join(files)}: {rules.num_players} players"
-    return profiles, rules, {"title": title, "files": list(files)}
+    return profiles, rules, title, {"files": list(files)}
 
 
 def _check_files(files: Sequence[str], loaded: Sequence[Games]) -> None:
-    """Raises ValueError where two files hold the same games of the same seats: a row of its own
-    each would say that two were measured."""
+    """Raises ValueError if two files hold the same games of the same seats."""
     first: dict[tuple[bytes, ...], str] = {}
     for file, games in zip(files, loaded, strict=True):
         seats = b"" if games.human_seats is None else games.human_seats.tobytes()
@@ -133,56 +125,34 @@ def _played(
     sources: Sequence[str],
     partners: Sequence[str],
     players: int | None,
-    how: tuple[int, int, bool],
+    setting_fields: tuple[int, int, bool],
     folder: Path | None,
-) -> tuple[list[ObjectiveMetrics], Rules, dict[str, Any]]:
-    """Every agent alone and with its partners, and what to say of them."""
+) -> tuple[list[ObjectiveMetrics], Rules, str, dict[str, Any]]:
+    """Metrics of every agent alone and with its partners, with title and JSON fields."""
     from hanabi_rl.evaluation.measure.cells import CellCache
     from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
+    from hanabi_rl.evaluation.measure.objective_metrics import agent_metrics
     from hanabi_rl.evaluation.reporting.matrix import short_labels
 
     names = list(dict.fromkeys([*sources, *partners]))
     labels = short_labels(names)
     agents = dict(zip(names, make_agents(load_agents(names, players), labels, labels), strict=True))
-    setting, rules = EvalSetting(*how), agents[names[0]].policy.rules
+    setting, rules = EvalSetting(*setting_fields), agents[names[0]].policy.rules
     with tempfile.TemporaryDirectory() as nowhere:  # pairs are measured from both sides
-        profiles = _profiles(
-            [agents[name] for name in dict.fromkeys(sources)],
-            [agents[name] for name in dict.fromkeys(partners or sources)],
-            setting,
-            CellCache(folder or Path(nowhere)),
-        )
+        others = [agents[name] for name in dict.fromkeys(partners or sources)]
+        cells = CellCache(folder or Path(nowhere))
+        profiles = [
+            agent_metrics(agents[name], others, setting, cells)
+            for name in with_progress("metrics", dict.fromkeys(sources), "agents")
+        ]
     title = (
         f"{'sampled' if setting.sample else 'greedy'} play, {rules.num_players} players, "
-        f"{count(setting.games, 'deck')} a pair with every seating, seed {setting.seed}"
+        f"{count(setting.games, 'deck')} per pair with every seating, seed {setting.seed}"
     )
     about = {
-        "title": title,
         "agents": {agent.label: agent.hash for agent in agents.values()},
         "decks": setting.games,
         "seed": setting.seed,
         "sampled": setting.sample,
     }
-    return profiles, rules, about
-
-
-def _profiles(
-    agents: Sequence[MatrixAgent], partners: Sequence[MatrixAgent], setting: EvalSetting, cache: Any
-) -> list[ObjectiveMetrics]:
-    """Each agent's metrics, with a progress bar."""
-    from hanabi_rl.evaluation.measure.objective_metrics import agent_metrics
-    from hanabi_rl.storage.progress import Progress
-
-    profiles = []
-    with Progress("metrics", total=len(agents), unit="agents") as progress:
-        for agent in agents:
-            profiles.append(agent_metrics(agent, partners, setting, cache))
-            progress.update(len(profiles))
-    return profiles
-
-
-def _plot_title(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool) -> str:
-    how = "recorded games" if recorded else "self-play"
-    if any(profile.pairs for profile in profiles):
-        how = "with partners"
-    return f"Objective metrics, {rules.num_players} players, {how}"
+    return profiles, rules, title, about

@@ -1,4 +1,4 @@
-"""`hanabi-rl partners`: which partners `br-prox` measures with, and their best responses."""
+"""`hanabi-rl partners`: partners of `br-prox`, and their best responses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from hanabi_rl.cli.agents import File, Flag, load_agents
+from hanabi_rl.cli.agents import File, Sample, load_agents
 from hanabi_rl.storage.validation import MAX_EXACT_INT, BoundedCount, PositiveInt, Range, Seed
 from hanabi_rl.storage.words import count
 
@@ -19,30 +19,28 @@ def select_partners(
     count: PositiveInt,
     out: Path,
     by: Literal["br-div", "p-div"] = "br-div",
-    select: Literal["best", "dpp"] = "best",
+    search: Literal["best", "dpp"] = "best",
     samples: BoundedCount = 10_000,
     games: BoundedCount = 1000,
     seed: Seed = 0,
-    sample: Flag = False,
+    sample: Sample = False,
 ) -> None:
-    """Choose the partners that differ most, by what they or their best responses do.
+    """Select the most diverse partners, by events of their play or of their best responses'.
 
     Every candidate plays with its best response at both seats. Pairs that score at most 5% of the
-    greatest score are left out; of the others the set is chosen whose event counts have the
-    greatest determinant of similarities. They are chosen on decks of their own; what is written of
-    the chosen is measured on the decks that `br-prox` plays.
+    maximum are left out. Of the others, the set with the largest determinant of the similarities of
+    event counts is selected, on decks of its own; scores in the file are on the decks of `br-prox`.
 
     Args:
         candidates: a partners.json that names each candidate's agent and best_response.
         count: partners to choose, at most the rank of the features.
-        out: the partners.json to write, with what was measured.
-        by: the events of the best responses, or of the partners themselves.
-        select: best: all sets or, where there are over a million, a local search; dpp: the best of
-            some draws of a k-DPP, as the paper does.
-        samples: those draws.
-        games: decks a seat.
-        seed: of the decks, of sampled actions and of the search.
-        sample: draw actions from the agents' distributions instead of taking the most likely ones.
+        out: partners.json to write, with scores and events.
+        by: use events of the best responses (br-div) or of the partners (p-div).
+        search: best: all sets or, if there are over a million, a local search; dpp: the best of
+            some samples of a k-DPP, as in the paper.
+        samples: number of samples for dpp.
+        games: decks per seat.
+        seed: seed of the decks, of sampled actions and of the search.
     """
     import dataclasses
 
@@ -59,7 +57,7 @@ def select_partners(
             raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
     names = [partner.agent for partner in read.partners]
     policies = load_agents(names, read.players)
-    draws = samples if select == "dpp" else None
+    draws = samples if search == "dpp" else None
     try:
         check_distinct(policies, names)
         found = add_best_response_scores(
@@ -83,7 +81,7 @@ def _about(chosen: PartnerSet, left_out: int) -> str:
         f"{len(chosen.partners)} of {count(chosen.candidates or 0, 'candidate')} by "
         f"{chosen.selected_by} "
         f"({chosen.search}): BR-Div {chosen.br_div:.6g}, P-Div {chosen.p_div:.6g}; {left_out} left "
-        "out, which score at most 5%"
+        "out for scores of at most 5%"
     ]
     for partner in chosen.partners:
         means = ", ".join(f"{mean:.2f}" for mean in partner.score or ())
@@ -104,18 +102,18 @@ def train_partners(
     """Choose partners as `select` does, add their mid-skill checkpoints, and train best responses.
 
     Each mid-skill checkpoint gets a best response of its own; each chosen partner keeps the
-    response that was trained with it, or gets a new one where that scores more. Run again, it goes
-    on where it was.
+    response that was trained with it, or gets a new one if that scores more. The same command
+    continues a stopped run.
 
     Args:
         candidates: candidates.json of a run of behaviour_preferring.
-        count: partners to choose; as many mid-skill ones join them.
-        out: the folder of the runs and of `partners.json`.
-        preset: of best_response, a name or a file; how many players, the candidates say.
-        total_steps: environment steps of each best response; default the preset's.
-        by: the events of the best responses, or of the partners themselves.
-        games: decks a seat.
-        seed: of the decks, of the search and of training.
+        count: partners to choose; the same number of mid-skill ones is added.
+        out: folder of the runs and of `partners.json`.
+        preset: preset of best_response, a name or a file; the candidates set the players.
+        total_steps: environment steps of each best response; default: the preset's.
+        by: use events of the best responses (br-div) or of the partners (p-div).
+        games: decks per seat.
+        seed: seed of the decks, of the search and of training.
     """
     import dataclasses
 

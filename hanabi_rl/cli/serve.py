@@ -26,7 +26,7 @@ def serve(
     store: str | None = None,
     proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
     proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-population"),
-    prediction: tuple[Path, ...] = (),
+    prediction_games: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: Port = 8643,
     slots: BoundedCount = 512,
@@ -46,8 +46,8 @@ def serve(
             servers may share it, each with the same challenge.secret in its folder.
         proxies_2p: the agents that candidates meet with two players; none: no such games.
         proxies_3p: with three.
-        prediction: .safetensors files of held-out human games whose moves candidates predict, one
-            a number of players.
+        prediction_games: .safetensors files of held-out human games to predict, one per number of
+            players.
         host: the address to listen at; 0.0.0.0 is every one.
         port: 0 takes any that is free.
         slots: games of each number of players that are kept at a time; more are played again when
@@ -76,7 +76,7 @@ def serve(
 
     proxies = {players: names for players, names in ((2, proxies_2p), (3, proxies_3p)) if names}
     agents = agents_of(proxies)
-    agents |= {players: agents.get(players, []) for players in read_all(prediction)}
+    agents |= {players: agents.get(players, []) for players in read_all(prediction_games)}
     listening = listen(host, port)
     bound = listening.getsockname()[1]
     name, many = f"{socket.gethostname()}:{bound}", web_workers > 1
@@ -98,14 +98,14 @@ def serve(
             inference.close()  # each process has its own, and finds what was compiled
         config = GuardedConfig(
             functools.partial(
-                open_challenge, place, secret, name, many, inference, proxies, prediction
+                open_challenge, place, secret, name, many, inference, proxies, prediction_games
             ),
             limits,
             workers=web_workers,
             log_level="warning",
             access_log=False,  # addresses hold keys
             h11_max_incomplete_event_size=limits.head_bytes,
-            ws_max_size=MAX_PREDICTION if prediction else MAX_MESSAGE,
+            ws_max_size=MAX_PREDICTION if prediction_games else MAX_MESSAGE,
             ws_ping_timeout=120.0,  # candidates compile for tens of seconds
             timeout_graceful_shutdown=5,
             ssl_certfile=tls_cert,

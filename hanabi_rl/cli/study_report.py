@@ -1,14 +1,13 @@
-"""`hanabi-rl study report`: what a study says."""
+"""`hanabi-rl study report`: results of a study."""
 
 from __future__ import annotations
 
-import json as json_format
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanabi_rl.cli.agents import File, Flag
+from hanabi_rl.cli.output import Parts, Plot, measure_command
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -16,33 +15,29 @@ if TYPE_CHECKING:
     from hanabi_rl.people.study.export import Export
 
 
+@measure_command
 def report(
     source: File,
     gauntlet: Path | None = None,
     br_prox: Path | None = None,
     answers_only: Flag = False,
-    plot: Path | None = None,
-    json: Flag = False,
-) -> None:
-    """Print what a study says: scores, ratings and rankings by agent, agents compared within
-    people, ratings regressed on scores, and how each agent played.
+    plot: Plot = None,
+) -> Parts:
+    """Print the results of a study: scores, ratings and rankings by agent, agents compared within
+    people, ratings regressed on scores, and metrics of the agents' moves.
 
     Args:
-        source: the folder of a study, or what `hanabi-rl games export` wrote (games.safetensors,
-            with the files beside it).
-        gauntlet: a file of what `hanabi-rl gauntlet --json` printed of the study's agents.
-        br_prox: the same of `hanabi-rl br-prox --json`.
-        answers_only: scores and answers alone; the moves are not read.
-        plot: a PNG file to draw scores and ratings to.
-        json: print one line of JSON on stdout and the tables on stderr.
+        source: folder of a study, or the output of `hanabi-rl games export` (games.safetensors,
+            with the files next to it).
+        gauntlet: output of `hanabi-rl gauntlet --json` for the study's agents.
+        br_prox: output of `hanabi-rl br-prox --json` for the study's agents.
+        answers_only: report scores and answers alone, without metrics of moves.
     """
     from hanabi_rl.evaluation.measure.study_summary import report_of
-    from hanabi_rl.evaluation.reporting.study import report_figures, report_text
+    from hanabi_rl.evaluation.reporting.study import report_dict, report_parts
     from hanabi_rl.evaluation.reporting.study_plot import plot_report
     from hanabi_rl.people.study.export import person_agent_data
-    from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
-    check_writable("--plot", plot, IMAGE_SUFFIXES)
     export = _read(source)
     hashes = {line["agent"]: line["policy_hash"] for line in export.lines}
     others: dict[str, dict[str, float]] = {}
@@ -52,16 +47,14 @@ def report(
         others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
     agents = [agent.name for agent in export.study.agents]
     played = [] if answers_only else _played(export)
-    most = export.games.rules.max_score
-    found = report_of(person_agent_data(export), agents, others | metrics_of(played), most)
-    screen = sys.stderr if json else sys.stdout
-    print(f"{export.study.title}: {_who(export)}\n\n{report_text(found, played)}", file=screen)
+    max_score = export.games.rules.max_score
+    found = report_of(person_agent_data(export), agents, others | metrics_of(played), max_score)
+    yield f"{export.study.title}: {_people_text(export)}\n"
+    yield from report_parts(found, played)
     if plot is not None:
-        plot_report(found, plot, export.study.title, most)
-        print(f"{plot}: drawn", file=sys.stderr)
-    if json:
-        about = {"source": source, "title": export.study.title, "people": _people(export)}
-        print(json_format.dumps(to_json(about | report_figures(found, played))))
+        plot_report(found, plot, export.study.title, max_score)
+    about = {"source": source, "title": export.study.title, "people": _people(export)}
+    yield about | report_dict(found, played)
 
 
 def _read(source: Path) -> Export:
@@ -90,7 +83,7 @@ def _people(export: Export) -> dict[str, int]:
     }
 
 
-def _who(export: Export) -> str:
+def _people_text(export: Export) -> str:
     people = _people(export)
     text = f"{count(people['agreed'], 'person', 'people')} agreed, {people['played']} played"
     text += f", {people['stopped']} stopped early" if people["stopped"] else ""
@@ -141,10 +134,9 @@ def _gauntlet_figures(path: Path) -> dict[str, dict[str, float]]:
     """Figure -> identity of an agent -> value."""
     found: dict[str, dict[str, float]] = {"gauntlet, mean": {}, "gauntlet, worst": {}}
     for agent in _content(path, "agents"):
-        over = agent["over_families"].get("all")
-        if over is not None:
-            found["gauntlet, mean"][agent["itself"]["policy_hash"]] = over["mean"]
-            found["gauntlet, worst"][agent["itself"]["policy_hash"]] = over["worst"]
+        if summary := agent["family_summary"].get("all"):
+            for name in ("mean", "worst"):
+                found[f"gauntlet, {name}"][agent["self_play"]["policy_hash"]] = summary[name]
     return found
 
 
@@ -170,14 +162,14 @@ def _content(path: Path, name: str) -> Any:
 def _of_study(
     path: Path, figures: dict[str, dict[str, float]], hashes: dict[str, str]
 ) -> dict[str, dict[str, float]]:
-    """Figure -> agent of the study -> value. Agents are told by what they are, not by name."""
+    """Figure -> agent of the study -> value. Agents are matched by their hash, not by name."""
     found = {
         name: {agent: of[identity] for agent, identity in hashes.items() if identity in of}
         for name, of in figures.items()
     }
     if not any(found.values()):
         raise ValueError(
-            f"{path}: expected an agent of the study, got none: {', '.join(hashes)} are others "
-            "than those measured (by what they are, not by their names)"
+            f"{path}: expected an agent of the study, got none: {', '.join(hashes)} have other "
+            "hashes than the agents measured"
         )
     return found

@@ -98,7 +98,7 @@ def submit(
     print(_text(at, record), file=sys.stderr if json else sys.stdout)
     if json:
         print(json_format.dumps(record))
-    sys.exit(exit_code or (1 if record["unlike"] else 0))
+    sys.exit(exit_code or (1 if record["score_mismatches"] else 0))
 
 
 def read_key(key: str | None, file: Path | None) -> str:
@@ -157,7 +157,7 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
 
 
 def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str, Any]:
-    """What the server says of a key's games, by number of players; `unlike` counts the games that
+    """The server's record of a key's games, by number of players; `score_mismatches`: games that
     ended otherwise here than it says."""
     import numpy as np
 
@@ -180,8 +180,8 @@ def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str
             of_size |= {"median": median.mean, "zero": int((scores == 0).sum())}
             of_size["perfect"] = int((scores == 25).sum())
         record["players"][str(size)] = of_size
-    unlike = collections.Counter[tuple[Any, ...]](ended) - told
-    return record | {"played": len(ended), "unlike": unlike.total()}
+    mismatches = collections.Counter[tuple[Any, ...]](ended) - told
+    return record | {"played": len(ended), "score_mismatches": mismatches.total()}
 
 
 def _players(
@@ -313,9 +313,9 @@ def _text(at: ChallengeClient, record: Mapping[str, Any]) -> str:
             )
         lines.append(line)
     lines.append(f"{record['played']:,} of them were played now.")
-    if record["unlike"]:
+    if record["score_mismatches"]:
         lines.append(
-            f"{count(record['unlike'], 'game')} ended here otherwise than the server says: ask "
+            f"{count(record['score_mismatches'], 'game')} ended otherwise on the server: ask "
             "who runs it"
         )
     return "\n".join(lines)

@@ -1,11 +1,7 @@
-"""`hanabi-rl zero-shot`, which train/zero_shot.py runs: trains what is missing, and prints the
-tables of br-prox."""
+"""`hanabi-rl zero-shot` and train/zero_shot.py: train what is missing, print tables of br-prox."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +11,8 @@ import tyro
 
 def zero_shot_command(args: Sequence[str]) -> int:
     """`hanabi-rl zero-shot ...`; returns the exit code."""
-    from hanabi_rl.cli.br_prox import br_prox
+    from hanabi_rl.cli.br_prox import br_prox_parts
+    from hanabi_rl.evaluation.reporting.tables import to_text
     from hanabi_rl.launch.cli_args import parse_or_raise
     from hanabi_rl.launch.train_partner_set import MEASURED
     from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
@@ -34,10 +31,8 @@ def zero_shot_command(args: Sequence[str]) -> int:
     except RunStopped as stopped:
         print(f"{stopped}; the same command goes on.", file=sys.stderr)
         return stopped.exit_code
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        tyro.cli(br_prox, args=[*wanted, "--json"])
-    figures = json.loads(printed.getvalue())
+    *tables, figures = tyro.cli(br_prox_parts, args=wanted)
+    print(to_text(*tables), file=sys.stderr)
     write_json(Path(config.out) / "br-prox.json", figures)
     measured = Path(config.out) / "partners" / MEASURED
     print(f"\n{diversity_table(measured)}\n\n{rank_table(figures)}")

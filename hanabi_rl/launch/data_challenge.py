@@ -12,7 +12,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
 
 from hanabi_rl.agents.identity import check_distinct
 from hanabi_rl.agents.loading import load_policy
@@ -21,7 +21,6 @@ from hanabi_rl.algorithms.bc import MIN_TRAIN_GAMES, check_features_for_bot
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.clone_comparison import MIN_GAMES
-from hanabi_rl.evaluation.measure.intervals import bounds_text
 from hanabi_rl.evaluation.measure.leaderboard import (
     check_candidate,
     play_leaderboard,
@@ -29,6 +28,7 @@ from hanabi_rl.evaluation.measure.leaderboard import (
 )
 from hanabi_rl.evaluation.measure.prediction import predict
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.reporting.tables import Column, table, to_text
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.pretrained_clone import PretrainedClone, train_pretrained_clone
@@ -38,6 +38,13 @@ from hanabi_rl.play.demos import demo_games, demonstrators, players_of
 from hanabi_rl.play.lineups import mixed_lineups
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.files import check_writable, read_json, write_json
+from hanabi_rl.storage.validation import (
+    INT32_MAX,
+    PositiveInt,
+    Range,
+    UnitInterval,
+    validate_fields,
+)
 from hanabi_rl.storage.words import count
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
@@ -51,17 +58,17 @@ class Challenge:
 
     partner: str = "convention"
     """Player of the games: a bot, any agent, or A+B for mixed tables."""
-    games: int = 1000
-    heldout_games: int = 200
+    games: Annotated[int, Range(MIN_TRAIN_GAMES, INT32_MAX)] = 1000
+    heldout_games: PositiveInt = 200
     """Number of games to predict, on separate decks."""
     players: int = 2
     methods: tuple[str, ...] = METHODS
     features: FeatureSet = "facts"
     """Feature set of the networks."""
-    total_steps: int = 800_000
+    total_steps: PositiveInt = 800_000
     """Environment steps of each method except `bc`."""
-    kl_weight: float = 0.1
-    eval_games: int = 1000
+    kl_weight: UnitInterval = 0.1
+    eval_games: PositiveInt = 1000
     """Games of each method with the proxies, one per deck, spread over the lineups."""
     seed: int = 0
     """Seed of the training games, held-out games, runs and decks."""
@@ -73,16 +80,7 @@ class Challenge:
     """Initialize cloning from a clone of other families (`launch/pretrained_clone.py`)."""
 
     def __post_init__(self) -> None:
-        minimum = {"games": MIN_TRAIN_GAMES, "heldout_games": 1, "total_steps": 1, "eval_games": 1}
-        for name, number in minimum.items():
-            if (value := getattr(self, name)) < number:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag}: expected at least {number}, got {value}")
-        if not 0.0 <= self.kl_weight <= 1.0:
-            raise ValueError(f"--kl-weight: expected a weight in [0, 1], got {self.kl_weight}")
-        if self.features not in get_args(FeatureSet):
-            expected = ", ".join(get_args(FeatureSet))
-            raise ValueError(f"--features: expected one of {expected}, got {self.features!r}")
+        validate_fields(self)
         if unknown := [name for name in self.methods if name not in METHODS]:
             raise ValueError(f"--methods: expected some of {', '.join(METHODS)}, got {unknown[0]}")
         check_features_for_bot(self.features, self.partner)
@@ -282,44 +280,36 @@ def _config(
     return dataclasses.replace(base, **settings)
 
 
+_COLUMNS = (
+    Column("", "method"),
+    Column("score with proxies", lambda row: row["with_proxies"]["mean"], ".2f"),
+    Column("95% interval", lambda row: row["with_proxies"]["ci95"], ".2f", left=True),
+    Column("median", lambda row: row["with_proxies"]["median"], ".1f"),
+    Column("zero", lambda row: row["with_proxies"]["zero_rate"], ".1%"),
+    Column("self-play", lambda row: row["selfplay"]["mean"], ".2f"),
+    Column("accuracy", spec=".3f", missing=""),
+    Column("cross-entropy", "cross_entropy", ".3f", missing=""),
+    Column("per timestep", lambda row: row["with_proxies"]["cross_entropy_per_timestep"], ".3f"),
+    Column("wall (s)", lambda row: row.get("wall_s"), ".0f", missing=""),
+)
+
+
 def challenge_table(record: dict[str, Any]) -> str:
     """Leaderboard (AH2AC2's Table 4: mean, median and cross-entropy per timestep), with self-play
     and prediction of the partner's games."""
     own, proxies = record["partner_self_play"], record["proxies"] or players_of(record["partner"])
-    rows = [*record["methods"], *record["agents"]]
-    width = 2 + max(len(name) for name in ("the proxies", *(row["method"] for row in rows)))
-    lines = [
+    ranked = sorted(
+        (*record["methods"], *record["agents"]), key=lambda row: -row["with_proxies"]["mean"]
+    )
+    name = "the proxy" if len(proxies) == 1 else "the proxies"
+    missing = {"accuracy": None, "cross_entropy": None}
+    partner = {"method": name, "with_proxies": own, "selfplay": own, **missing}
+    pretrained = record.get("pretrain")
+    return to_text(
         f"{count(record['games'], 'game')} of {record['partner']}, {record['players']} players, "
         f"features {record['features']}, {count(record['total_steps'], 'step')}; "
         f"{count(record['eval_games'], 'game')} with "
         f"{', '.join(proxies)} over all lineups, seed {record['seed']}",
-        *_pretrained_lines(record),
-        f"{'':<{width}}{'score with proxies':<24}{'median':>7}{'zero':>7}{'self-play':>11}"
-        f"{'accuracy':>10}{'cross-entropy':>15}{'per timestep':>14}{'wall':>9}",
-    ]
-    ranked: Sequence[dict[str, Any]] = sorted(rows, key=lambda row: -row["with_proxies"]["mean"])
-    for row in ranked:
-        wall = row.get("wall_s")
-        lines.append(
-            f"{row['method']:<{width}}{_score_cells(row['with_proxies'])}{row['selfplay']['mean']:>11.2f}"
-            f"{row['accuracy']:>10.3f}{row['cross_entropy']:>15.3f}"
-            f"{row['with_proxies']['cross_entropy_per_timestep']:>14.3f}"
-            f"{'' if wall is None else f'{wall:.0f} s':>9}"
-        )
-    name = "the proxy" if len(proxies) == 1 else "the proxies"
-    lines.append(
-        f"{name:<{width}}{_score_cells(own)}{own['mean']:>11.2f}{'':>25}"
-        f"{own['cross_entropy_per_timestep']:>14.3f}"
+        *([] if pretrained is None else [pretrained["about"]]),
+        table([*ranked, partner], _COLUMNS),
     )
-    return "\n".join(lines)
-
-
-def _pretrained_lines(record: dict[str, Any]) -> list[str]:
-    """Description of the pretrained clone, if any."""
-    pretrained = record.get("pretrain")
-    return [] if pretrained is None else [pretrained["about"]]
-
-
-def _score_cells(entry: dict[str, Any]) -> str:
-    score = f"{entry['mean']:.2f} {bounds_text(entry['ci95'])}"
-    return f"{score:<24}{entry['median']:>7.1f}{entry['zero_rate']:>7.1%}"

@@ -6,7 +6,6 @@ several runs need (a clone) is made once for all of them. `--seeds` of a trainin
 of one axis.
 """
 
-import csv
 import dataclasses
 import itertools
 import multiprocessing
@@ -26,6 +25,7 @@ from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
 from hanabi_rl.evaluation.measure.intervals import mean_interval
+from hanabi_rl.evaluation.reporting.tables import csv_text, text_rows, to_text
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.presets import configs_folder
@@ -43,7 +43,7 @@ from hanabi_rl.runs.run_dir import check_input_hashes, read_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
-from hanabi_rl.storage.files import read_json
+from hanabi_rl.storage.files import read_json, read_text, write_text
 from hanabi_rl.storage.words import count
 
 # A finished run of another length is another run.
@@ -306,7 +306,7 @@ def _run_at_once(
                 message = f"{run_dir}: finished"
                 if process.exitcode:
                     log = Path(run_dir, "log.txt")
-                    last = log.read_text(encoding="utf-8").splitlines()[-1:] if log.exists() else []
+                    last = read_text(log).splitlines()[-1:] if log.exists() else []
                     message = f"{run_dir}: exit code {process.exitcode} (log: {log})" + "".join(
                         f": {line}" for line in last
                     )
@@ -366,34 +366,28 @@ def table(
     """One line a place of the grid: the mean over its seeds and, with several, its standard error;
     a column that not all runs have (validation figures) is left out."""
     columns = _columns_in_all(summaries, columns)
-    width = max(len(point.name) for point in points) + 2
-    cell_width = max(len(title) for title in ("12.345 ± 0.56", *columns.values())) + 2
-    lines = ["".ljust(width) + "".join(title.rjust(cell_width) for title in columns.values())]
+    rows = [["", *columns.values()]]
     for number, point in enumerate(points):
         of_point = summaries[number * len(seeds) : (number + 1) * len(seeds)]
-        cells = [
+        cells = (
             format_mean_error([float(summary[key]) for summary in of_point]) for key in columns
-        ]
-        lines.append(point.name.ljust(width) + "".join(cell.rjust(cell_width) for cell in cells))
-    return "\n".join(lines)
+        )
+        rows.append([point.name, *cells])
+    return to_text(text_rows(rows, left=False))
 
 
 def seed_table(
     seeds: tuple[int, ...], summaries: list[dict[str, Any]], columns: Mapping[str, str]
 ) -> str:
-    """One line a seed, then the mean and its standard error over seeds; columns as in `table`."""
+    """One row per seed, then the mean and its standard error over seeds; columns as in `table`."""
     columns = _columns_in_all(summaries, columns)
-    by_column = {title: [float(s[key]) for s in summaries] for key, title in columns.items()}
-    width = max(len(title) for title in by_column) + 2
-    lines = ["seed".ljust(8) + "".join(title.rjust(width) for title in by_column)]
-    for i, seed in enumerate(seeds):
-        lines.append(
-            str(seed).ljust(8) + "".join(f"{values[i]:{width}.4g}" for values in by_column.values())
-        )
-    over_seeds = [mean_interval(np.array(values)) for values in by_column.values()]
-    lines.append("mean".ljust(8) + "".join(f"{over.mean:{width}.4g}" for over in over_seeds))
-    lines.append("s.e.".ljust(8) + "".join(f"{over.std_error:{width}.2g}" for over in over_seeds))
-    return "\n".join(lines)
+    rows = [["seed", *columns.values()]]
+    for seed, summary in zip(seeds, summaries, strict=True):
+        rows.append([f"{seed}", *(f"{summary[key]:.4g}" for key in columns)])
+    over_seeds = [mean_interval(np.array([float(s[key]) for s in summaries])) for key in columns]
+    rows.append(["mean", *(f"{over.mean:.4g}" for over in over_seeds)])
+    rows.append(["s.e.", *(f"{over.std_error:.2g}" for over in over_seeds)])
+    return to_text(text_rows(rows, left=False))
 
 
 _SHARED = {
@@ -460,10 +454,7 @@ def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[st
         }
         for place, summary in zip(places, summaries, strict=True)
     ]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_text(path, csv_text(rows))
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from hanabi_rl.storage.files import (
     read_toml,
 )
 from hanabi_rl.storage.trees import unflatten
-from hanabi_rl.storage.validation import BoundedCount, Range, Seed, validate_fields
+from hanabi_rl.storage.validation import BoundedCount, PositiveInt, Range, Seed, validate_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,27 +35,23 @@ class SlurmConfig:
     """What --launcher slurm asks of the cluster for each run."""
 
     slurm_partition: str | None = None
-    slurm_time: int = 1440
+    slurm_time: PositiveInt = 1440
     """Minutes. A run saves before they are over and is queued again."""
-    slurm_gpus: int = 1
-    slurm_cpus: int = 8
+    slurm_gpus: Annotated[int, Range(0, 1024)] = 1
+    slurm_cpus: PositiveInt = 8
     slurm_mem: str | None = None
     """As sbatch takes it: 32G."""
     slurm_setup: tuple[str, ...] = ()
     """Shell lines before the run: 'module load cuda'."""
     slurm_extra: tuple[str, ...] = ()
     """Other options of sbatch, each OPTION=VALUE: account=lab qos=high."""
-    slurm_at_once: int = 256
+    slurm_at_once: PositiveInt = 256
     """Runs of the array at once."""
-    slurm_requeues: int = 10
+    slurm_requeues: Annotated[int, Range(0, 10_000)] = 10
     """How often a run that its time ended is queued again; the same command goes on after that."""
 
     def __post_init__(self) -> None:
         validate_fields(self)
-        for name, minimum in dict(time=1, gpus=0, cpus=1, at_once=1, requeues=0).items():
-            if (value := getattr(self, f"slurm_{name}")) < minimum:
-                flag = f"--slurm-{name.replace('_', '-')}"
-                raise ValueError(f"{flag}: expected at least {minimum}, got {value}")
         for option in self.slurm_extra:
             if not all(option.partition("=")):
                 raise ValueError(f"--slurm-extra: expected OPTION=VALUE, got {option!r}")

@@ -20,6 +20,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.evaluation.measure.diversity import diversity, farthest, select
 from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import behaviour_features, read_partners, viable
+from hanabi_rl.evaluation.reporting.tables import Part, text_rows, to_text
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.launch.train_partner_set import MEASURED, SELECTED, train_set
@@ -247,16 +248,14 @@ def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
     found = read_partners(measured).partners
     kept = viable(found, load_policy(found[0].agent).rules.max_score)
     features = {by: behaviour_features(kept, by) for by in ("br-div", "p-div")}
-    lines = [
-        f"{len(kept)} of {count(len(found), 'candidate')}",
-        "partners  by BR-Div   by P-Div     ratio",
-    ]
+    rows: list[Sequence[str]] = [("partners", "by BR-Div", "by P-Div", "ratio")]
     most = min(np.linalg.matrix_rank(of) for of in features.values())
     for size in (size for size in sizes if size <= most):
         members = {by: select(of, size).members for by, of in features.items()}
         best, other = (diversity(features["br-div"], members[by]) for by in ("br-div", "p-div"))
-        lines.append(f"{size:>8}  {best:>9.4g}  {other:>9.4g}  {other / best:>8.2f}")
-    return "\n".join(lines)
+        rows.append((f"{size}", f"{best:.4g}", f"{other:.4g}", f"{other / best:.2f}"))
+    number = f"{len(kept)} of {count(len(found), 'candidate')}"
+    return to_text(number, text_rows(rows, left=False))
 
 
 def rank_table(figures: Mapping[str, Any]) -> str:
@@ -265,13 +264,14 @@ def rank_table(figures: Mapping[str, Any]) -> str:
     methods = figures["scores"]["methods"]
     means = np.array([found["mean_by_partner"] for found in methods.values()])
     ranks = 1 + (means[None] > means[:, None]).sum(axis=1)  # [method, partner]
-    lines = ["method  mean rank  first with"]
+    rows: list[Sequence[str]] = [("method", "mean rank", "first with")]
     for name, of_method in zip(methods, ranks, strict=True):
         first = f"{(of_method == 1).sum()} of {len(of_method)}"
-        lines.append(f"{name:<6}  {of_method.mean():>9.2f}  {first:>10}")
+        rows.append((name, f"{of_method.mean():.2f}", first))
+    parts: list[Part] = [text_rows(rows, left=False)]
     partners = figures["scores"].get("partners", ())
     if zero := sum(max(partner["best_response_return"]) <= 0 for partner in partners):
-        lines.append(
+        parts.append(
             f"{zero} of {len(partners)} partners have a J_BR of 0: every method is first with them."
         )
-    return "\n".join(lines)
+    return to_text(*parts)

@@ -246,9 +246,7 @@ def _play_chunk(
     order = np.concatenate(positions)
 
     def play_turn(play: _Play) -> _Play:
-        seats = seating[
-            play.game
-        ]  # a slot without a game gets the last one's: its moves are not used
+        seats = seating[play.game]  # without a game the last one's: such moves are not used
         playing, player = play.game < size, game.current_player(play.state)
         # `observe_seat` rather than indexing `observe`: XLA's gather takes ten times as long on a
         # CPU.

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from hanabi_rl.runs.threads import cpu_threads
@@ -302,24 +302,14 @@ def source_commit() -> str | None:
     """The commit of the checkout this package runs from, `-dirty` added where tracked files differ;
     None outside one."""
     checkout = Path(__file__).resolve().parents[2]
-    if not (
-        checkout / ".git"
-    ).exists():  # installed: a repository further up would be somebody else's
+    if not (checkout / ".git").exists():  # installed; a repository further up is not ours
         return None
-    command = [
-        "git",
-        "-C",
-        str(checkout),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=30
-        ).stdout.strip()
+        done = subprocess.run(
+            [*command, "--exclude=*"], capture_output=True, text=True, check=True, timeout=30
+        )
+        return done.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -362,12 +352,7 @@ class GracefulStop:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

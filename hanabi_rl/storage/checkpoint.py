@@ -12,6 +12,7 @@ metrics are an item of ours, and which checkpoints to keep is decided here.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import threading
 import time
@@ -19,13 +20,12 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import orbax.checkpoint as ocp
 
 from hanabi_rl.storage import trees
-from hanabi_rl.storage.files import fsync_path, fsync_tree, read_json, to_json
+from hanabi_rl.storage.files import canonical_json, fsync_path, fsync_tree, read_json, to_json
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError, Manifest, PyTree
 
 FORMAT_VERSION = 3  # 2 had other names of leaves
@@ -244,22 +244,15 @@ class Checkpointer:
     def __enter__(self) -> Checkpointer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def _wait_for_others(known: set[threading.Thread]) -> None:
     """Waits for the threads that Orbax has started: after a failed save they may still write."""
     end = time.monotonic() + _PATIENCE_S
-    while (
-        set(threading.enumerate()) - known and time.monotonic() < end
-    ):  # some may not have begun: no `join`
-        time.sleep(0.01)
+    while set(threading.enumerate()) - known and time.monotonic() < end:
+        time.sleep(0.01)  # not `join`: a thread may not have begun
 
 
 class CheckpointItems(NamedTuple):
@@ -316,7 +309,7 @@ def _read_item(folder: Path, name: str) -> Any:
 def _digest(version: int, leaves: Manifest, *documents: Any) -> str:
     """What a manifest stores of itself and the documents. Another format has another digest, even
     of equal ones."""
-    return trees.manifest_digest(leaves, version, *documents)
+    return hashlib.sha256(canonical_json([leaves, version, *documents])).hexdigest()
 
 
 def read_checkpoint(folder: Path, template: PyTree) -> RestoredCheckpoint:

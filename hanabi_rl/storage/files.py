@@ -209,10 +209,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(read_text(path))
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # json's and unicode's own errors, which do not name the file
+    except (ValueError, RecursionError) as error:  # json's and Unicode's errors name no file
         raise ValueError(f"{path} is not valid JSON: {error}") from error
 
 

@@ -19,13 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from hanabi_rl.storage.files import canonical_json
 from hanabi_rl.storage.tensors import read_tensors, write_tensors
 
 PyTree = Any
-Manifest = dict[
-    str, dict[str, Any]
-]  # leaf path -> {"dtype": str, "shape": list[int], "sha256": str}
+Manifest = dict[str, dict[str, Any]]
+"""Leaf path -> {"dtype": str, "shape": list[int], "sha256": str}."""
 
 _KEY_IMPLS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
@@ -195,11 +193,6 @@ def restore_structure(template: PyTree, leaves: Mapping[str, Any]) -> PyTree:
         for path, leaf in leaf_paths(template).items()
     ]
     return jax.tree.unflatten(treedef, ordered)
-
-
-def manifest_digest(manifest: Manifest, *documents: Any) -> str:
-    """SHA-256 over the manifest and any JSON documents that belong to it."""
-    return hashlib.sha256(canonical_json([manifest, *documents])).hexdigest()
 
 
 def _digest(array: np.ndarray) -> str:

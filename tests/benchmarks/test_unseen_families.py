@@ -53,7 +53,7 @@ def test_table_counts_complete_seeds(tmp_path):
             means["rule family"] = (
                 means["rule family"] if family == "rule family" else {"mean": 0.0}
             )
-            figures = {"families": means, "itself": {"mean": 22.0 + seed}}
+            figures = {"families": means, "self_play": {"mean": 22.0 + seed}}
             (run / "gauntlet.json").write_text(json.dumps(figures))
     lines = unseen_families.table(tmp_path).splitlines()
     of_seeds = "0: 17.00 [16.50, 17.50], 1: 17.60 [17.10, 18.10]"

@@ -13,12 +13,9 @@ from support.processes import run_python
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
-from hanabi_rl.cli.evaluate import _selfplay_text
+from hanabi_rl.cli.evaluate import count_lines
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
-from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
-from hanabi_rl.evaluation.measure.registry import efficiency_figures
-from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 
 COMMANDS = [
     "train",
@@ -34,7 +31,7 @@ COMMANDS = [
     "predict",
     "behaviour",
     "conventions",
-    "likeness",
+    "human-likeness",
     "interdependence",
     "metrics",
     "unit-tests",
@@ -112,9 +109,7 @@ def test_evaluate_plays_the_deals_that_are_named(capsys):
 
 @pytest.mark.parametrize(("wall_s", "rate"), [(12.3, "0.41"), (0.5, "10"), (0.002, "2,500")])
 def test_evaluate_prints_no_rate_of_0(wall_s, rate):
-    result = evaluate_selfplay(load_policy("bot:random"), 5, 0)
-    figures = efficiency_figures(GameAnalysis(result.records))
-    assert f"compilation included ({rate} games/s)" in _selfplay_text("", result, figures, wall_s)
+    assert f"compilation included ({rate} games/s)" in count_lines([3, 0, 2], wall_s)[1]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +185,10 @@ def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_
         ),
         # before anything is played
         (["gauntlet", "bot:random", "--plot", "/dev/null/a.png"], "--plot: expected a place that"),
-        (["likeness", "bot:random", "--games", "a.json", "--plot", "a"], "--plot: expected a file"),
+        (
+            ["human-likeness", "bot:random", "--games", "a.json", "--plot", "a"],
+            "--plot: expected a file",
+        ),
         (["br-prox", "bot:random", "--partners", "a", "--plot", "/"], "--plot: expected a file en"),
         (["cross-play", "bot:random", "--out", "/dev/null"], "--out: expected a place that can"),
         (["predict", "bot:random", "a.json", "--out", "/dev/null"], "--out: expected a place that"),
@@ -273,6 +271,21 @@ def test_a_wrong_number_of_a_sweep(args, message, capsys, tmp_path, monkeypatch)
     err = capsys.readouterr().err
     assert stop.value.code == 2 and len(err.splitlines()) == 1 and message in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["likeness", "bot:random"], "likeness was renamed to human-likeness"),
+        (["gauntlet", "bot:a", "--people", "bot:b"], "--people was renamed to --human-proxies"),
+        (["challenge", "--held_out=5"], "--held-out was renamed to --heldout-games"),
+        (["partners", "select", "--select", "dpp"], "--select was renamed to --search"),
+    ],
+)
+def test_old_names_are_refused_with_the_new(args, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_tyros_own_errors_are_as_they_were(capsys):

@@ -63,7 +63,7 @@ def test_errors_are_one_line_and_exit_code_2(policy_folder, capsys, args, messag
         ["metrics", "FILE"],
         ["predict", "AGENT", "FILE"],
         ["leaderboard", "--proxies", "bot:random", "--agents", "AGENT", "--data", "FILE"],
-        ["unit-tests", "careful", "--games", "FILE"],
+        ["unit-tests", "reference:memoryless", "--games", "FILE"],
         ["export", "AGENT", "OUT", "--about", "it", "--games", "2", "--predict", "FILE"],
     ],
 )
@@ -95,7 +95,7 @@ def test_one_game_has_no_interval(policy_folder, small_file, tmp_path, capsys):
     assert all(part["accuracy_ci95"] == [None, None] for part in parts)
     assert figures["accuracy"] is not None and err.count("n/a: no interval") == 1
     assert (tmp_path / "out" / "prediction.png").stat().st_size > 10_000
-    for args in (["behaviour", str(one)], ["interdependence", str(one), "--references", "0"]):
+    for args in (["behaviour", str(one)], ["interdependence", str(one), "--reference-games", "0"]):
         main([*args, "--json"])
         out, err = capsys.readouterr()
         bounds = [value for key, value in json.loads(out).items() if key.endswith("_ci95")]

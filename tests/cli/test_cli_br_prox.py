@@ -91,7 +91,7 @@ def test_select_measures_the_pairs_and_keeps_the_most_diverse(runs, tmp_path, ca
             "2",
             "--by",
             "p-div",
-            "--select",
+            "--search",
             "dpp",
             "--samples",
             "200",

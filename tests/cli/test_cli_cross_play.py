@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 from support.games import TINY, TINY_3P, teacher_games
 from support.policies import network_policy
+from support.tables import text_of
 
 from hanabi_rl.agents.loading import load_agents, load_policy
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import algorithms_of, assign_groups
-from hanabi_rl.cli.leaderboard import _text as leaderboard_text
 from hanabi_rl.cli.leaderboard import candidates
 from hanabi_rl.data import files as data_files
 from hanabi_rl.evaluation.measure import crossplay
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.evaluation.measure.prediction import predict
+from hanabi_rl.evaluation.reporting.leaderboard import leaderboard_parts
 from hanabi_rl.games.hanabi.rules import Rules
 
 
@@ -150,7 +151,7 @@ def test_of_several_seeds_the_one_that_predicts_best_plays(runs, tmp_path, capsy
     assert row["cross_entropy_per_timestep"] == shown
     assert f"BC: {best} of seeds with nats per timestep s0 {losses[0]:.4f}, s1 " in err
     assert "the proxy itself" in err
-    own = json.loads(out)["proxies_with_themselves"]
+    own = json.loads(out)["proxy_self_play"]
     assert own["games"] == 8 and own["lineups"][0]["seats"] == ["bot:random", "bot:random"]
 
 
@@ -169,8 +170,8 @@ def test_what_a_seed_was_chosen_by_is_not_what_it_is_shown_on(runs, capsys, monk
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        (Rules(), "OBL (L4)                  21.04"),
-        (Rules(num_players=3), "HDR-IPPO                  14.03"),
+        (Rules(), "OBL (L4) 21.04"),
+        (Rules(num_players=3), "HDR-IPPO 14.03"),
         (Rules(num_players=4), None),
         (Rules(num_colors=4), None),
         (Rules(num_cards_of_rank=(3, 2, 2, 2, 2)), None),
@@ -181,9 +182,9 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
     seats = ((-1, *range(rules.num_players - 1)),)
     entry = LeaderboardEntry(scores, scores, first, seats, rules.max_score)
     proxies = [f"proxy {number}" for number in range(rules.num_players - 1)]
-    text = leaderboard_text({"ours": entry}, proxies, rules, 2)
+    text = text_of(leaderboard_parts, {"ours": entry}, proxies, rules, 2)
     assert ("published (AH2AC2" in text) == (expected is not None)
-    assert expected is None or expected in text
+    assert expected is None or expected in " ".join(text.split())
     assert "candidate, proxy 0" in text and "4.00 [" in text
 
 
@@ -249,7 +250,7 @@ def test_seeds_are_counted_once():
     assert rows({}) == labels
     assert rows({"x": [1, 2]}) == ["a", "x"] and rows({"x": [0], "y": [2, 1]}) == ["x", "y"]
     for groups, message in [
-        ({"x": [0, 2]}, "expected seeds that differ, got one policy as a and c"),
+        ({"x": [0, 2]}, "--group x: expected policies that differ, got the same one as a and as c"),
         ({"x": [0, 1], "y": [1, 2]}, "--group y: expected every agent once, got b again"),
         ({"x": [0, 0]}, "--group x: expected every agent once, got a again"),
         ({"a": [1, 2]}, "--group a: expected another name than that of an agent"),

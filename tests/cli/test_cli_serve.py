@@ -154,7 +154,7 @@ def test_a_proxy_that_cannot_be_loaded_is_one_line_and_nothing_is_left(
         (("--host", "192.0.2.1"), "--host: expected an address of this machine, got 192.0.2.1"),
         (("--tls-cert", "cert.pem"), "expected --tls-cert and --tls-key, got one of them"),
         (("--tls-cert", "a", "--tls-key", "b"), "--tls-cert a --tls-key b: expected a certificate"),
-        (("--prediction", "none.safetensors"), "got none.safetensors, which does not exist"),
+        (("--prediction-games", "none.safetensors"), "got none.safetensors, which does not exist"),
     ],
 )
 def test_a_flag_of_serve_is_checked_before_anything_starts(

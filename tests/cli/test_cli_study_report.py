@@ -116,7 +116,7 @@ def report(capsys, *args):
 def test_a_folder_and_its_export_say_the_same(folder, tmp_path, capsys):
     args = "--answers-only", "--plot", tmp_path / "study.png"
     of_folder, text = report(capsys, folder, *args)
-    assert "7 people agreed, 7 played" in text and "points a game" in text
+    assert "7 people agreed, 7 played" in text and "points per game" in text
     assert (tmp_path / "study.png").stat().st_size > 10_000
     out = tmp_path / "games.safetensors"
     main(["games", "export", "--study", str(folder), "--out", str(out)])
@@ -161,8 +161,8 @@ def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
         return [
             {
                 "agent": "x",
-                "itself": {"policy_hash": f"{prefix}{name}"},
-                "over_families": {"all": {"mean": number, "worst": -number}},
+                "self_play": {"policy_hash": f"{prefix}{name}"},
+                "family_summary": {"all": {"mean": number, "worst": -number}},
             }
             for number, name in enumerate(simulated.AGENTS)
         ]
@@ -180,7 +180,7 @@ def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
         for name in ("gauntlet, mean", "gauntlet, worst", "BR-Prox")
     }
     assert all(each["n"] == 3 and each["p"] is None for each in found["across_agents"])
-    assert "not enough agents to say: 5 are" in text
+    assert "too few agents: at least 5" in text
     path.write_text(json.dumps({"agents": agents("")}))
     with pytest.raises(SystemExit):
         report(capsys, folder, "--gauntlet", path)

@@ -27,11 +27,22 @@ def recorded(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_table_with_failures_to_look_at(recorded, capsys):
-    args = ["unit-tests", "careful", "bot:random", "--instances", "6", "--games", recorded]
+    args = [
+        "unit-tests",
+        "reference:memoryless",
+        "bot:random",
+        "--instances",
+        "6",
+        "--games",
+        recorded,
+    ]
     main([*args, "--json"])
     out, err = capsys.readouterr()
     record = json.loads(out)
-    assert record["instances"] == 6 and list(record["agents"]) == ["careful", "bot:random"]
+    assert record["instances"] == 6 and list(record["agents"]) == [
+        "reference:memoryless",
+        "bot:random",
+    ]
     careful, by_chance = record["agents"].values()
     assert list(careful["tests"]) == [test.name for test in TESTS]
     assert careful["categories"] == {"SR": 1.0, "AR": 1.0, "A+MR": 0.0}
@@ -63,7 +74,10 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
         ),
         (["agent:human-3p", "--players", "2"], "which it was trained for, got 2"),
         (["bot:simple", "--players", "4"], "expected the standard game of 2 or 3 players, got"),
-        (["careful", "--players", "5"], "expected the standard game of 2 or 3 players, got"),
+        (
+            ["reference:memoryless", "--players", "5"],
+            "expected the standard game of 2 or 3 players, got",
+        ),
         (["agent:ippo-4p"], "expected the standard game of 2 or 3 players, got"),
     ],
 )
@@ -84,7 +98,7 @@ def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monk
     monkeypatch.setattr("hanabi_rl.evaluation.measure.unit_tests.chance_levels", lambda *args: {})
     monkeypatch.setattr("hanabi_rl.evaluation.measure.unit_tests.run_tests", run_tests)
     with pytest.raises(SystemExit):
-        main(["unit-tests", "careful", "--instances", "6"])
+        main(["unit-tests", "reference:memoryless", "--instances", "6"])
     trained = BCTrainConfig()
     cloned = training_games(dataclasses.replace(trained, demo_games=24), Rules(), seed=0)
     decks = {deck.tobytes() for games in cloned for deck in games.decks}
@@ -100,7 +114,7 @@ def test_three_players(tmp_path, capsys, monkeypatch):
     main(
         [
             "unit-tests",
-            "remembering",
+            "reference:memory",
             "--players",
             "3",
             "--instances",
@@ -112,8 +126,8 @@ def test_three_players(tmp_path, capsys, monkeypatch):
     )
     out, err = capsys.readouterr()
     record = json.loads(out)
-    assert record["players"] == 3 and "remembering: no failure" in err
-    assert set(record["agents"]["remembering"]["categories"].values()) == {1.0}
+    assert record["players"] == 3 and "reference:memory: no failure" in err
+    assert set(record["agents"]["reference:memory"]["categories"].values()) == {1.0}
 
 
 def three_player_games():

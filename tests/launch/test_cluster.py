@@ -329,8 +329,8 @@ def test_a_sweep_without_a_launcher_imports_no_submitit() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("slurm_time", 0, "--slurm-time: expected at least 1, got 0"),
-        ("slurm_at_once", 0, "--slurm-at-once: expected at least 1, got 0"),
+        ("slurm_time", 0, "--slurm-time: expected a whole number from 1 to .*, got 0"),
+        ("slurm_at_once", 0, "--slurm-at-once: expected a whole number from 1 to .*, got 0"),
         ("slurm_extra", ("account",), "--slurm-extra: expected OPTION=VALUE, got 'account'"),
     ],
 )

@@ -36,7 +36,7 @@ import json
 from pathlib import Path
 import jax
 from hanabi_rl.learning import parallel
-from hanabi_rl.storage import trees
+from hanabi_rl.storage import checkpoint, trees
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 folder = Path({folder!r})
 assert parallel.num_devices() == {devices}
@@ -47,13 +47,13 @@ def empty(leaf):
     dtype = key if leaf["dtype"] == "key<fry>" else leaf["dtype"]
     return jax.ShapeDtypeStruct(tuple(leaf["shape"]), dtype)
 
-template = trees.nested({{path: empty(leaf) for path, leaf in leaves.items()}})
+template = trees.unflatten({{path: empty(leaf) for path, leaf in leaves.items()}})
 with Checkpointer(folder / "checkpoints") as checkpoints:
     state = checkpoints.restore(template).state
 learner, actors = parallel.replicate(state["0"]), parallel.shard(state["1"])
 back = {{"0": learner, "1": parallel.unshard(actors)}}
 assert len(learner["update"].sharding.device_set) == {devices}
-print("DIGEST", trees.manifest_digest(trees.to_host(back)[1]))
+print("DIGEST", checkpoint._digest(0, trees.to_host(back)[1]))
 """
 
 

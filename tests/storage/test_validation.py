@@ -80,7 +80,10 @@ COMMANDS = {
     for name, body in vars(app).items()
     if inspect.isfunction(body) and body.__module__.startswith("hanabi_rl.cli.") and name[0] != "_"
 } | {f"{group} {name}": body for group, bodies, _ in app._GROUPS for name, body in bodies.items()}
-AT_LEAST_1 = {"games", "decks", "count", "instances", "slots", "held_out", "samples"}
+AT_LEAST_1 = {"games", "eval_games", "heldout_games", "selfplay_games", "count", "instances"} | {
+    "slots",
+    "samples",
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"main"}))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,9 +69,16 @@ def bounds_text(bounds: Sequence[float | None], spec: str = ".2f") -> str:
     return f"[{known[0]:{spec}}, {known[1]:{spec}}]"
 
 
+def interval_dict(name: str, interval: Interval | None) -> dict[str, Any]:
+    """JSON of an interval: `name` and `name_ci95`, None where there is none."""
+    mean, bounds = (None, None) if interval is None else (interval.mean, interval.bounds)
+    return {name: mean, f"{name}_ci95": bounds}
+
+
 def explained(text: str) -> str:
     """`text`, which prints intervals, with one more line on what `n/a` means where it has one."""
-    return f"{text}\n{_REASON}" if re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text) else text
+    needed = _REASON not in text and re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text)
+    return f"{text}\n{_REASON}" if needed else text
 
 
 def mean_interval(
@@ -364,13 +371,15 @@ def _between_order_statistics(values: np.ndarray, level: float) -> Interval:
     """The narrowest interval between the k-th smallest and the k-th greatest of `values` float[N]
     in which their median is with probability `level` at least: the number of values below it is
     binomial. There is no standard error."""
-    from scipy.stats import quantile_test
+    from scipy.special import bdtr  # `quantile_test` is slow to import, and wrong at exact tails
 
-    median = float(np.median(values))
-    low, high = quantile_test(values, q=median, p=0.5).confidence_interval(level)
-    if np.isnan([low, high]).any():
+    median, count = float(np.median(values)), len(values)
+    tails = bdtr(np.arange(count, dtype=np.float64), count, 0.5)  # P(at most 0, 1, ... below)
+    outside = int((tails <= 1 - _upper_tail(level)).sum())
+    if not outside:
         return _unbounded(median)
-    return Interval(median, float(low), float(high), np.nan)
+    ordered = np.sort(values)
+    return Interval(median, float(ordered[outside - 1]), float(ordered[-outside]), np.nan)
 
 
 def _unbounded(estimate: float) -> Interval:

@@ -10,7 +10,6 @@ import numpy as np
 
 from hanabi_rl.data.formats.hanab_live import exported_length, replay_link
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
-from hanabi_rl.evaluation.measure.intervals import bounds_text, explained
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.evaluation.measure.registry import measure_figures, measures_of
 from hanabi_rl.games.hanabi.actions import decode
@@ -144,36 +143,3 @@ def _share_dict(share: PredictionSlice, games: Games) -> dict[str, Any]:
             f"{name}_ci95": ratio.group_by(games.deck_ids).bounds,
         }
     return figures
-
-
-def prediction_table(figures: dict[str, Any]) -> str:
-    """`prediction_figures` as text."""
-    lines = [
-        f"{'':<15} {'decisions':>9} {'accuracy':>9} {'95% interval':<16} {'nats':>7}  95% interval"
-    ]
-    rows = {"every decision": figures} | figures["by_move"]
-    rows |= {f"turns {name}": share for name, share in figures["by_turn"].items()}
-    lines += [_row(name, f"{share['decisions']:,}", share, "") for name, share in rows.items()]
-    lines.append(_row("per timestep", "", figures, "_per_timestep"))
-    lines.append(
-        f"Per timestep as AH2AC2 prints it: {figures['seat_timesteps']:,} seat-timesteps, idle "
-        "turns included. "
-        "Intervals are 95%, over games, those of one deck as one."
-    )
-    if figures["surprising"]:
-        lines.append("Most surprising moves:")
-    for surprise in figures["surprising"]:
-        lines.append(
-            f"{surprise['cross_entropy']:6.2f} nats  game {surprise['game']} "
-            f"(id {surprise['game_id']}), turn {surprise['turn']}: "
-            f"{surprise['move']}; expected: {surprise['expected']}"
-        )
-        lines.append(f"             {surprise['link'] or 'not on hanab.live'}")
-    return explained("\n".join(lines))
-
-
-def _row(name: str, count: str, share: dict[str, Any], suffix: str) -> str:
-    accuracy, nats = share[f"accuracy{suffix}"], share[f"cross_entropy{suffix}"]
-    bounds = share[f"accuracy{suffix}_ci95"], share[f"cross_entropy{suffix}_ci95"]
-    accuracy_bounds, nats_bounds = (bounds_text(each, ".3f") for each in bounds)
-    return f"{name:<15} {count:>9} {accuracy:9.3f} {accuracy_bounds:<16} {nats:7.3f}  {nats_bounds}"

@@ -12,7 +12,15 @@ import numpy as np
 from hanabi_rl.evaluation.measure.intervals import bounds_text, mean_interval
 from hanabi_rl.evaluation.measure.prediction import Prediction
 from hanabi_rl.evaluation.papers import ah2ac2 as paper
-from hanabi_rl.evaluation.reporting.plots import COLORS, Curve, error_bars, plain_text, plot_curves
+from hanabi_rl.evaluation.reporting.plots import (
+    COLORS,
+    Curve,
+    error_bars,
+    plain_axes,
+    plot_curves,
+    saved_figure,
+)
+from hanabi_rl.evaluation.reporting.tables import Part, text_rows, to_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,75 +35,80 @@ class WeightResult(NamedTuple):
     metrics: Sequence[Mapping[str, Any]]  # lines of its metrics.jsonl
 
 
+_SCORES = "KL weight", "self-play", "perfect", "zero", "min", "with BC"
+_PREDICTIONS = "KL weight", "val accuracy", "val loss per timestep", "per decision"
+
+
 def ablation_tables(
     results: Sequence[WeightResult], clone: Prediction | None, with_paper: bool = False
 ) -> str:
-    """Both tables as text, one line per weight, means over its seeds; `with_paper` adds AH2AC2's
+    """Both tables as text, one row per weight, means over its seeds; `with_paper` adds AH2AC2's
     figures in brackets."""
-    table_of = paper.ABLATION if with_paper else {}
-    lines = [
-        "Table 12: final weights in greedy self-play, and with the clone (the paper's figures in "
-        "brackets)"
+    published = paper.ABLATION if with_paper else {}
+    weights = _by_weight(results)
+    scores = [_score_row(weight, runs, published.get(weight)) for weight, runs in weights.items()]
+    title = "final weights in greedy self-play, and with the clone"
+    first, seeds = results[0].summary, max(map(len, weights.values()))
+    parts: list[Part] = [
+        f"Table 12: {title} (the paper's figures in brackets)"
         if with_paper
-        else "Final weights in greedy self-play, and with the clone",
-        f"{'KL weight':<12}{'self-play':>16}{'perfect':>16}{'zero':>9}{'min':>10}{'with BC':>16}",
-    ]
-    for weight, runs in _by_weight(results).items():
-        published = table_of.get(weight)
-        perfect = f"{_mean(runs, 'selfplay_perfect_rate'):.1%}" + (
-            f" ({published.perfect / 5000:.1%})" if published else ""
-        )
-        minimum = f"{min(run.summary['selfplay_min'] for run in runs)}" + (
-            f" ({published.minimum})" if published else ""
-        )
-        lines.append(
-            f"{weight:<12g}{_over_seeds(runs, 'selfplay_mean'):>16}{perfect:>16}"
-            f"{_mean(runs, 'selfplay_zero_rate'):>9.1%}{minimum:>10}"
-            f"{_over_seeds(runs, 'crossplay_with_bc_mean'):>16}"
-        )
-    first, seeds = results[0].summary, max(map(len, _by_weight(results).values()))
-    lines.append(
+        else title.capitalize(),
+        text_rows([_SCORES, *scores], left=False),
         f"±: standard error over {seeds} seeds with the same clone; variation over clones is not "
         "included"
         if seeds > 1
-        else "±: half of the 95% interval over the games of the one seed"
-    )
-    bounds = bounds_text(first["bc_selfplay_ci95"])
-    lines.append(f"The clone: self-play {first['bc_selfplay_mean']:.2f} {bounds}")
+        else "±: half of the 95% interval over the games of the one seed",
+        f"The clone: self-play {first['bc_selfplay_mean']:.2f} "
+        f"{bounds_text(first['bc_selfplay_ci95'])}",
+    ]
     if clone is not None:
         title = "Table 13, its validation columns: on" if with_paper else "Prediction on"
         brackets = "the paper's validation figures in brackets; " if with_paper else ""
-        lines += [
+        rows: list[Sequence[str]] = [_PREDICTIONS]
+        for weight, runs in weights.items():
+            row = published.get(weight)
+            predictions = [run.prediction for run in runs]
+            rows.append(_prediction_row(f"{weight:g}", predictions, row and row.validation))
+        of_clone = paper.ABLATION_CLONE[0] if with_paper else None
+        rows.append(_prediction_row("clone", [clone], of_clone))
+        parts += [
             "",
             f"{title} the games that the clone was validated on [95% over games]",
             f"({brackets}for test games: hanabi-rl predict)",
+            text_rows(rows, left=False),
         ]
-        lines.append(
-            f"{'KL weight':<12}{'val accuracy':>30}{'val loss per timestep':>34}"
-            f"{'per decision':>15}"
-        )
-        for weight, runs in _by_weight(results).items():
-            row = table_of.get(weight)
-            read = [run.prediction for run in runs]
-            lines.append(_prediction_line(f"{weight:g}", read, row and row.validation))
-        of_clone = paper.ABLATION_CLONE[0] if with_paper else None
-        lines.append(_prediction_line("clone", [clone], of_clone))
-    return "\n".join(lines)
+    return to_text(*parts)
 
 
-def _prediction_line(
+def _score_row(
+    weight: float, runs: Sequence[WeightResult], published: paper.PaperAblation | None
+) -> list[str]:
+    perfect = f"{_mean(runs, 'selfplay_perfect_rate'):.1%}"
+    minimum = f"{min(run.summary['selfplay_min'] for run in runs)}"
+    if published:
+        perfect += f" ({published.perfect / 5000:.1%})"
+        minimum += f" ({published.minimum})"
+    return [
+        f"{weight:g}",
+        _over_seeds(runs, "selfplay_mean"),
+        perfect,
+        f"{_mean(runs, 'selfplay_zero_rate'):.1%}",
+        minimum,
+        _over_seeds(runs, "crossplay_with_bc_mean"),
+    ]
+
+
+def _prediction_row(
     name: str, predictions: Sequence[Prediction | None], published: paper.PredictionRow | None
-) -> str:
+) -> list[str]:
     """Seeds are pooled game by game, so that the interval is over games."""
-    read = [prediction for prediction in predictions if prediction is not None]
-    pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*read, strict=True)))
+    known = [prediction for prediction in predictions if prediction is not None]
+    pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*known, strict=True)))
     accuracy, loss = f"{pooled.accuracy():.3f}", f"{pooled.cross_entropy_per_timestep():.3f}"
     if published:
-        accuracy, loss = (
-            f"{accuracy} ({published.accuracy:.3f})",
-            f"{loss} ({published.loss_per_timestep:.3f})",
-        )
-    return f"{name:<12}{accuracy:>30}{loss:>34}{pooled.cross_entropy().mean:>15.3f}"
+        accuracy += f" ({published.accuracy:.3f})"
+        loss += f" ({published.loss_per_timestep:.3f})"
+    return [name, accuracy, loss, f"{pooled.cross_entropy().mean:.3f}"]
 
 
 def _by_weight(results: Sequence[WeightResult]) -> dict[float, list[WeightResult]]:
@@ -117,37 +130,30 @@ def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
     return f"{interval.mean:.2f} ± {interval.std_error:.2f}"
 
 
-@plain_text
 def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, path: Path) -> None:
     """Mean score, in self-play and with the clone, against accuracy on the validation games: a
     point per weight with error bars, a dot per seed, a star for the clone. Without validation games
     (`clone` is None) the x axis is KL(BC || policy)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     seeds = max(map(len, _by_weight(results).values()))
     x_label = "KL(BC || policy), nats per decision" if clone is None else "validation accuracy"
     label = "one seed, 95% interval over games"
     if seeds > 1:
         label = f"mean of {seeds} seeds with one clone, ± standard error"
-    figure = Figure(figsize=(9.2, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle("Trade-off by KL weight (the number at each point)", fontsize=11)
-    panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
-    for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-        _draw_trade_off(axes, results, key, label)
-        of_clone = 0.0 if clone is None else clone.accuracy().mean
-        score = float(results[0].summary["bc_selfplay_mean"])
-        axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
-        axes.set_title(title, fontsize=10)
-        axes.set(xlabel=x_label, ylabel="points per game")
-        axes.grid(color="#dddddd", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.margins(0.1)
-    handles = axes.get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with saved_figure(path, (9.2, 4.4)) as figure:
+        figure.suptitle("Trade-off by KL weight (the number at each point)", fontsize=11)
+        panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
+        for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+            _draw_trade_off(axes, results, key, label)
+            of_clone = 0.0 if clone is None else clone.accuracy().mean
+            score = float(results[0].summary["bc_selfplay_mean"])
+            axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
+            axes.set_title(title, fontsize=10)
+            axes.set(xlabel=x_label, ylabel="points per game")
+            plain_axes(axes)
+            axes.margins(0.1)
+        handles = axes.get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
 def _draw_trade_off(axes: Axes, results: Sequence[WeightResult], key: str, label: str) -> None:

@@ -1,4 +1,4 @@
-"""What an agent does otherwise once it knows its partner, as text and as figures for programs."""
+"""Decisions that an agent changes once it knows its partner, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -9,52 +9,62 @@ import numpy as np
 
 from hanabi_rl.data.formats.hanab_live import replay_link
 from hanabi_rl.data.games import Games
-from hanabi_rl.evaluation.measure.intervals import explained
+from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.measure.partner_adaptation import Adaptation
+from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.storage.words import count
 
+_KINDS = (
+    Column("first meeting", "first_meeting", width=16),
+    Column("now", "known", left=True, width=16),
+    Column("times", spec=","),
+    Column("cards that score", lambda kind: ", ".join(_plays(kind)), left=True),
+)
 
-def adaptation_text(found: Adaptation, length: int, shown: int = 2) -> str:
-    """Share, gain and kinds of what differs in game `length` of the series, and the `shown` games
-    in which most does, with their links and moves."""
-    share, gain = found.share, found.gain
-    known, strangers = found.last.scores.mean(), found.first_meeting_scores.mean()
-    lines = [
-        f"of {count(int(found.decisions.sum()), 'decision')} in game {length} it would take "
-        f"{share:.1%} otherwise with a stranger",
-        f"on the same decks game {length} has {known:.2f} points, with strangers {strangers:.2f}: "
-        f"{gain:+.2f}",
+
+def adaptation_parts(found: Adaptation, length: int, show_games: int = 2) -> list[Part]:
+    """Fraction, gain and kinds of the changed decisions of game `length` of the series, and the
+    `show_games` games with most of them, with links and moves."""
+    known, unknown = found.last.scores.mean(), found.first_meeting_scores.mean()
+    parts: list[Part] = [
+        f"{found.share:.1%} of {count(int(found.decisions.sum()), 'decision')} in game {length} "
+        "differ from a first meeting",
+        f"points per game on the same decks: {known:.2f} in game {length}, {unknown:.2f} at a "
+        f"first meeting, gain {found.gain:+.2f}",
         "",
-        f"{'with a stranger':<16}  {'now':<16}  {'times':>5}  cards that score",
+        table(_kinds(found), _KINDS),
     ]
-    for (stranger, known), (times, before, after) in found.kinds().items():
-        plays = [
-            f"{number} of {times} {when}"
-            for kind, number, when in ((stranger, before, "then"), (known, after, "now"))
-            if kind == "play"
-        ]
-        lines.append(f"{stranger:<16}  {known:<16}  {times:>5}  {', '.join(plays)}".rstrip())
-    for game in _most_changed(found)[:shown]:
-        lines += ["", *_game_lines(found, game, length)]
-    return explained("\n".join(lines))
+    for game in _most_changed(found)[:show_games]:
+        parts += ["", *_game_lines(found, game, length)]
+    return parts
 
 
-def adaptation_figures(found: Adaptation) -> dict[str, Any]:
+def _plays(kind: dict[str, Any]) -> list[str]:
+    """The cards played in decisions of a kind that score, in words."""
+    moves = zip(
+        (kind["first_meeting"], kind["known"]), kind["scores"], ("then", "now"), strict=True
+    )
+    return [f"{number} of {kind['times']} {when}" for name, number, when in moves if name == "play"]
+
+
+def _kinds(found: Adaptation) -> list[dict[str, Any]]:
+    return [
+        {"first_meeting": first, "known": known, "times": times, "scores": [before, after]}
+        for (first, known), (times, before, after) in found.kinds().items()
+    ]
+
+
+def adaptation_dict(found: Adaptation) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`."""
     return {
         "decisions": int(found.decisions.sum()),
         "changed": len(found.changes),
-        "changed_share": found.share.mean,
-        "changed_share_ci95": found.share.bounds,
+        **interval_dict("changed_fraction", found.share),
         "mean": float(found.last.scores.mean()),
-        "mean_as_strangers": float(found.first_meeting_scores.mean()),
-        "gain": found.gain.mean,
-        "gain_ci95": found.gain.bounds,
-        "kinds": [
-            {"stranger": stranger, "known": known, "times": times, "scores": [before, after]}
-            for (stranger, known), (times, before, after) in found.kinds().items()
-        ],
+        "mean_first_meeting": float(found.first_meeting_scores.mean()),
+        **interval_dict("gain", found.gain),
+        "kinds": _kinds(found),
     }
 
 
@@ -67,21 +77,18 @@ def _game_lines(found: Adaptation, game: int, length: int) -> list[str]:
     changes = [change for change in found.changes if change.game == game]
     games = found.last
     lines = [
-        f"{count(games.scores[game], 'point')} ({found.first_meeting_scores[game]} with strangers "
-        "on "
-        "this deck), "
-        f"{count(len(changes), 'decision differs', 'decisions differ')}:",
+        f"{count(games.scores[game], 'point')} ({found.first_meeting_scores[game]} at a first "
+        f"meeting), {count(len(changes), 'decision differs', 'decisions differ')}:",
         *_link(found.first, game, "game 1", 1),
         *_link(games, game, f"game {length}", changes[0].turn + 1),
     ]
-    table, moves = PythonGame(games.rules, games.decks[game]), games.moves(game).tolist()
+    played, moves = PythonGame(games.rules, games.decks[game]), games.moves(game).tolist()
     for change in changes:
-        while table.turn < change.turn:
-            table.apply(moves[table.turn])
-        stranger = table.describe(change.first_meeting_action).partition(" ")[2]
+        while played.turn < change.turn:
+            played.apply(moves[played.turn])
+        first = played.describe(change.first_meeting_action).partition(" ")[2]
         lines.append(
-            f"  turn {change.turn + 1}: {table.describe(change.action)}; with a stranger: "
-            f"{stranger}"
+            f"  turn {change.turn + 1}: {played.describe(change.action)}; first meeting: {first}"
         )
     return lines
 

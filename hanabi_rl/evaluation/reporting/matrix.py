@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +12,14 @@ import numpy as np
 from hanabi_rl.evaluation.measure.groups import GroupedMatrix, group_matrix
 from hanabi_rl.evaluation.measure.intervals import Interval
 from hanabi_rl.evaluation.measure.selfplay import summary_dict
-from hanabi_rl.evaluation.reporting.plots import plain_text
-from hanabi_rl.storage.files import to_json, write_json, write_text
+from hanabi_rl.evaluation.reporting.plots import saved_figure
+from hanabi_rl.evaluation.reporting.tables import Column, Part, csv_text, flat_record, table
+from hanabi_rl.storage.files import write_json, write_text
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from hanabi_rl.evaluation.measure.matrix import CrossPlayMatrix, EvalSetting
 
 FORMAT_VERSION = 1
@@ -41,7 +42,7 @@ def short_labels(names: Sequence[str]) -> list[str]:
 
 
 def _parts(name: str, timed: bool) -> tuple[str, ...]:
-    """What may become a label, its last part first to be shown."""
+    """Parts of a name that may be in a label; the last comes first."""
     if name.startswith(("bot:", "agent:")):
         return (name,)
     place, question, options = name.partition("?")  # options may be paths: ?partner_games=FILE
@@ -72,41 +73,25 @@ def grouped(matrix: CrossPlayMatrix) -> GroupedMatrix:
 
 
 def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
-    """One record a cell, row by row: the long form of `matrix.csv`."""
-    rows = []
-    for single, cells in zip(matrix.agents, matrix.cells, strict=True):
-        for others, cell in zip(matrix.agents, cells, strict=True):
-            figures = summary_dict(cell)
-            points_low, points_high = to_json(figures.pop("points_ci95"))  # None: no bounds
-            low, high = to_json(figures.pop("ci95"))
-            figures["std_error"] = to_json(figures["std_error"])
-            rows.append(
-                {
-                    "row": single.label,
-                    "column": others.label,
-                    "row_group": single.group,
-                    "column_group": others.group,
-                    "mean": figures.pop("mean"),
-                    "ci95_low": low,
-                    "ci95_high": high,
-                    **figures,
-                    "points_ci95_low": points_low,
-                    "points_ci95_high": points_high,
-                    "row_hash": single.hash,
-                    "column_hash": others.hash,
-                }
-            )
-    return rows
+    """One record per cell, row by row: the long form of `matrix.csv`."""
+    return [
+        {
+            "row": row.label,
+            "column": column.label,
+            "row_group": row.group,
+            "column_group": column.group,
+            **flat_record(summary_dict(cell)),
+            "row_hash": row.hash,
+            "column_hash": column.hash,
+        }
+        for row, cells in zip(matrix.agents, matrix.cells, strict=True)
+        for column, cell in zip(matrix.agents, cells, strict=True)
+    ]
 
 
 def matrix_csv(matrix: CrossPlayMatrix) -> str:
     """The content of `matrix.csv`."""
-    rows = cell_rows(matrix)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(cell_rows(matrix))
 
 
 def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
@@ -151,48 +136,45 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
     )
 
 
-def matrix_table(matrix: CrossPlayMatrix) -> str:
-    """Means with their standard errors' largest, medians, and the figures by group, as text."""
-    agents, players = matrix.agents, matrix.rules.num_players
+_GROUPS = (
+    Column("", lambda group: group.name),
+    Column("self-play", lambda group: _interval(group.selfplay), left=True, width=22),
+    Column("same group, other agents", lambda group: _interval(group.intra), left=True, width=22),
+    Column("with other groups", lambda group: _interval(group.inter), left=True),
+)
+
+
+def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
+    """Means with the largest standard error, medians, and the figures by group."""
+    players, labels = matrix.rules.num_players, [agent.label for agent in matrix.agents]
     worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
-    lines = [
-        f"Mean scores, {'sampled' if matrix.setting.sample else 'greedy'} play, "
-        f"{_decks_named(matrix.setting)} a cell, "
-        f"{players} players: the row's agent at one seat (each in turn), the column's at {others}.",
-        *_table([agent.label for agent in agents], matrix.means),
+    how = "sampled" if matrix.setting.sample else "greedy"
+    parts: list[Part] = [
+        f"Mean scores, {how} play, {_decks_named(matrix.setting)} per cell, {players} players: the "
+        f"row's agent at one seat (each in turn), the column's at {others}.",
+        square_table(labels, matrix.means),
         f"Standard errors are at most {worst:.2f}."
         if np.isfinite(worst)
         else "One deck has no standard errors.",
         "",
         "Medians of the same games",
-        *_table([agent.label for agent in agents], medians(matrix), digits=1),
+        square_table(labels, medians(matrix), ".1f"),
     ]
     groups = grouped(matrix)
-    if len(groups.groups) == len(agents):  # each is its own: the matrix says it all
-        return "\n".join(lines)
-    width = max(len(group.name) for group in groups.groups)
-    lines += [
+    if len(groups.groups) == len(labels):  # each group is one agent
+        return parts
+    parts += [
         "",
-        f"{'':<{width}}  {'self-play':<22} {'within, other agents':<22} {'with other groups':<22}",
-    ]
-    for group in groups.groups:
-        values = [_interval(value) for value in (group.selfplay, group.intra, group.inter)]
-        lines.append(
-            f"{group.name:<{width}}  " + " ".join(f"{value:<22}" for value in values).rstrip()
-        )
-    lines.append(
+        table(groups.groups, _GROUPS),
         "95% intervals over agents, those of pairs jackknifed; none for one agent, nor for the "
-        "one pair of two."
-    )
+        "one pair of two.",
+    ]
     if len(groups.groups) > 1:
         names = [group.name for group in groups.groups]
-        lines += [
-            "",
-            "By group (the diagonal: different agents of one group)",
-            *_table(names, groups.means),
-        ]
-    return "\n".join(lines)
+        parts += ["", "By group (the diagonal: different agents of one group)"]
+        parts.append(square_table(names, groups.means))
+    return parts
 
 
 def _decks_named(setting: EvalSetting) -> str:
@@ -201,16 +183,14 @@ def _decks_named(setting: EvalSetting) -> str:
     return count(setting.games, "deck")
 
 
-def _table(names: Sequence[str], means: np.ndarray, digits: int = 2) -> list[str]:
-    width = max(map(len, names))
-    count = len(str(len(names)))
-    lines = [
-        " " * (width + count + 2) + "".join(f"{number:>7}" for number in range(1, len(names) + 1))
+def square_table(names: Sequence[str], values: np.ndarray, spec: str = ".2f") -> Table:
+    """A matrix [N, N] with numbered columns, whose rows have number and name."""
+    rows = [
+        (f"{number:>{len(str(len(names)))}}  {name}", *row)
+        for number, (name, row) in enumerate(zip(names, values, strict=True), start=1)
     ]
-    for number, (name, row) in enumerate(zip(names, means, strict=True), start=1):
-        cells = "".join(f"{'-' if np.isnan(mean) else f'{mean:.{digits}f}':>7}" for mean in row)
-        lines.append(f"{number:>{count}}  {name:<{width}}{cells}")
-    return lines
+    columns = (Column(f"{k}", k, spec, missing="-", width=5) for k in range(1, len(names) + 1))
+    return table(rows, [Column("", 0), *columns])
 
 
 def _interval(value: Interval | None) -> str:
@@ -225,7 +205,6 @@ _ANGLED_FROM = 7  # characters of the longest label from which the columns' labe
 _DARK_BELOW = 0.6  # share of the colour scale below which the text is white
 
 
-@plain_text
 def plot_matrix(
     means: np.ndarray,
     labels: Sequence[str],
@@ -238,44 +217,38 @@ def plot_matrix(
 ) -> None:
     """Draws `means` float[A, A] (row: the single agent) with a colour scale from 0 to `max_score`,
     and under each the median of its games, `medians` float[A, A]."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     count = len(labels)
     side = max(_CELL_INCHES * count, _LEAST_INCHES)
     longest = max(map(len, labels))
     room = 0.085 * longest + 0.6  # inches for the labels
-    figure = Figure(
-        figsize=(side + room + 1.3, side + min(room, 0.06 * longest + 0.9) + 0.6),
-        layout="constrained",
-    )
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    image = axes.imshow(means, cmap="viridis", vmin=0, vmax=max_score)
-    size = 10 if count <= 8 else 8.5
-    for (row, column), mean in np.ndenumerate(means):
-        color = "white" if mean < _DARK_BELOW * max_score else "black"
-        text, middle = f"{mean:.1f}", medians[row, column]
-        axes.text(column, row, text, ha="center", va="bottom", color=color, fontsize=size)
-        axes.text(
-            column, row, f"({middle:g})", ha="center", va="top", color=color, fontsize=size - 2
+    with saved_figure(
+        path, (side + room + 1.3, side + min(room, 0.06 * longest + 0.9) + 0.6)
+    ) as figure:
+        axes = figure.add_subplot()
+        image = axes.imshow(means, cmap="viridis", vmin=0, vmax=max_score)
+        size = 10 if count <= 8 else 8.5
+        for (row, column), mean in np.ndenumerate(means):
+            color = "white" if mean < _DARK_BELOW * max_score else "black"
+            text, middle = f"{mean:.1f}", medians[row, column]
+            axes.text(column, row, text, ha="center", va="bottom", color=color, fontsize=size)
+            axes.text(
+                column, row, f"({middle:g})", ha="center", va="top", color=color, fontsize=size - 2
+            )
+        angled = longest >= _ANGLED_FROM
+        turn: dict[str, Any] = (
+            {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if angled else {}
         )
-    angled = longest >= _ANGLED_FROM
-    turn: dict[str, Any] = (
-        {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if angled else {}
-    )
-    axes.set_xticks(range(count), labels, fontsize=size, **turn)
-    axes.set_yticks(range(count), labels, fontsize=size)
-    axes.set_xlabel(column_label)
-    axes.set_ylabel("one seat")
-    axes.set_title(title, fontsize=11)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.set_xticks(np.arange(count - 1) + 0.5, minor=True)
-    axes.set_yticks(np.arange(count - 1) + 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5)
-    axes.tick_params(which="minor", length=0)
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, label="mean score (median)")
-    bar.outline.set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+        axes.set_xticks(range(count), labels, fontsize=size, **turn)
+        axes.set_yticks(range(count), labels, fontsize=size)
+        axes.set_xlabel(column_label)
+        axes.set_ylabel("one seat")
+        axes.set_title(title, fontsize=11)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_xticks(np.arange(count - 1) + 0.5, minor=True)
+        axes.set_yticks(np.arange(count - 1) + 0.5, minor=True)
+        axes.grid(which="minor", color="white", linewidth=1.5)
+        axes.tick_params(which="minor", length=0)
+        bar = figure.colorbar(image, ax=axes, shrink=0.8, label="mean score (median)")
+        bar.outline.set_visible(False)

@@ -1,13 +1,16 @@
-"""Measures of recorded games as text: of behaviour, and of who helps whom."""
+"""Tables of measures of recorded games: behaviour and interdependence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rich.table import Table
+
 from hanabi_rl.evaluation.measure.efficiency import required_efficiency
-from hanabi_rl.evaluation.measure.intervals import bounds_text, explained
+from hanabi_rl.evaluation.measure.intervals import bounds_text
 from hanabi_rl.evaluation.measure.registry import Measure, measures_of
+from hanabi_rl.evaluation.reporting.tables import Column, Part, interval_columns, table
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.words import count
 
@@ -16,40 +19,34 @@ def measures_table(
     figures: Mapping[str, Any],
     measures: Iterable[Measure],
     rules: Rules,
-    beside: Mapping[str, Mapping[str, float | None]] | None = None,
-) -> tuple[str, bool]:
-    """A line a measure: its mean and interval, and what was published of the same game.
+    references: Mapping[str, Mapping[str, float | None]] | None = None,
+) -> Table:
+    """One row per measure: its mean and interval, the figures of `references` (agent -> measure ->
+    figure) and those published for the same game."""
+    measures = tuple(measures)
+    published = {measure.name: published_figures(measure, rules) for measure in measures}
+    agents = dict.fromkeys(agent for row in published.values() for agent in row)
+    return table(
+        measures,
+        (
+            Column("", lambda measure: measure.label),
+            Column("mean", lambda measure: figures[measure.name], ".3f"),
+            Column("95% interval", lambda m: figures[f"{m.name}_ci95"], ".3f", True, missing=""),
+            *(
+                Column(name, lambda measure, of=of: of[measure.name], ".3f")
+                for name, of in (references or {}).items()
+            ),
+            *(
+                Column(name, lambda m, name=name: published[m.name].get(name), ".2f", missing="")
+                for name in agents
+            ),
+        ),
+    )
 
-    Args:
-        beside: who -> measure -> figure, columns for others that were measured.
 
-    Returns:
-        the table, and whether anything published stands in it.
-    """
-    measures, beside = tuple(measures), beside or {}
-    published = {
-        measure.name: measure.published.get(rules.num_players, {}) if rules.is_standard else {}
-        for measure in measures
-    }
-    names = list(dict.fromkeys(who for rows in published.values() for who in rows))
-    header = f"{'':<47} {'mean':>6} {'95% interval':<16}"
-    lines = [
-        header + "".join(f" {who:>14}" for who in beside) + "".join(f" {who:>11}" for who in names)
-    ]
-    for measure in measures:
-        mean, bounds = figures[measure.name], figures[f"{measure.name}_ci95"]
-        others = "".join(f" {_number(row[measure.name]):>14}" for row in beside.values())
-        theirs = "".join(
-            f" {published[measure.name][who]:11.2f}" if who in published[measure.name] else " " * 12
-            for who in names
-        )
-        ours = (
-            f"{'none':>6} {'':<16}"
-            if mean is None
-            else f"{mean:6.3f} {bounds_text(bounds, '.3f'):<16}"
-        )
-        lines.append(f"{measure.label:<47} {ours}{others}{theirs}".rstrip())
-    return "\n".join(lines), bool(names)
+def published_figures(measure: Measure, rules: Rules) -> Mapping[str, float]:
+    """Published agent -> its figure of a measure; empty for other games than the papers'."""
+    return measure.published.get(rules.num_players, {}) if rules.is_standard else {}
 
 
 def efficiency_line(figures: Mapping[str, Any], rules: Rules) -> str:
@@ -67,55 +64,55 @@ def required_text(rules: Rules) -> str:
     return f"a perfect game with {rules.num_players} players needs {needed:.3f}"
 
 
-def _number(figure: float | None) -> str:
-    return "none" if figure is None else f"{figure:.3f}"
-
-
-def behaviour_table(figures: Mapping[str, Any], rules: Rules) -> str:
-    """`behaviour_figures` as text, beside the paper's figures where it has them of this game."""
-    table, has_published = measures_table(figures, measures_of("behaviour"), rules)
-    lines = [
-        table,
+def behaviour_parts(figures: Mapping[str, Any], rules: Rules) -> list[Part]:
+    """`behaviour_figures` with AH2AC2's of the same game."""
+    measures = measures_of("behaviour")
+    parts: list[Part] = [
+        measures_table(figures, measures, rules),
         f"{count(figures['games'], 'game')}: {count(figures['plays'], 'card')} played, "
         f"{count(figures['hints'], 'hint')} on {count(figures['token_turns'], 'turn')} with a "
-        "token "
-        f"and {figures['turns']:,} in all. "
-        "Intervals are 95%, over games, those of one deck as one.",
+        f"token and {figures['turns']:,} in all. {_INTERVALS}",
         f"Efficiency is in cards per clue; {required_text(rules)}.",
     ]
-    if has_published:
-        lines.append(
-            "On the right AH2AC2's Table 10, on all of its games (metrics of Canaan et al. 2020)."
-        )
-    return explained("\n".join(lines))
+    if any(published_figures(measure, rules) for measure in measures):
+        parts.append("Right: AH2AC2's Table 10, all of its games (metrics of Canaan et al. 2020).")
+    return parts
 
 
-_SHARES = ("triggers", "not_accepted", "not_prompt", "not_helpful", "hinted_points", "crossing")
-_LINKS = ("constructive", "constructive_per_point", "nonconstructive")
+_INTERVALS = "Intervals are 95%, over games, those of one deck as one."
+_PAIRS = (
+    Column("giver -> receiver", lambda pair: f"{pair['giver']} -> {pair['receiver']}"),
+    Column("hints", spec=","),
+    Column("per turn", "triggers", ".1%"),
+    Column("never used", "not_accepted", ".1%"),
+    Column("not used next turn", "not_prompt", ".1%"),
+    *interval_columns("not_helpful", ".1%", "not constructive"),
+    Column("constructive", spec=".2f"),
+    Column("per point", "constructive_per_point", ".2f"),
+    Column("other", "nonconstructive", ".2f"),
+    Column("points", "hinted_points", ".1%"),
+    Column("across seats", "crossing", ".1%"),
+)
 
 
-def interdependence_table(
+def interdependence_parts(
     figures: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]], rules: Rules
-) -> str:
-    """`interdependence_figures` as text, beside `reference_figures` (empty: none)."""
+) -> list[Part]:
+    """`interdependence_figures` with `reference_figures` (empty: none)."""
     measures = (*measures_of("interdependence"), *measures_of("team"))
-    table, _ = measures_table(figures, measures, rules, references)
     left = figures["unfinished"]
-    of_these = f" ({left:,} left before their end, of which no figure a game is)" if left else ""
-    lines = [
-        table,
+    unfinished = f" ({left:,} unfinished, left out of the figures per game)" if left else ""
+    return [
+        measures_table(figures, measures, rules, references),
         _correlation_line(figures),
         "",
-        *_pair_lines(figures["pairs"]),
+        table(figures["pairs"], _PAIRS),
         "",
-        f"{count(figures['games'], 'game')} of {rules.num_players} players{of_these}, "
-        f"{count(figures['turns'], 'turn')}, {count(figures['hints'], 'hint')}. Intervals are "
-        "95%, over games, "
-        "those of one deck as one.",
-        "A link says what rested on what, not what was meant: luck counts. Read it beside "
-        "bot:random's. Counts of links grow with the score: compare teams by those for each point.",
+        f"{count(figures['games'], 'game')} of {rules.num_players} players{unfinished}, "
+        f"{count(figures['turns'], 'turn')}, {count(figures['hints'], 'hint')}. {_INTERVALS}",
+        "A link shows which move rested on which, not what was meant: compare with bot:random. "
+        "Counts of links grow with the score: compare teams by links per point.",
     ]
-    return explained("\n".join(lines))
 
 
 def _correlation_line(figures: Mapping[str, Any]) -> str:
@@ -124,30 +121,44 @@ def _correlation_line(figures: Mapping[str, Any]) -> str:
         r, bounds = figures[name], figures[f"{name}_ci95"]
         texts.append("none" if r is None else f"{r:.3f} {bounds_text(bounds, '.3f')}")
     return (
-        f"Pearson's r of points with constructive links over games: {texts[0]}; of games that kept "
-        f"a life: {texts[1]}"
+        f"Pearson's r of points with constructive links over games: {texts[0]}; over games with a "
+        f"life left: {texts[1]}"
     )
 
 
-def _pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
-    """A line an ordered pair of roles: what the giver's hints led to."""
-    header = (
-        f"{'giver -> receiver':<20} {'hints':>8} {'a turn':>7} {'not used':>9} {'not next':>9} "
-        f"{'to nothing':>11} {'95% interval':<14} {'constructive':>12} {'a point':>8} {'other':>6} "
-        f"{'points':>7} {'on card':>8}"
-    )
-    return [header, *(_pair_line(pair) for pair in pairs)]
+_PREDICTION = (
+    Column("", 0),
+    Column("decisions", 1, ",", missing=""),
+    Column("accuracy", 2, ".3f"),
+    Column("95% interval", 3, ".3f", left=True),
+    Column("nats", 4, ".3f"),
+    Column("95% interval", 5, ".3f", left=True),
+)
 
 
-def _pair_line(pair: dict[str, Any]) -> str:
-    shares = {name: "none" if pair[name] is None else f"{pair[name]:.1%}" for name in _SHARES}
-    links = {name: "none" if pair[name] is None else f"{pair[name]:.2f}" for name in _LINKS}
-    bounds = pair["not_helpful_ci95"]
-    interval = "" if bounds is None else bounds_text(bounds, ".1%")
-    return (
-        f"{pair['giver'] + ' -> ' + pair['receiver']:<20} {pair['hints']:>8,} "
-        f"{shares['triggers']:>7} {shares['not_accepted']:>9} {shares['not_prompt']:>9} "
-        f"{shares['not_helpful']:>11} {interval:<14} {links['constructive']:>12} "
-        f"{links['constructive_per_point']:>8} {links['nonconstructive']:>6} "
-        f"{shares['hinted_points']:>7} {shares['crossing']:>8}"
-    )
+def prediction_parts(figures: Mapping[str, Any]) -> list[Part]:
+    """`prediction_figures`: accuracy and cross-entropy by kind of move and by turn, and the most
+    surprising moves."""
+    slices = {"every decision": figures} | figures["by_move"]
+    slices |= {f"turns {name}": of for name, of in figures["by_turn"].items()}
+
+    def cells(of: Mapping[str, Any], per: str = "") -> list[Any]:
+        names = f"accuracy{per}", f"cross_entropy{per}"
+        return [of[key] for name in names for key in (name, f"{name}_ci95")]
+
+    rows = [(name, of["decisions"], *cells(of)) for name, of in slices.items()]
+    rows.append(("per timestep", None, *cells(figures, "_per_timestep")))
+    parts: list[Part] = [
+        table(rows, _PREDICTION),
+        f"Per timestep as in AH2AC2: {figures['seat_timesteps']:,} seat-timesteps, idle turns "
+        f"included. {_INTERVALS}",
+    ]
+    if figures["surprising"]:
+        parts.append("Most surprising moves:")
+    for move in figures["surprising"]:
+        parts.append(
+            f"{move['cross_entropy']:6.2f} nats  game {move['game']} (id {move['game_id']}), turn "
+            f"{move['turn']}: {move['move']}; expected: {move['expected']}"
+        )
+        parts.append(f"             {move['link'] or 'not on hanab.live'}")
+    return parts

@@ -1,5 +1,5 @@
 """Objective metrics as text and JSON, in the layout of Table 3 of Siu et al. 2025, and the ratings
-that they let expect."""
+that they predict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
+from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.measure.objective_metrics import (
     MIN_SAMPLES,
     REPORTED,
@@ -21,6 +23,7 @@ from hanabi_rl.evaluation.measure.objective_metrics import (
 from hanabi_rl.evaluation.measure.rating_prediction import POOLS, RatingChange
 from hanabi_rl.evaluation.papers import siu2025
 from hanabi_rl.evaluation.reporting.parallel_axes import Line, plot_parallel
+from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 from hanabi_rl.games.hanabi.rules import Rules
 
 FORMAT_VERSION = 1
@@ -41,123 +44,98 @@ PUBLISHED = {  # the columns of which Table 3 has one, and what it calls them
     **{"g1_hints": "g1", "g2_hints": "g2", "g3_hints": "g3"},
 }
 _OURS = {"HolmesBot": "bot:holmes", "SmartBot": "bot:smart", "RandomBot": "bot:random"}
-_WIDTH = 15
 _ONE_SIDED = (
     " (+ or -: all of one that begins or ends at the mean; [low, high]: one that is lopsided)"
 )
 _LOPSIDED = 2.0
-"""Times that one side of an interval is longer than the other, from which both ends are printed."""
+"""Ratio of the sides of an interval from which both ends are printed."""
 _RATING_NAMES = {"selfplay": "self-play points", "inter": "points with partners"}
 
 
 def is_published_game(rules: Rules) -> bool:
-    """Whether the paper's figures are of this game."""
+    """True if the paper has figures of this game."""
     return rules.is_standard and rules.num_players == 2
 
 
-def profiles_text(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool) -> str:
-    """Every table that there is: with partners, alone, each pair, what is published, and the
-    ratings."""
+def profile_parts(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool) -> list[Part]:
+    """All tables: with partners, alone, each pair, the published, and the ratings."""
     with_partners = [profile for profile in profiles if profile.pairs]
-    parts = []
+    published = is_published_game(rules)
+    names = siu2025.TABLE_3 if published else ()
+    heads = _heads([*(profile.label for profile in profiles), *names])
+    parts: list[Part] = []
     if with_partners:
-        parts.append(_partner_table(with_partners, rules))
-    parts.append(_alone_table(profiles, recorded))
-    if is_published_game(rules) and not with_partners:
-        parts.append("\n".join(_published_lines(_label_width(profiles))))
+        parts += ["With partners: mean ± standard deviation over them"]
+        parts += [table([_mean_cells(profile) for profile in with_partners], heads), ""]
+    if published:
+        source = f"{siu2025.SOURCE}, Table 3: with 19 other kinds of agents (points: ± over games)"
+        rows = [[name, *_published_cells(row)] for name, row in siu2025.TABLE_3.items()]
+        parts += [source, table(rows, heads), ""]
+    parts.append(
+        f"{'Recorded games' if recorded else 'Self-play'}: mean ± half of the 95% interval over "
+        f"games{_ONE_SIDED}"
+    )
+    parts += [_figures_table([(profile.label, profile.self_play) for profile in profiles]), ""]
     if with_partners:
-        parts.append(_pair_table(with_partners))
+        pairs = [
+            (f"{profile.label} / {partner}", figures)
+            for profile in with_partners
+            for partner, figures in profile.pairs.items()
+        ]
+        parts.append(f"Agent / partner: mean ± half of the 95% interval over games{_ONE_SIDED}")
+        parts += [_figures_table(pairs), ""]
     if any(profile.small or small_sample(profile.self_play) for profile in profiles):
-        parts.append(_small_sample_lines())
-    if is_published_game(rules) and not recorded:
-        parts.append(ratings_table(profiles))
-    return "\n\n".join(parts)
+        parts += [_small_sample_lines(), ""]
+    if published and not recorded:
+        parts += ratings_parts(profiles)
+    return parts[:-1] if parts[-1] == "" else parts
 
 
-def _partner_table(profiles: Sequence[ObjectiveMetrics], rules: Rules) -> str:
-    width = _label_width(profiles)
-    lines = ["With partners: mean ± standard deviation over them", _head(width)]
-    for profile in profiles:
-        means, small = profile.with_partners, profile.small
-        cells = [_cell(name, means[name], means[f"{name}_sd"], name in small) for name in SHORT]
-        lines.append(_line(profile.label, width, cells))
-    return "\n".join(lines + (_published_lines(width) if is_published_game(rules) else []))
+def _heads(labels: Iterable[str]) -> list[Column]:
+    """Columns of a label and the metrics, as wide in every table."""
+    metrics = (Column(head, place, width=15) for place, head in enumerate(SHORT.values(), start=1))
+    return [Column("", 0, width=max(map(len, labels))), *metrics]
 
 
-def _published_lines(width: int) -> list[str]:
-    lines = [f"{siu2025.SOURCE}, Table 3: with 19 other kinds of agents (points: ± over games)"]
-    for name, row in siu2025.TABLE_3.items():
-        spreads = [
-            getattr(row, PUBLISHED[column]) if column in PUBLISHED else None for column in SHORT
-        ]
-        cells = [
-            "" if spread is None else _cell(column, *spread)
-            for column, spread in zip(SHORT, spreads, strict=True)
-        ]
-        lines.append(_line(f"  {name}", width, cells))
-    return lines
+def _mean_cells(profile: ObjectiveMetrics) -> list[str]:
+    means, small = profile.with_partners, profile.small
+    cells = (_cell(name, means[name], means[f"{name}_sd"], name in small) for name in SHORT)
+    return [profile.label, *cells]
 
 
-def _alone_table(profiles: Sequence[ObjectiveMetrics], recorded: bool) -> str:
-    title = "Recorded games" if recorded else "Self-play"
-    lines = [f"{title}: mean ± half of the 95% interval over games{_ONE_SIDED}"]
-    lines += _figure_lines([(profile.label, profile.self_play) for profile in profiles])
-    return "\n".join(lines)
-
-
-def _pair_table(profiles: Sequence[ObjectiveMetrics]) -> str:
-    rows = [
-        (f"{profile.label} / {partner}", figures)
-        for profile in profiles
-        for partner, figures in profile.pairs.items()
+def _published_cells(row: siu2025.AgentRow) -> list[str]:
+    spreads = [getattr(row, PUBLISHED[name]) if name in PUBLISHED else None for name in SHORT]
+    return [
+        "" if spread is None else _cell(name, *spread)
+        for name, spread in zip(SHORT, spreads, strict=True)
     ]
-    lines = [
-        f"Agent / partner: mean ± half of the 95% interval over games{_ONE_SIDED}",
-        *_figure_lines(rows),
-    ]
-    return "\n".join(lines)
 
 
-def _figure_lines(rows: Sequence[tuple[str, Figures]]) -> list[str]:
-    width = max(_LEAST_LABEL, *(len(label) for label, _ in rows))
-    lines = [_head(width) + f" {'SD points':>9} {'games':>7} {'pairs':>9}"]
+def _figures_table(rows: Sequence[tuple[str, Figures]]) -> Table:
+    cells = []
     for label, figures in rows:
         small = small_sample(figures)
-        cells = [
+        metrics = (
             _cell(name, figures[name], None, name in small, figures[f"{name}_ci95"])
             for name in SHORT
-        ]
-        spread = _cell("points", figures["points_sd"], None)
-        counts = f" {spread:>9} {figures['games']:>7,} {figures['pairs']:>9,}"
-        lines.append(_line(label, width, cells).ljust(len(_head(width))) + counts)
-    return lines
+        )
+        cells.append([label, *metrics, figures["points_sd"], figures["games"], figures["pairs"]])
+    heads = _heads(label for label, _ in rows)
+    after = len(heads)
+    counts = (Column("SD points", after, ".2f"), Column("games", after + 1, ","))
+    return table(cells, [*heads, *counts, Column("pairs", after + 2, ",")])
 
 
 def _small_sample_lines() -> str:
     wanted = [
-        f"{', '.join(SHORT[name] for name, of in MIN_SAMPLES.items() if of == want)} from "
-        f"{want[1]:,} " + ("moves in a row" if want[0] == "pairs" else "moves")
+        f"{', '.join(SHORT[name] for name, of in MIN_SAMPLES.items() if of == want)}: "
+        f"{want[1]:,} " + ("consecutive moves" if want[0] == "pairs" else "moves")
         for want in dict.fromkeys(MIN_SAMPLES.values())
     ]
     return (
-        f"* a small sample: {'; '.join(wanted)} on. Of fewer they are off by more than their "
-        "interval (IC too high, ARD too low)."
+        f"* a small sample, below {'; '.join(wanted)}. The bias is larger than the interval (IC "
+        "too high, ARD too low)."
     )
-
-
-_LEAST_LABEL = 12
-
-
-def _label_width(profiles: Iterable[ObjectiveMetrics]) -> int:
-    return max(_LEAST_LABEL, *(len(profile.label) for profile in profiles))
-
-
-def _head(width: int) -> str:
-    return _line("", width, list(SHORT.values())).ljust(width + (_WIDTH + 1) * len(SHORT))
-
-
-def _line(label: str, width: int, cells: Sequence[str]) -> str:
-    return f"{label:<{width}}" + "".join(f" {cell:>{_WIDTH}}" for cell in cells)
 
 
 def _cell(
@@ -167,7 +145,7 @@ def _cell(
     small: bool = False,
     bounds: Sequence[float] | None = None,
 ) -> str:
-    """A mean with `spread` or, of an interval, half of its width around it."""
+    """A mean with `spread`, or with half the width of an interval."""
     if mean is None:
         return "none"
     digits = _digits(name)
@@ -188,50 +166,48 @@ def _digits(name: str) -> int:
     return 2 if name == "points" else 4 if name.startswith("g") else 3
 
 
-def ratings_table(profiles: Sequence[ObjectiveMetrics]) -> str:
-    """What each regression of Table 5 predicts for each agent."""
-    width = _label_width(profiles)
+_RATINGS = (
+    Column("", lambda row: row[0]),
+    Column("from", lambda row: _RATING_NAMES.get(row[1].metric, SHORT[row[1].measure]), left=True),
+    Column("value", lambda row: _cell(row[1].measure, row[1].value, None, row[1].small)),
+    *(
+        Column(head, lambda row, pool=pool: _prediction(row[1].by_pool.get(pool)), left=True)
+        for head, pool in zip(("all ratings", "without RandomBot's"), POOLS, strict=True)
+    ),
+    Column("outside", lambda row: _outside(row[1]), left=True),
+)
+
+
+def ratings_parts(profiles: Sequence[ObjectiveMetrics]) -> list[Part]:
+    """Ratings predicted for each agent by each regression of Table 5."""
     low, high = siu2025.RATING_RANGE
-    lines = [
-        f"Teamwork ratings of people ({low} to {high}), as each line of Table 5 predicts them: "
-        "points above or below the mean of the",
-        "study's agents [95% interval of one person's rating], held to the scale. One line at a "
-        "time, never summed: the metrics go",
-        "together, and r is 0.03 to 0.46.",
-        f"{'':<{width}} {'from':<22} {'value':>8}   {'all ratings':<28} without RandomBot's",
-    ]
-    predicted = [
+    rows = [
         (profile.label, rating) for profile in profiles for rating in predicted_ratings(profile)
     ]
-    lines += [_rating_line(label, width, rating) for label, rating in predicted]
-    lines.append("n.s.: not significant by the paper's threshold. IC: its parabola is not printed.")
-    lines.append(
-        "For the same bots our AD and, more so, ARD are higher than the paper's (docs/metrics.md): "
-        "what they predict is too."
-    )
-    outside = sum(bool(_outside(rating)) for _, rating in predicted)
-    if outside:
-        lines.append(f"WARNING: {outside} values lie outside the data; there a line is a guess.")
-    if any(found.clipped for _, rating in predicted for found in rating.by_pool.values()):
-        lines.append(
-            f"off the scale: the line leads more than {high - low} points away, as no rating is; "
-            "it does not hold there."
+    parts: list[Part] = [
+        f"Teamwork ratings of people ({low} to {high}), predicted by each line of Table 5: points "
+        "above or below the mean of the study's agents",
+        "[95% interval of one person's rating], clipped to the scale. Use one line at a time, not "
+        "a sum: the metrics are correlated, and r is 0.03 to 0.46.",
+        table(rows, _RATINGS),
+        "n.s.: not significant by the paper's threshold. IC: its parabola is not printed.",
+        "For the same bots our AD and, more so, ARD are higher than the paper's (docs/metrics.md), "
+        "and so are their predictions.",
+    ]
+    if outside := sum(bool(_outside(rating)) for _, rating in rows):
+        parts.append(f"WARNING: {outside} values lie outside the data; the line extrapolates.")
+    if any(found.clipped for _, rating in rows for found in rating.by_pool.values()):
+        parts.append(
+            f"off the scale: the line predicts a change of more than {high - low} points, which no "
+            "rating has."
         )
     alone = [profile.label for profile in profiles if not profile.pairs]
     if alone:
-        whose = "" if len(alone) == len(profiles) else f"of {', '.join(alone)} "
-        lines.append(
-            f"WARNING: the paper's values are means over partners, those here {whose}of self-play."
+        names = "" if len(alone) == len(profiles) else f"of {', '.join(alone)} "
+        parts.append(
+            f"WARNING: the paper's values are means over partners, those here {names}of self-play."
         )
-    return "\n".join(lines)
-
-
-def _rating_line(label: str, width: int, rating: Rating) -> str:
-    name = _RATING_NAMES.get(rating.metric, SHORT[rating.measure])
-    value = _cell(rating.measure, rating.value, None, rating.small)
-    every, without = (_prediction(rating.by_pool.get(pool)) for pool in POOLS)
-    line = f"{label:<{width}} {name:<22} {value:>8}   {every:<28} {without:<28}"
-    return (line + _outside(rating)).rstrip()
+    return parts
 
 
 def _prediction(found: RatingChange | None) -> str:
@@ -245,20 +221,16 @@ def _prediction(found: RatingChange | None) -> str:
 
 
 def _outside(rating: Rating) -> str:
-    """A warning where a value lies outside what the study's agents had."""
-    ranges = [
-        f"{found.lowest:g} to {found.highest:g}"
-        for found in rating.by_pool.values()
-        if not found.inside
-    ]
-    return f"  outside {' and '.join(ranges)}" if ranges else ""
+    """The data ranges that do not hold a value."""
+    ranges = [f"{x.lowest:g} to {x.highest:g}" for x in rating.by_pool.values() if not x.inside]
+    return " and ".join(ranges)
 
 
 def profiles_dict(
     profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool
 ) -> dict[str, Any]:
-    """Everything, JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
-    `small_sample` names the figures beside it that are of too few moves."""
+    """JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
+    `small_sample` names the figures of too few moves."""
     published = is_published_game(rules)
     return {
         "format_version": FORMAT_VERSION,
@@ -309,8 +281,7 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
         "small_sample": rating.small,
         "predictions": {
             pool: {
-                "change": prediction.change.mean,
-                "change_ci95": prediction.change.bounds,
+                **interval_dict("change", prediction.change),
                 "person_ci95": prediction.person.bounds,
                 "off_scale": prediction.clipped,
                 "r": prediction.r,
@@ -326,8 +297,8 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
 def plot_profiles(
     profiles: Sequence[ObjectiveMetrics], rules: Rules, path: Path, title: str
 ) -> None:
-    """Draws the rows with the lines of Table 3 where they are of this game: those with partners
-    where there are any, else all, in self-play."""
+    """Draw the rows with the lines of Table 3 of the same game: those with partners if there are
+    any, otherwise all, in self-play."""
     together = any(profile.pairs for profile in profiles)
     drawn = [profile for profile in profiles if profile.pairs or not together]
     names = sorted(SHORT, key=lambda name: name not in PUBLISHED)  # gaps at the end
@@ -336,8 +307,8 @@ def plot_profiles(
     ]
     if is_published_game(rules):
         lines += [
-            Line(f"{who} (Siu et al.)", _published(row, names, together), _OURS.get(who, ""))
-            for who, row in siu2025.TABLE_3.items()
+            Line(f"{name} (Siu et al.)", _published(row, names, together), _OURS.get(name, ""))
+            for name, row in siu2025.TABLE_3.items()
         ]
     digits = {SHORT[name]: _digits(name) for name in names}
     plot_parallel(digits, lines, path, title)

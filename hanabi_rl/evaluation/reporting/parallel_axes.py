@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.evaluation.reporting.plots import COLORS, MARKERS, in_legend, plain_text
+from hanabi_rl.evaluation.reporting.plots import (
+    COLORS,
+    MARKERS,
+    in_legend,
+    legend_right,
+    saved_figure,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,41 +31,30 @@ class Line(NamedTuple):
     """Of a published line: the label of the line that it takes its colour from, "" for none."""
 
 
-@plain_text
 def plot_parallel(digits: Mapping[str, int], lines: Sequence[Line], path: Path, title: str) -> None:
-    """Draws `lines` over the axes `digits` (name -> digits of its numbers) and writes a PNG to
-    `path`. Each axis runs from the least of its values to the greatest."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    """Draw `lines` over the axes `digits` (name -> digits of its numbers) and write an image to
+    `path`. Each axis runs from the minimum of its values to the maximum."""
 
-    figure = Figure(figsize=(1.15 * len(digits) + 3.0, 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    ranges = [_range([line.values[place] for line in lines]) for place in range(len(digits))]
-    ours = [line for line in lines if line.like is None]
-    styles = {line.label: _own_style(number) for number, line in enumerate(ours)}
-    published = [line for line in lines if line.like is not None]
-    for number, line in enumerate(published):
-        styles[line.label] = _published_style(number, styles.get(line.like or ""))
-    drawn = []
-    for line in (*published, *ours):  # our own on top
-        heights = [_height(*of) for of in zip(line.values, ranges, strict=True)]
-        drawn += axes.plot(heights, label=in_legend(line.label), **styles[line.label])
-    _finish(axes, digits, ranges)
-    axes.legend(
-        handles=[*drawn[len(published) :], *drawn[: len(published)]],
-        fontsize=8.5,
-        frameon=False,
-        loc="center left",
-        bbox_to_anchor=(1.02, 0.5),
-    )
-    axes.set_title(title, fontsize=11, pad=12)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with saved_figure(path, (1.15 * len(digits) + 3.0, 4.8)) as figure:
+        axes = figure.add_subplot()
+        ranges = [_range([line.values[place] for line in lines]) for place in range(len(digits))]
+        ours = [line for line in lines if line.like is None]
+        styles = {line.label: _own_style(number) for number, line in enumerate(ours)}
+        published = [line for line in lines if line.like is not None]
+        for number, line in enumerate(published):
+            styles[line.label] = _published_style(number, styles.get(line.like or ""))
+        drawn = []
+        for line in (*published, *ours):  # our own on top
+            heights = [_height(*of) for of in zip(line.values, ranges, strict=True)]
+            drawn += axes.plot(heights, label=in_legend(line.label), **styles[line.label])
+        _finish(axes, digits, ranges)
+        handles = [*drawn[len(published) :], *drawn[: len(published)]]
+        legend_right(axes, handles=handles, fontsize=8.5)
+        axes.set_title(title, fontsize=11, pad=12)
 
 
 def _published_style(number: int, like: dict[str, Any] | None) -> dict[str, Any]:
-    # grey or dashed, they are told apart by it
+    # distinguishes grey and dashed lines
     marker = MARKERS[number % len(MARKERS)]
     if like is None:
         return dict(color=_PUBLISHED, marker=marker, markersize=5, linewidth=0.9)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hanabi_rl.evaluation.measure.intervals import bounds_text, explained
-from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.evaluation.measure.intervals import bounds_text, explained, interval_dict
 from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, SelfPlayResult
+from hanabi_rl.evaluation.reporting.tables import Column, table, to_text
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ def clone_comparison_dict(report: CloneComparison) -> dict[str, Any]:
     figures |= score_dict(_scores(report))
     per_decision, per_timestep = report.kl.per_decision().interval, report.kl.per_timestep()
     return figures | {
-        "kl_to_bc": per_decision.mean,
-        "kl_to_bc_ci95": per_decision.bounds,
+        **interval_dict("kl_to_bc", per_decision),
         "kl_to_bc_per_timestep": per_timestep.mean,
         "kl_games": len(report.kl.kl),
         "links": report.policy.links(),
@@ -61,29 +60,33 @@ def prediction_dict(found: PredictionComparison) -> dict[str, Any]:
         "val_loss_per_timestep_difference": found.loss_difference(),
     }
     for name, ratio in ratios.items():
-        figures |= {name: ratio.interval.mean, f"{name}_ci95": ratio.interval.bounds}
+        figures |= interval_dict(name, ratio.interval)
     return figures
 
 
 def prediction_table(found: PredictionComparison, title: str) -> str:
     """AH2AC2's Table 3 for one policy, of validation games: the clone's line, the policy's, called
     `title`, and the difference."""
-    rows: list[tuple[str, Ratio, Ratio, float]] = [
-        (name, of.accuracy(), of.cross_entropy_per_timestep(), of.cross_entropy().mean)
+    rows = [
+        (
+            name,
+            f"{of.accuracy():.3f}",
+            f"{of.cross_entropy_per_timestep():.3f}",
+            loss,
+            f"{loss:.3f}",
+        )
         for name, of in (("BC", found.clone), (title, found.policy))
+        for loss in [of.cross_entropy().mean]
     ]
-    lines = [
-        f"{count(found.games, 'validation game'):<24} {'accuracy':<25} "
-        f"{'nats per timestep':<25} {'per decision':>12}"
-    ]
-    for name, accuracy, loss, decision in rows:
-        lines.append(f"{name:<24} {f'{accuracy:.3f}':<25} {f'{loss:.3f}':<25} {decision:12.3f}")
-    gain, rise = found.accuracy_difference(), found.loss_difference()
-    more = rows[1][3] - rows[0][3]
-    lines.append(
-        f"{'difference to BC':<24} {f'{gain:+.3f}':<25} {f'{rise:+.3f}':<25} {more:+12.3f}"
+    gain, rise, more = found.accuracy_difference(), found.loss_difference(), rows[1][3] - rows[0][3]
+    rows.append(("difference to BC", f"{gain:+.3f}", f"{rise:+.3f}", more, f"{more:+.3f}"))
+    columns = (
+        Column(count(found.games, "validation game"), 0, width=24),
+        Column("accuracy", 1, left=True),
+        Column("nats per timestep", 2, left=True),
+        Column("per decision", 4),
     )
-    return "\n".join(lines)
+    return to_text(table(rows, columns))
 
 
 def report_table(report: CloneComparison) -> str:
@@ -109,21 +112,18 @@ def report_table(report: CloneComparison) -> str:
 
 
 def score_table(rows: list[tuple[str, ScoreSummary]]) -> str:
-    """One line a summary: mean with interval, median, zero and perfect shares, points before the
+    """One row per summary: mean with interval, median, zero and perfect rates, points before the
     last life."""
-    header = (
-        f"{'':<20} {'mean':>6} {'95% interval':<16} {'median':>6} {'zero':>7} {'perfect':>8} "
-        f"{'points':>7}"
+    columns = (
+        Column("", lambda row: row[0], width=20),
+        Column("mean", lambda row: row[1].mean.mean, ".2f", width=6),
+        Column("95% interval", lambda row: row[1].mean.bounds, ".2f", left=True, width=16),
+        Column("median", lambda row: row[1].median, ".1f", width=6),
+        Column("zero", lambda row: row[1].zero_rate, ".1%", width=7),
+        Column("perfect", lambda row: row[1].perfect_rate, ".1%", width=8),
+        Column("points", lambda row: row[1].points.mean, ".2f", width=7),
     )
-    lines = [header]
-    for name, summary in rows:
-        mean = summary.mean
-        lines.append(
-            f"{name:<20} {mean.mean:6.2f} {bounds_text(mean.bounds):<16} {summary.median:6.1f} "
-            f"{summary.zero_rate:7.1%} "
-            f"{summary.perfect_rate:8.1%} {summary.points.mean:7.2f}"
-        )
-    return explained("\n".join(lines))
+    return explained(to_text(table(rows, columns, gap=1)))
 
 
 def link_lines(result: SelfPlayResult) -> list[str]:

@@ -1,58 +1,63 @@
-"""What a study says, as text and as figures for programs."""
+"""Report of a study as text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from hanabi_rl.evaluation.measure.intervals import Interval
+from rich.table import Table
+
+from hanabi_rl.evaluation.measure.intervals import Interval, interval_dict
 from hanabi_rl.evaluation.measure.study import MIN_GROUPS, AgentFigures, Figure
 from hanabi_rl.evaluation.measure.study_games import OF_AGENT, OF_TEAM, PlayFigures
 from hanabi_rl.evaluation.measure.study_statistics import Curves, TestResult
 from hanabi_rl.evaluation.measure.study_summary import StudyReport
+from hanabi_rl.evaluation.reporting.tables import Column, Part, table, text_rows
 from hanabi_rl.storage.words import count
 
 FORMAT_VERSION = 1
-_LINES = (  # the figure, its head, how it is written
-    ("score", "points a game", ".2f"),
+_LINES = (  # figure, label, format
+    ("score", "points per game", ".2f"),
     ("zero_rate", "games of 0", ".0%"),
-    ("rating", "rating, 1 to 7", ".2f"),
+    ("rating", "rating (1-7)", ".2f"),
     ("place", "place", ".2f"),
-    ("first_share", "put first", ".0%"),
+    ("first_share", "ranked first", ".0%"),
     ("questioned", "moves marked", ".1%"),
 )
 
 
-def report_text(report: StudyReport, played: Sequence[PlayFigures] = ()) -> str:
-    """Every table that there is."""
-    parts = [_agents_table(report.agents), _findings_table(report.comparisons)]
-    parts.append(_curves_text(report.curves))
+def report_parts(report: StudyReport, played: Sequence[PlayFigures] = ()) -> list[Part]:
+    """All tables."""
+    parts: list[Part] = [_agents_table(report.agents), "", _findings_table(report.comparisons), ""]
+    parts += _curve_parts(report.curves)
     if report.across:
-        parts.append(_across_table(report.across))
+        rows = [["over agents, Spearman's rho", "agents", "rho", "p", "corrected", ""]]
+        rows += [
+            [" and ".join(each.about), *_cells(each, "+.2f", "agents")] for each in report.across
+        ]
+        parts += ["", text_rows(rows)]
     if played:
-        parts += [_played_table(played), *_marked_lines(played)]
+        parts += _played_parts(played)
     tests = sum(finding.p is not None for finding in report.findings)
     words = ["Intervals are 95% and over people, each with all of their games."]
     if any(of.groups < of.people for of in report.agents):
         words.append("People who played together, directly or through others, are one unit.")
     words.append(
-        f"Corrected: p by Holm's method over all {count(tests, 'test')} of this report; found is "
-        "what is "
-        "below 0.05 then."
+        f"Corrected: p by Holm's method over all {count(tests, 'test')} of this report; "
+        "significant: below 0.05."
     )
-    parts.append(" ".join(words))
-    return "\n\n".join(parts)
+    return [*parts, "", " ".join(words)]
 
 
-def _agents_table(agents: Sequence[AgentFigures]) -> str:
-    """A line a figure, a column an agent."""
+def _agents_table(agents: Sequence[AgentFigures]) -> Table:
+    """One row per figure, one column per agent."""
     rows = [["", *(of.agent for of in agents)]]
     rows.append(["people", *(people_text(of.people, of.groups) for of in agents)])
     rows += [[name, *(f"{getattr(of, name)}" for of in agents)] for name in ("games", "left")]
     rows += [
         [head, *(_figure(getattr(of, name), spec) for of in agents)] for name, head, spec in _LINES
     ]
-    return "\n".join(_aligned(rows))
+    return text_rows(rows)
 
 
 def _figure(figure: Figure, spec: str) -> str:
@@ -62,16 +67,16 @@ def _figure(figure: Figure, spec: str) -> str:
 
 
 def too_few(figure: Figure) -> str:
-    """Why there is no figure."""
+    """Reason of a missing figure."""
     return f"too few people: {people_text(figure.people, figure.groups)}"
 
 
 def people_text(people: int, groups: int) -> str:
-    """How many, and where some played together what they count as."""
+    """Number of people, and of groups if some played together."""
     return str(people) if groups == people else f"{people} in {groups} groups"
 
 
-def _findings_table(findings: Sequence[TestResult]) -> str:
+def _findings_table(findings: Sequence[TestResult]) -> Table:
     """Agents compared within people."""
     rows = [["within people", "people", "difference", "p", "corrected", ""]]
     for each in findings:
@@ -81,27 +86,21 @@ def _findings_table(findings: Sequence[TestResult]) -> str:
         if each.kind == "preference":
             name, spec = f"{first} before {second}", ".0%"
         elif each.kind == "rather":
-            name = f"compared directly: {first} - {second}"
+            name = f"direct preference: {first} - {second}"
         rows.append([name, *_cells(each, spec, "people")])
-    return "\n".join(_aligned(rows))
+    return text_rows(rows)
 
 
 def _cells(finding: TestResult, spec: str, unit: str) -> list[str]:
-    """How many, the estimate, p, corrected p and the verdict."""
+    """Number, estimate, p, corrected p and verdict."""
     estimate, count = finding.estimate, people_text(finding.n, finding.groups)
     if finding.groups < finding.min_groups:
         unit = unit if finding.groups == finding.n else "groups"
-        return [count, "", "", "", f"not enough {unit} to say: {finding.min_groups} are"]
+        return [count, "", "", "", f"too few {unit}: at least {finding.min_groups}"]
     if finding.p is None or estimate is None or finding.p_adjusted is None:
         return [count, "", "", "", "nothing varies: no test"]
-    said = "found" if finding.significant else "not found"
-    return [
-        count,
-        _interval(estimate, spec),
-        _p(finding.p),
-        _p(finding.p_adjusted),
-        said,
-    ]
+    verdict = "significant" if finding.significant else "not significant"
+    return [count, _interval(estimate, spec), _p(finding.p), _p(finding.p_adjusted), verdict]
 
 
 def _interval(interval: Interval, spec: str) -> str:
@@ -114,43 +113,36 @@ def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _curves_text(curves: Curves | None) -> str:
+def _curve_parts(curves: Curves | None) -> list[Part]:
     if curves is None:
-        return "Rating on points: nobody gave both, or nothing varies."
+        return ["Rating on points: no person has both, or nothing varies."]
     rows = [["rating on points", "people", "coefficient", "p", "corrected", ""]]
-    rows.append(["line: rating a point", *_cells(curves.line, "+.3f", "people")])
+    rows.append(["line: rating per point", *_cells(curves.line, "+.3f", "people")])
     rows.append(["parabola: a of a x^2 + b x + c", *_cells(curves.parabola, "+.4f", "people")])
-    lines = [*_aligned(rows), f"{count(len(curves.scores), 'pair')} of a person and an agent"]
+    pairs = f"{count(len(curves.scores), 'pair')} of a person and an agent"
     if curves.line.p is not None:
-        lines[-1] += f"; Pearson's r {curves.r:.2f}"
-    return "\n".join([*lines, _vertex_line(curves)])
+        pairs += f"; Pearson's r {curves.r:.2f}"
+    return [text_rows(rows), pairs, _vertex_line(curves)]
 
 
 def _vertex_line(curves: Curves) -> str:
     low, high = curves.scores.min(), curves.scores.max()
     if curves.parabola.p is None:
-        return "Whether ratings turn back where scores are high cannot be said."
+        return "Too few data to test for a downturn at high scores."
     if not curves.parabola.significant or curves.vertex is None or curves.abc is None:
-        return "No bend is found: these people do not tell a parabola from a line."
+        return "The parabola does not differ significantly from a line."
     top = "top" if curves.abc[0] < 0 else "bottom"
-    where = {True: "inside", None: "perhaps not inside", False: "outside"}[curves.inside]
+    where = {True: "inside", None: "possibly outside", False: "outside"}[curves.inside]
     return (
         f"The parabola's {top} is at {curves.vertex:.1f} points, {where} the scores seen "
         f"({low:.1f} to {high:.1f})"
-        + ("." if curves.inside else ": within them it may go one way only.")
+        + ("." if curves.inside else ": within them it may be monotonic.")
     )
 
 
-def _across_table(findings: Sequence[TestResult]) -> str:
-    rows = [["over agents, Spearman's rho", "agents", "rho", "p", "corrected", ""]]
-    for each in findings:
-        rows.append([" and ".join(each.about), *_cells(each, "+.2f", "agents")])
-    return "\n".join(_aligned(rows))
-
-
-def _played_table(played: Sequence[PlayFigures]) -> str:
-    """A line a measure, a column an agent."""
-    lines = []
+def _played_parts(played: Sequence[PlayFigures]) -> list[Part]:
+    """One row per measure and one column per agent; then the marked moves."""
+    parts: list[Part] = []
     for title, measures in (
         ("the agent's moves", OF_AGENT),
         ("the team: interdependence", OF_TEAM),
@@ -162,45 +154,36 @@ def _played_table(played: Sequence[PlayFigures]) -> str:
                 for of in played
             ]
             rows.append([measure.label, *cells])
-        lines.append("\n".join(_aligned(rows)))
+        parts += ["", text_rows(rows)]
     if any(of.small for of in played):
-        lines.append("* of too few moves: biased, which no interval shows (docs/metrics.md).")
-    return "\n\n".join(lines)
+        parts.append("* a small sample: biased by more than the interval (docs/metrics.md).")
+    if any(of.marked[kind] for of in played for kind in ("plays", "discards", "hints")):
+        parts += ["", table(played, _MARKED)]
+    return parts
 
 
-def _marked_lines(played: Sequence[PlayFigures]) -> list[str]:
-    rows = [
-        [
-            "marked as questionable",
-            "plays",
-            "of no fit known",
-            "discards",
-            "of a fit known",
-            "hints",
-        ]
-    ]
-    for of in played:
-        names = ("plays", "unplayable_plays", "discards", "playable_discards", "hints")
-        rows.append([of.agent, *(str(of.marked[name]) for name in names)])
-    marks = sum(of.marked["plays"] + of.marked["discards"] + of.marked["hints"] for of in played)
-    return ["\n".join(_aligned(rows))] if marks else []
+_MARKED = (
+    Column("marked as questionable", lambda of: of.agent),
+    *(
+        Column(head, lambda of, name=name: of.marked[name], "d", left=True)
+        for head, name in (
+            ("plays", "plays"),
+            ("known unplayable", "unplayable_plays"),
+            ("discards", "discards"),
+            ("known playable", "playable_discards"),
+            ("hints", "hints"),
+        )
+    ),
+)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def report_figures(report: StudyReport, played: Sequence[PlayFigures] = ()) -> dict[str, Any]:
+def report_dict(report: StudyReport, played: Sequence[PlayFigures] = ()) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`, None where there are too few people.
-    `groups`: of people, those who played together being one."""
+    `groups`: people, those who played together as one."""
     by_agent = {of.agent: of for of in played}
     return {
         "format_version": FORMAT_VERSION,
-        "enough_people": MIN_GROUPS,
+        "min_groups": MIN_GROUPS,
         "agents": [_agent_figures(of, by_agent.get(of.agent)) for of in report.agents],
         "comparisons": [_finding_figures(each) for each in report.comparisons],
         "rating_on_score": _curve_figures(report.curves),
@@ -209,13 +192,8 @@ def report_figures(report: StudyReport, played: Sequence[PlayFigures] = ()) -> d
 
 
 def _agent_figures(of: AgentFigures, played: PlayFigures | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "agent": of.agent,
-        "people": of.people,
-        "groups": of.groups,
-        "games": of.games,
-        "left": of.left,
-    }
+    names = "agent", "people", "groups", "games", "left"
+    found: dict[str, Any] = {name: getattr(of, name) for name in names}
     for name, _, _ in _LINES:
         found |= _figure_fields(name, getattr(of, name))
     if played is not None:
@@ -223,33 +201,29 @@ def _agent_figures(of: AgentFigures, played: PlayFigures | None) -> dict[str, An
         for name, figure in played.measures.items():
             measures |= _figure_fields(name, figure)
         small, marked = list(played.small), dict(played.marked)
-        found |= {"measures": measures, "of_too_few_moves": small, "marked": marked}
+        found |= {"measures": measures, "small_sample": small, "marked": marked}
     return found
 
 
 def _figure_fields(name: str, figure: Figure) -> dict[str, Any]:
-    interval = figure.interval
     return {
-        name: None if interval is None else interval.mean,
-        f"{name}_ci95": None if interval is None else interval.bounds,
+        **interval_dict(name, figure.interval),
         f"{name}_people": figure.people,
         f"{name}_groups": figure.groups,
     }
 
 
 def _finding_figures(finding: TestResult) -> dict[str, Any]:
-    estimate = finding.estimate
     return {
         "kind": finding.kind,
         "about": list(finding.about),
         "n": finding.n,
         "groups": finding.groups,
-        "enough": finding.min_groups,
-        "estimate": None if estimate is None else estimate.mean,
-        "estimate_ci95": None if estimate is None else estimate.bounds,
+        "min_groups": finding.min_groups,
+        **interval_dict("estimate", finding.estimate),
         "p": finding.p,
         "p_corrected": finding.p_adjusted,
-        "found": finding.significant,
+        "significant": finding.significant,
     }
 
 
@@ -262,7 +236,6 @@ def _curve_figures(curves: Curves | None) -> dict[str, Any] | None:
         "pearson_r": curves.r,
         "line": _finding_figures(curves.line) | {"intercept": curves.intercept},
         "parabola": _finding_figures(curves.parabola) | {"abc": curves.abc},
-        "vertex": None if vertex is None else vertex.mean,
-        "vertex_ci95": None if vertex is None else vertex.bounds,
+        **interval_dict("vertex", vertex),
         "vertex_inside": curves.inside if vertex is not None else None,
     }

@@ -1,4 +1,4 @@
-"""The unit tests of robustness, as text and as figures for programs."""
+"""Robustness unit tests as text and JSON."""
 
 from __future__ import annotations
 
@@ -8,44 +8,46 @@ from typing import Any
 from hanabi_rl.data.formats.hanab_live import replay_link
 from hanabi_rl.evaluation.measure.unit_test_types import CATEGORIES, Attempt
 from hanabi_rl.evaluation.measure.unit_tests import UnitTestResult, category_means
+from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 
-_LABEL = 40
 
-
-def unit_test_table(results: Mapping[str, Sequence[UnitTestResult]]) -> str:
-    """A line a test: chance, and the share that each agent (name -> results) passes, of pairs also
-    how often it was right with either kind of partner; then the means of the categories, which are
-    never averaged, and one failure of each test to look at."""
-    names = list(results)
-    columns = [max(len(name), 6) + 2 for name in names]
-    tests = next(iter(results.values()))
-    lines = [
-        "".ljust(_LABEL)
-        + "chance"
-        + "".join(name.rjust(width) for name, width in zip(names, columns, strict=True))
-    ]
-    for row, result in enumerate(tests):
+def unit_test_parts(results: Mapping[str, Sequence[UnitTestResult]]) -> list[Part]:
+    """One row per test: chance, and the pass rate of each agent (name -> results), of pairs also
+    the rate with either kind of partner; the means of the categories, which are never averaged; and
+    one failure of each test."""
+    tests, agents = next(iter(results.values())), results.values()
+    rows: list[list[Any]] = []
+    for place, result in enumerate(tests):
+        of_agents = [of[place] for of in agents]
         label = f"{result.test.name:<4}{result.test.category:<6}{result.test.title}"
-        shares = [results[name][row].share for name in names]
-        lines.append(_line(label, result.chance, shares, columns))
+        rows.append([label, result.chance, *(of.share for of in of_agents)])
         for history in result.rate_by_history:
-            shares = [results[name][row].rate_by_history[history] for name in names]
-            lines.append(_line(f"          {history}", None, shares, columns))
-    lines.append("")
-    means = {name: category_means(results[name]) for name in names}
+            rates = (of.rate_by_history[history] for of in of_agents)
+            rows.append([f"          {history}", None, *rates])
+    rows.append([""] * (2 + len(results)))
+    means = [category_means(of) for of in agents]
     for category in CATEGORIES:
-        of_category = [result.chance for result in tests if result.test.category == category]
-        chance = sum(of_category) / len(of_category)
-        shares = [means[name][category] for name in names]
-        lines.append(_line(f"{category}, mean of {len(of_category)}", chance, shares, columns))
-    counts = sorted({len(result.attempts) for of in results.values() for result in of})
-    lines += ["", f"{_range(counts)} situations a test; of AR and A+MR pairs of them, passed where"]
-    lines += ["both are right. Greedy play unless sampled.", ""]
-    return "\n".join(lines + [line for name in names for line in _failures(name, results[name])])
+        chances = [result.chance for result in tests if result.test.category == category]
+        label, chance = f"{category}, mean of {len(chances)}", sum(chances) / len(chances)
+        rows.append([label, chance, *(of[category] for of in means)])
+    counts = sorted({len(result.attempts) for of in agents for result in of})
+    columns = (
+        Column("", 0),
+        Column("chance", 1, ".2f", missing=""),
+        *(Column(name, place, ".2f") for place, name in enumerate(results, start=2)),
+    )
+    return [
+        table(rows, columns),
+        "",
+        f"{_range(counts)} situations per test; of AR and A+MR pairs of them, passed where both "
+        "are right. Greedy play unless sampled.",
+        "",
+        *(line for name, of in results.items() for line in _failures(name, of)),
+    ]
 
 
-def unit_test_figures(results: Sequence[UnitTestResult]) -> dict[str, Any]:
-    """One agent's results, JSON-ready: shares with Wilson intervals, chance, links of failures."""
+def unit_test_dict(results: Sequence[UnitTestResult]) -> dict[str, Any]:
+    """One agent's results, JSON-ready: rates with Wilson intervals, chance, links of failures."""
     return {
         "tests": {result.test.name: _figures(result) for result in results},
         "categories": category_means(results),
@@ -71,17 +73,11 @@ def _figures(result: UnitTestResult) -> dict[str, Any]:
     }
 
 
-def _line(label: str, chance: float | None, shares: Sequence[float], columns: Sequence[int]) -> str:
-    cells = [f"{share:{width}.2f}" for share, width in zip(shares, columns, strict=True)]
-    beside = "" if chance is None else f"{chance:.2f}"
-    return f"{label:<{_LABEL}}{beside:>6}" + "".join(cells)
-
-
 def _failures(name: str, results: Sequence[UnitTestResult]) -> list[str]:
     failed = [result for result in results if result.failures()]
     if not failed:
         return [f"{name}: no failure"]
-    lines = [f"{name}, a failure of each test:"]
+    lines = [f"{name}, one failure per test:"]
     for result in failed:
         lines.append(f"  {result.test.name}: {result.test.failure_meaning}")
         lines.append(f"      {_link(result.failures()[0])}")
@@ -89,11 +85,10 @@ def _failures(name: str, results: Sequence[UnitTestResult]) -> list[str]:
 
 
 def _link(attempt: Attempt) -> str:
-    """Its replay, opened where the agent begins to choose."""
+    """Its replay, opened at the agent's first decision."""
     situation = attempt.situation
-    return replay_link(
-        situation.rules, situation.deck, attempt.actions, turn=len(situation.prefix) + 1
-    )
+    turn = len(situation.prefix) + 1
+    return replay_link(situation.rules, situation.deck, attempt.actions, turn=turn)
 
 
 def _range(counts: Sequence[int]) -> str:

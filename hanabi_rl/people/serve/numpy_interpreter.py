@@ -197,12 +197,6 @@ def _while(equation: Equation) -> Operation:
     return operation
 
 
-def _cond(equation: Equation) -> Operation:
-    branches = [_program(branch) for branch in equation.params["branches"]]
-    last = len(branches) - 1
-    return lambda index, *arguments: branches[min(max(int(index), 0), last)](*arguments)
-
-
 def _scan(equation: Equation) -> Operation:
     parameters = equation.params
     body, length = _program(parameters["jaxpr"]), parameters["length"]
@@ -291,13 +285,6 @@ def _first(function: Any) -> Callable[[Equation], Operation]:
         return lambda x: function(x, axis).astype(dtype)
 
     return make
-
-
-def _cumulative_sum(equation: Equation) -> Operation | None:
-    if equation.params["reverse"]:
-        return None
-    axis, dtype = equation.params["axis"], equation.outvars[0].aval.dtype
-    return lambda x: np.cumsum(x, axis, dtype=dtype)
 
 
 def _dot(equation: Equation) -> Operation | None:
@@ -389,13 +376,6 @@ def _set(x: np.ndarray, where: tuple[np.ndarray, ...], new: np.ndarray) -> None:
     x[where] = new
 
 
-def _pad(equation: Equation) -> Operation | None:
-    widths = equation.params["padding_config"]
-    if any(low < 0 or high < 0 or between for low, high, between in widths):
-        return None
-    return lambda x, value: np.pad(x, [w[:2] for w in widths], constant_values=value)
-
-
 def _iota(equation: Equation) -> Operation:
     dimension, result = equation.params["dimension"], equation.outvars[0].aval
     shape = [-1 if d == dimension else 1 for d in range(result.ndim)]
@@ -466,16 +446,13 @@ _MAKE |= {
     "broadcast_in_dim": _broadcast,
     "concatenate": lambda e: lambda *x: np.concatenate(x, e.params["dimension"]),
     "bitcast_convert_type": _bitcast,
-    "cond": _cond,
     "convert_element_type": _convert,
-    "cumsum": _cumulative_sum,
     "div": _divide,
     "dot_general": _dot,
     "dynamic_update_slice": _dynamic_update_slice,
     "empty": _empty,
     "gather": _gather,
     "iota": _iota,
-    "pad": _pad,
     "population_count": lambda e: lambda x: np.bitwise_count(x).astype(x.dtype),
     "reduce_and": _reduce(np.logical_and),
     "reduce_max": _reduce(np.maximum),

@@ -104,11 +104,11 @@ class Pages:
             person, code = self.folder.join(secret)
         except RefusedError as error:
             response = self.page(request, "study_text.html", text=f"{error}.")
-            self._cookie.delete(response, request)
+            self._cookie.delete(response)
             return response
         if self.folder.clock() - person.consented_at > _CONSENT_S:  # form of an earlier participant
             response = RedirectResponse("./", 303)
-            self._cookie.delete(response, request)
+            self._cookie.delete(response)
             return response
         return self._set_code(request, code, "next")
 
@@ -125,7 +125,7 @@ class Pages:
         person, form = self._require_participant(request), await read_form(request)
         response = RedirectResponse("./", 303)
         if _is_owner(person, form):
-            self._cookie.delete(response, request, self._cookie.code(request))
+            self._cookie.delete(response)
             await self._release_browser(person)
         return response
 
@@ -149,14 +149,8 @@ class Pages:
             )
 
     async def next(self, request: Request) -> Response:
-        """Redirect to or show the participant's next step."""
-        response = self._next(request, self._require_participant(request))
-        # cookie under its old name
-        if (code := self._cookie.code(request)) != self._cookie.value(request):
-            self._cookie.put(response, request, code, _CODE_S)
-        return response
-
-    def _next(self, request: Request, person: Participant) -> Response:
+        """Show the participant's next step, or redirect to it."""
+        person = self._require_participant(request)
         step = next_step(self.study, person)
         if step.kind == "play":
             try:
@@ -328,7 +322,7 @@ class Pages:
         text = "Your games and answers are deleted. Thank you anyway."
         response = self.page(request, "study_text.html", text=text)
         if self._participant(request) is None:  # keep another participant's cookie
-            self._cookie.delete(response, request, _code_in(form))
+            self._cookie.delete(response)
         return response
 
     def _find(self, request: Request, code: str) -> Participant | str:

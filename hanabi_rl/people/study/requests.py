@@ -12,8 +12,6 @@ from hanabi_rl.people.serve.web import check_origin
 from hanabi_rl.people.study.folder import StudyFolder
 
 MAX_FORM = 65536  # bytes
-NAME = "hanabi_study"
-"""Prefix of the name; the whole name in earlier versions, which is still read."""
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -39,7 +37,7 @@ class StudyCookie:
 
     def __init__(self, folder: StudyFolder) -> None:
         self._folder = folder
-        self.name = f"{NAME}_{folder.tag}"
+        self.name = f"hanabi_study_{folder.tag}"
 
     def value(self, connection: HTTPConnection) -> str:
         """Return the cookie as sent, empty if there is none."""
@@ -47,7 +45,8 @@ class StudyCookie:
 
     def code(self, connection: HTTPConnection) -> str:
         """Return the code in the cookie, empty if no participant of this study has it."""
-        return next(filter(self._folder.find, self._values(connection).values()), "")
+        value = self.value(connection)
+        return value if self._folder.find(value) else ""
 
     def put(self, response: Response, request: Request, value: str, seconds: int) -> None:
         """Set the cookie for `seconds`."""
@@ -60,12 +59,6 @@ class StudyCookie:
             secure=request.url.scheme == "https",
         )
 
-    def delete(self, response: Response, request: Request, code: str = "") -> None:
-        """Delete the cookie; under its old name, which studies share, only if it holds `code`."""
-        for name, value in self._values(request).items():
-            if name == self.name or value == code:
-                response.delete_cookie(name)
-
-    def _values(self, connection: HTTPConnection) -> dict[str, str]:
-        sent = connection.cookies
-        return {name: sent[name] for name in (self.name, NAME) if name in sent}
+    def delete(self, response: Response) -> None:
+        """Delete the cookie."""
+        response.delete_cookie(self.name)

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.games import TINY, one_game, random_games
+from support.tables import text_of
 
 from hanabi_rl.evaluation.measure.annotate import annotate
 from hanabi_rl.evaluation.measure.conventions import convention_figures, read_conventions
 from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
-from hanabi_rl.evaluation.reporting.conventions import conventions_table
+from hanabi_rl.evaluation.reporting.conventions import conventions_parts
 from hanabi_rl.games.hanabi.actions import Move, encode_action
 from hanabi_rl.games.hanabi.python_game import (
     COLOR_NAMES,
@@ -361,4 +362,4 @@ def test_shares_are_of_counted_seats() -> None:
         read_conventions(with_counted_seats(games, np.array([False, True])))
     )
     assert (of_bob["moves"], of_bob["adherence"], of_bob["kind/chop"]) == (2, 1.0, 0.5)
-    assert "75.0%" in conventions_table({"all": of_all, "Bob": of_bob})
+    assert "75.0%" in text_of(conventions_parts, {"all": of_all, "Bob": of_bob})

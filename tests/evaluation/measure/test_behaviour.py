@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 from support.games import shared_data
+from support.tables import text_of
 
 from hanabi_rl.data.files import load_games
 from hanabi_rl.data.games import Games, pad_moves
@@ -13,7 +14,7 @@ from hanabi_rl.evaluation.measure import behaviour
 from hanabi_rl.evaluation.measure.behaviour import read_turns
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.evaluation.measure.registry import behaviour_figures
-from hanabi_rl.evaluation.reporting.measures import behaviour_table
+from hanabi_rl.evaluation.reporting.measures import behaviour_parts
 from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
@@ -158,18 +159,18 @@ def test_nothing_played_is_none_not_a_number():
     figures = behaviour_figures(record)
     assert (figures["information_per_play"], figures["information_per_play_ci95"]) == (None, None)
     assert figures["communicativeness"] == 1.0
-    assert "none" in behaviour_table(figures, SMALL)
+    assert "none" in text_of(behaviour_parts, figures, SMALL)
 
 
 def test_the_table_stands_beside_the_papers_where_the_game_is_theirs():
     figures = behaviour_figures(GameAnalysis(talkative_games(SMALL, 7)))
-    lines = behaviour_table(figures, Rules()).splitlines()
+    lines = text_of(behaviour_parts, figures, Rules()).splitlines()
     assert lines[0].split()[-4:] == ["human", "games", "HP1", "HP2"]
     assert lines[1].split()[-3:] == ["0.44", "0.43", "0.44"]
     assert lines[2].endswith("]") and lines[4].endswith("]")
     assert lines[3].split()[-3:] == ["0.47", "0.45", "0.48"]
     for other in (SMALL, Rules(num_players=4)):
-        text = behaviour_table(figures, other)
+        text = text_of(behaviour_parts, figures, other)
         assert "AH2AC2" not in text and "HP1" not in text
 
 

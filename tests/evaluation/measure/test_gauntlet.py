@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from support.games import LENIENT
 from support.policies import network_policy
+from support.tables import text_of
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
@@ -27,9 +28,9 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     gauntlet_partners,
 )
 from hanabi_rl.evaluation.reporting.gauntlet import (
-    gauntlet_figures,
-    gauntlet_table,
-    partner_table,
+    gauntlet_dict,
+    gauntlet_parts,
+    partner_parts,
     plot_gauntlet,
 )
 from hanabi_rl.games.hanabi.rules import Rules
@@ -80,18 +81,18 @@ def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(
 
 
 def test_text_and_figures_say_the_same(result: GauntletResult) -> None:
-    figures = json.loads(json.dumps(gauntlet_figures(result)))
-    lines = partner_table(result).splitlines()
+    figures = json.loads(json.dumps(gauntlet_dict(result)))
+    lines = text_of(partner_parts, result).splitlines()[1:]
     assert lines[3].startswith("a*") and lines[4].startswith("b ")
     for line, found in zip(lines[3:6], figures["partners"], strict=True):
-        assert f"{found['mean']:.2f} [" in line
+        assert f"{found['mean']:.2f}  [" in line
         assert line.split()[-3:] == [f"{mean:.2f}" for mean in found["by_game"]]
-    assert f"worst {figures['over_families']['met']['worst']:.2f}" in lines[6]
-    head, row = gauntlet_table([result, result]).splitlines()[:2]
+    assert f"worst {figures['family_summary']['seen_in_training']['worst']:.2f}" in lines[6]
+    head, row = text_of(gauntlet_parts, [result, result]).splitlines()[:2]
     cells = dict(zip(head.split(), row.split(), strict=True))
     assert cells["y"] == f"{figures['families']['y']['mean']:.2f}*"
     assert cells["x"] == f"{figures['families']['x']['mean']:.2f}"
-    assert cells["worst"] == f"{figures['over_families']['all']['worst']:.2f}"
+    assert cells["worst"] == f"{figures['family_summary']['all']['worst']:.2f}"
     assert cells["gain"] == f"{figures['gain']:+.2f}"
 
 
@@ -106,13 +107,15 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     ]
     told = dataclasses.replace(result, partner_results=known)
     of_best = [a.scores.mean() / 20, None, c.scores.mean() / 16]
-    figures = json.loads(json.dumps(gauntlet_figures(told)))
-    assert [each["of_best"] for each in figures["partners"]] == pytest.approx(of_best)
-    assert figures["of_best"] == {"y": pytest.approx(of_best[2])}
-    lines = partner_table(told).splitlines()
+    figures = json.loads(json.dumps(gauntlet_dict(told)))
+    assert [each["fraction_of_best_response"] for each in figures["partners"]] == pytest.approx(
+        of_best
+    )
+    assert figures["fraction_of_best_response"] == {"y": pytest.approx(of_best[2])}
+    lines = text_of(partner_parts, told).splitlines()[1:]
     assert f"  {of_best[0]:.0%}  " in lines[3] and "%" in lines[4].split("]")[1]
-    assert f"  {of_best[2]:.0%}  " in gauntlet_table([told]).splitlines()[1]
-    assert "of best" not in partner_table(result) + gauntlet_table([result])
+    assert f"  {of_best[2]:.0%}  " in text_of(gauntlet_parts, [told]).splitlines()[1]
+    assert "of best" not in text_of(partner_parts, result) + text_of(gauntlet_parts, [result])
 
     every = [
         dataclasses.replace(each, partner=each.partner._replace(best_response=best))
@@ -127,7 +130,7 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     )
     expected = (mean_x + c.scores.mean()) / (20 + 16)
     assert whole.fraction_of_best_response() == pytest.approx(expected)
-    assert f"  {expected:.0%}  " in gauntlet_table([whole]).splitlines()[1]
+    assert f"  {expected:.0%}  " in text_of(gauntlet_parts, [whole]).splitlines()[1]
     assert result.fraction_of_best_response() is None
 
     kept = tmp_path / "best.json"
@@ -188,7 +191,7 @@ def test_the_command_plays_what_pairs_play(
     monkeypatch.setattr(gauntlet, "FAMILIES", {"chance": ("bot:random",)})
     picture = tmp_path / "out" / "g.png"
     arguments = ["--games", "8", "--series", "1", "--seed", "3", "--plot", str(picture), "--json"]
-    main(["gauntlet", agent, "--people", partner_folder, *arguments])
+    main(["gauntlet", agent, "--human-proxies", partner_folder, *arguments])
     (found,) = json.loads(capsys.readouterr().out)["agents"]
     assert [partner["partner"] for partner in found["partners"]] == ["bot:random", partner_folder]
     for partner in found["partners"][1:]:
@@ -210,7 +213,7 @@ def test_who_stops_the_command_has_the_agents_that_were_done(
     monkeypatch.setattr(gauntlet, "run_gauntlet", played)
     with pytest.raises(SystemExit):
         main(["gauntlet", "bot:iggi", "bot:piers"])
-    assert partner_table(result) in capsys.readouterr().out
+    assert text_of(partner_parts, result) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -219,12 +222,15 @@ def test_who_stops_the_command_has_the_agents_that_were_done(
         (["bot:iggi", "--games", "7"], "--games: expected a multiple of --series 5, got 7"),
         (["bot:iggi", "--series", "0"], "--series: expected"),
         (["bot:rules?seed=1", "bot:rules?seed=01"], "expected policies that differ"),
-        (["bot:iggi", "--people", "bot:smart", "bot:smart"], "--people: expected policies that"),
         (
-            ["bot:iggi", "--people", "bot:smart"],
-            "bot:smart is already in the gauntlet (bot:smart, family",
+            ["bot:iggi", "--human-proxies", "bot:smart", "bot:smart"],
+            "--human-proxies: expected policies that",
         ),
-        (["bot:iggi", "--people", "nobody"], "expected an agent"),
+        (
+            ["bot:iggi", "--human-proxies", "bot:smart"],
+            "bot:smart is already in the gauntlet (bot:smart, family smart)",
+        ),
+        (["bot:iggi", "--human-proxies", "nobody"], "expected an agent"),
     ],
 )
 def test_what_cannot_be_played_is_one_line(

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from support.games import random_games
+from support.tables import text_of
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
@@ -13,7 +14,7 @@ from hanabi_rl.evaluation.measure.interdependence_report import (
     play_team,
     roles_of,
 )
-from hanabi_rl.evaluation.reporting.measures import interdependence_table
+from hanabi_rl.evaluation.reporting.measures import interdependence_parts
 from hanabi_rl.games.hanabi.rules import Rules
 
 RULES = Rules(num_players=3, num_colors=2, num_ranks=2, hand_size=2)
@@ -59,9 +60,9 @@ def test_games_that_were_left_are_no_games_of_figures_a_game():
     for pair, of_alone in zip(figures["pairs"], expected["pairs"], strict=True):
         assert pair["constructive"] == pytest.approx(of_alone["constructive"])
         assert pair["hints"] > of_alone["hints"]
-    left = f"80 games of 3 players ({figures['unfinished']} left before their end"
-    assert left in interdependence_table(figures, {}, RULES)
-    assert "left before" not in interdependence_table(expected, {}, RULES)
+    left = f"80 games of 3 players ({figures['unfinished']} unfinished, left out"
+    assert left in text_of(interdependence_parts, figures, {}, RULES)
+    assert "unfinished" not in text_of(interdependence_parts, expected, {}, RULES)
 
 
 def test_a_file_of_games_that_were_left_has_a_table():
@@ -70,7 +71,7 @@ def test_a_file_of_games_that_were_left_has_a_table():
     figures = interdependence_figures(GameAnalysis(games), roles_of(games))
     assert figures["constructive"] is None and figures["correlation"] is None
     assert figures["triggers"] is not None
-    assert " none " in interdependence_table(figures, {}, RULES)
+    assert " none " in text_of(interdependence_parts, figures, {}, RULES)
 
 
 def test_what_was_not_counted_is_none_not_a_number():

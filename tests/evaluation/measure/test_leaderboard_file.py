@@ -147,18 +147,30 @@ def test_the_command_adds_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
     proxy = {"agent": "bot:simple", "hash": load_policy("bot:simple").identity()}
     path = written(tmp_path / "a.json", [], proxies=[proxy])
     for flags, message in (
-        (["--agents", "bot:iggi"], "expected --agents and --by"),
-        (["--agents", str(tmp_path), "--by", "me"], "anybody can load"),
-        (["--agents", "bot:iggi", "--by", "me", "--games", "9"], "no other flags"),
-        (["--agents", "bot:iggi", "--by", "me", "--json"], "no other flags"),
+        (["--agents", "bot:iggi"], "--board requires --agents and --submitted-by"),
+        (["--agents", str(tmp_path), "--submitted-by", "me"], "anybody can load"),
+        (["--agents", "bot:iggi", "--submitted-by", "me", "--games", "9"], "no other flags"),
+        (["--agents", "bot:iggi", "--submitted-by", "me", "--json"], "no other flags"),
     ):
         with pytest.raises(SystemExit):
             main(["leaderboard", "--board", str(path), *flags])
         assert message in capsys.readouterr().err
-    main(["leaderboard", "--board", str(path), "--agents", "bot:legal-random", "--by", "me"])
+    main(
+        [
+            "leaderboard",
+            "--board",
+            str(path),
+            "--agents",
+            "bot:legal-random",
+            "--submitted-by",
+            "me",
+        ]
+    )
     (added,) = read_board(path).rows
     assert (added.agent, added.submitted_by, added.mean) == ("bot:legal-random", "me", 0.0)
     changed = written(tmp_path / "b.json", [], proxies=[proxy | {"hash": "d" * 64}])
     with pytest.raises(SystemExit):
-        main(["leaderboard", "--board", str(changed), "--agents", "bot:iggi", "--by", "me"])
+        main(
+            ["leaderboard", "--board", str(changed), "--agents", "bot:iggi", "--submitted-by", "me"]
+        )
     assert "expected bot:simple to be dddd" in capsys.readouterr().err

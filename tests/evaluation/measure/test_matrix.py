@@ -12,6 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from support.games import LENIENT, LENIENT_3P
 from support.policies import network_policy, recurrent_policy
+from support.tables import text_of
 
 from hanabi_rl.agents.policy import PolicyInfo
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
@@ -34,7 +35,7 @@ from hanabi_rl.evaluation.measure.matrix import (
 from hanabi_rl.evaluation.reporting.matrix import (
     matrix_csv,
     matrix_dict,
-    matrix_table,
+    matrix_parts,
     plot_matrix,
     short_labels,
 )
@@ -283,7 +284,7 @@ def test_files_hold_every_cell(agents, matrix):
     assert [group["group"] for group in record["groups"]] == ["bc", "rl"]
     assert record["group_means"][1][1] is None and len(record["cells"]) == 9
     np.testing.assert_array_equal(record["medians"], [[c.median for c in r] for r in matrix.cells])
-    text = matrix_table(matrix)
+    text = text_of(matrix_parts, matrix)
     assert f"{matrix.means[0, 2]:.2f}" in text and "By group" in text
     shown = text.split("Medians of the same games\n")[1].splitlines()[1:4]
     for line, cells in zip(shown, matrix.cells, strict=True):

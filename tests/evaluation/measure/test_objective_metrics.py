@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from support.games import LENIENT, random_games
 from support.policies import network_policy
+from support.tables import text_of
 
 from hanabi_rl.evaluation.measure.cells import CellCache
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
@@ -29,8 +30,8 @@ from hanabi_rl.evaluation.papers.siu2025 import TABLE_3
 from hanabi_rl.evaluation.reporting import objective_metrics as shown
 from hanabi_rl.evaluation.reporting.objective_metrics import (
     plot_profiles,
+    profile_parts,
     profiles_dict,
-    profiles_text,
 )
 from hanabi_rl.evaluation.reporting.parallel_axes import Line, plot_parallel
 from hanabi_rl.games.hanabi.rules import Rules
@@ -145,28 +146,28 @@ def test_ratings_stand_for_self_play_and_the_mean_over_partners():
 
 def test_the_tables_stand_beside_the_papers_where_the_game_is_theirs():
     rows = [standard("bot:a", b=standard("b").self_play), standard("bot:b")]
-    text = profiles_text(rows, Rules(), recorded=False)
+    text = text_of(profile_parts, rows, Rules(), recorded=False)
     assert "Table 3" in text and "RandomBot" in text and "bot:a / b" in text
-    assert "WARNING: 3 values lie outside" in text and "outside 0.001 to 0.012" in text
+    assert "WARNING: 3 values lie outside" in text and "  0.001 to 0.012" in text
     assert "means over partners, those here of bot:b of self-play" in text
-    assert "those here of self-play" in profiles_text(rows[1:], Rules(), recorded=False)
+    assert "those here of self-play" in text_of(profile_parts, rows[1:], Rules(), recorded=False)
     for rules in (SMALL, Rules(num_players=3)):
-        text = profiles_text(rows, rules, recorded=False)
+        text = text_of(profile_parts, rows, rules, recorded=False)
         assert "Table 3" not in text and "Teamwork" not in text
-    text = profiles_text(rows[1:], Rules(), recorded=True)
+    text = text_of(profile_parts, rows[1:], Rules(), recorded=True)
     assert "Recorded games" in text and "HolmesBot" in text and "Teamwork" not in text
 
 
 def test_around_a_figure_stands_half_of_its_interval_or_all_where_it_is_an_end():
     figures = {**standard("a").self_play, "g2_hints": 0.0, "g2_hints_ci95": [0.0, 0.0018]}
     figures |= {"g3_hints": 0.08, "g3_hints_ci95": [0.07, 0.095]}
-    text = profiles_text([ObjectiveMetrics("a", figures)], SMALL, recorded=True)
+    text = text_of(profile_parts, [ObjectiveMetrics("a", figures)], SMALL, recorded=True)
     assert "0.0000 + 0.0018" in text and "0.0800 ± 0.0125" in text  # 0 ± 0.0018 goes below 0
     best = {"g3_hints": 1.0, "g3_hints_ci95": [0.75, 1.0]}
-    text = profiles_text([ObjectiveMetrics("a", figures | best)], SMALL, recorded=True)
+    text = text_of(profile_parts, [ObjectiveMetrics("a", figures | best)], SMALL, recorded=True)
     assert "1.0000 - 0.2500" in text and "+ or -: all of one that begins or ends at" in text
     cut = {"points": 22.5, "points_ci95": [3.44, 25.0]}  # 22.5 ± 10.78 goes beyond 25
-    text = profiles_text([ObjectiveMetrics("a", figures | cut)], SMALL, recorded=True)
+    text = text_of(profile_parts, [ObjectiveMetrics("a", figures | cut)], SMALL, recorded=True)
     assert "22.50 [3.44, 25.00]" in text
 
 
@@ -182,15 +183,15 @@ def test_figures_of_small_samples_are_marked_wherever_they_stand():
     assert (
         ObjectiveMetrics("b", some).small == marked[:2] and ObjectiveMetrics("c", many).small == []
     )
-    text = profiles_text([row], Rules(), recorded=False)
+    text = text_of(profile_parts, [row], Rules(), recorded=False)
     lines = [line for line in text.splitlines() if " 0.329 ± " in line and "OBL4" not in line]
     means, alone, much, little = lines  # of the three tables
     assert "0.329 ± 0.000*" in means and "4.727 ± 0.000*" in means and means.count("*") == 2
     assert "*" not in alone + much
     assert "0.329 ± 0.100*" in little and "4.727 ± 0.100*" in little and little.count("*") == 2
-    assert "IC, ARD from 20,000 moves in a row; CI, AD from 2,000 moves on" in text
-    assert "* a small sample" not in profiles_text(
-        [ObjectiveMetrics("c", many)], Rules(), recorded=False
+    assert "IC, ARD: 20,000 consecutive moves; CI, AD: 2,000 moves" in text
+    assert "* a small sample" not in text_of(
+        profile_parts, [ObjectiveMetrics("c", many)], Rules(), recorded=False
     )
     (found,) = profiles_dict([row], Rules(), recorded=False)["rows"]
     assert found["selfplay"]["small_sample"] == found["pairs"]["much"]["small_sample"] == []
@@ -204,10 +205,10 @@ def test_figures_of_small_samples_are_marked_wherever_they_stand():
 
 def test_ratings_stay_on_their_scale_in_text_and_json():
     figures = standard("x").self_play | {"g2_hints": 0.1308}
-    text = profiles_text([ObjectiveMetrics("bot:x", figures)], Rules(), recorded=False)
-    line = next(line for line in text.splitlines() if " G2 " in line and "0.1308   " in line)
+    text = text_of(profile_parts, [ObjectiveMetrics("bot:x", figures)], Rules(), recorded=False)
+    line = next(line for line in text.splitlines() if " G2 " in line and "  0.1308  " in line)
     assert "off the scale" in line and "+8" not in line
-    assert "no rating is; it does not hold there" in text
+    assert "which no rating has" in text
     (row,) = profiles_dict([ObjectiveMetrics("bot:x", figures)], Rules(), recorded=False)["rows"]
     (g2,) = [r for r in row["ratings"] if r["measure"] == "g2_hints"]
     assert g2["predictions"]["everyone"]["off_scale"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.compiled import ask, init_params, observe
 from support.games import LENIENT
+from support.tables import text_of
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -17,7 +18,7 @@ from hanabi_rl.cli import main
 from hanabi_rl.evaluation.measure.partner_adaptation import Adaptation, adaptation
 from hanabi_rl.evaluation.measure.prediction import predict_decisions
 from hanabi_rl.evaluation.measure.ratio import Ratio
-from hanabi_rl.evaluation.reporting.adaptation import adaptation_text
+from hanabi_rl.evaluation.reporting.adaptation import adaptation_parts
 from hanabi_rl.games.hanabi.actions import action_slices
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.replay import replay
@@ -86,7 +87,7 @@ def test_kinds_are_counted_and_the_cards_that_score(found: Adaptation) -> None:
         table.apply(change.action)
         is_play = play.start <= change.action < play.stop
         assert change.scores_card[1] == (is_play and table.points > points)
-    text = adaptation_text(found, LENGTH, shown=1)
+    text = text_of(adaptation_parts, found, LENGTH, show_games=1)
     assert f"{len([c for c in found.changes if c.game == _most(found)])} decisions differ" in text
 
 
@@ -101,16 +102,19 @@ def test_the_command_prints_it_and_says_who_adapts_to_nobody(agent, tmp_path, ca
     main(["adaptation", str(tmp_path / "told"), "bot:random", *arguments])
     out = capsys.readouterr()
     (told,) = json.loads(out.out)["partners"]
-    assert told["changed"] > 0 and "with a stranger" in out.err
+    assert told["changed"] > 0 and "at a first meeting" in out.err
     assert sum(kind["times"] for kind in told["kinds"]) == told["changed"]
     for wrong, message in (
         (["bot:iggi", "bot:smart"], "expected an agent that remembers whom it plays with"),
         ([str(tmp_path / "told"), "bot:random", "--series", "1"], "expected series of 2 games"),
         ([str(tmp_path / "told"), "bot:random", "--games", "7"], "a multiple of --series 4, got 7"),
-        ([str(tmp_path / "told"), "bot:random", "--show", "-1"], "--show: expected a whole number"),
+        (
+            [str(tmp_path / "told"), "bot:random", "--show-games", "-1"],
+            "--show-games: expected a whole number",
+        ),
         ([str(tmp_path / "told"), "bot:random", "bot:none"], "got 'bot:none'"),
     ):
         with pytest.raises(SystemExit):
             main(["adaptation", *wrong])
         told = capsys.readouterr()
-        assert message in told.err and "with a stranger" not in told.out  # nothing was played
+        assert message in told.err and "at a first meeting" not in told.out  # nothing was played

@@ -22,6 +22,7 @@ from hanabi_rl.evaluation.measure.registry import (
 )
 from hanabi_rl.evaluation.measure.selfplay import summarise
 from hanabi_rl.evaluation.reporting.measures import measures_table
+from hanabi_rl.evaluation.reporting.tables import to_text
 from hanabi_rl.games.hanabi.rules import Rules
 
 
@@ -218,10 +219,9 @@ def test_a_new_measure_is_a_function_and_a_line():
     )
     figures = json.loads(json.dumps(measure_figures(GameAnalysis(games), [measure])))
     assert figures == {"lives": 0.0, "lives_ci95": [0.0, 0.0]}
-    table, published = measures_table(figures, [measure], Rules())
-    assert published and table.splitlines()[1].split()[-1] == "1.50"
-    table, published = measures_table(figures, [measure], Rules(max_life_tokens=1))
-    assert not published and "them" not in table
+    text = to_text(measures_table(figures, [measure], Rules()))
+    assert text.splitlines()[1].split()[-1] == "1.50"
+    assert "them" not in to_text(measures_table(figures, [measure], Rules(max_life_tokens=1)))
 
 
 def test_prediction_needs_a_policy():

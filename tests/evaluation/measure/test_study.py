@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from support.tables import text_of
 
 from hanabi_rl.evaluation.measure.study import MIN_GROUPS, PersonAgentData, agent_figures
 from hanabi_rl.evaluation.measure.study_statistics import (
@@ -16,7 +17,7 @@ from hanabi_rl.evaluation.measure.study_statistics import (
     rating_curves,
 )
 from hanabi_rl.evaluation.measure.study_summary import report_of
-from hanabi_rl.evaluation.reporting.study import report_figures, report_text
+from hanabi_rl.evaluation.reporting.study import report_dict, report_parts
 
 SCORES = {"a": [20, 18, 15, 0, 22, 17, 19], "b": [14, 15, 13, 12, 16, 11, 15]}
 RATINGS = {"a": [6, 5, 6, 3, 7, 6, 6], "b": [4, 4, 5, 4, 3, 5, 2]}
@@ -70,11 +71,11 @@ def test_too_few_people_give_no_figure_and_words_that_say_so():
     report = report_of(people(MIN_GROUPS - 1), ["a", "b"])
     assert all(of.score == (MIN_GROUPS - 1, MIN_GROUPS - 1, None) for of in report.agents)
     assert all(each.p is None and not each.significant for each in report.findings)
-    text = report_text(report)
+    text = text_of(report_parts, report)
     assert f"too few people: {MIN_GROUPS - 1}" in text
-    assert text.count(f"not enough people to say: {MIN_GROUPS} are") == 4
-    assert "not enough people to say: 12 are" in text
-    figures = report_figures(report)
+    assert text.count(f"too few people: at least {MIN_GROUPS}") == 4
+    assert "too few people: at least 12" in text
+    figures = report_dict(report)
     assert figures["agents"][0]["score"] is None and figures["agents"][0]["score_people"] == 5
     enough = report_of(people(MIN_GROUPS), ["a", "b"])
     assert all(of.score.interval is not None for of in enough.agents)
@@ -112,7 +113,7 @@ def test_direct_comparisons_are_tested_against_neither():
     assert rather.kind == "rather" and rather.estimate.mean == pytest.approx(1.0)
     error = np.std(values, ddof=1) / np.sqrt(7)
     assert rather.p == pytest.approx(student_p(1 / error, 6), rel=1e-4)
-    assert "compared directly: a - b" in report_text(report_of(blocks, ["a", "b"]))
+    assert "direct preference: a - b" in text_of(report_parts, report_of(blocks, ["a", "b"]))
 
 
 def student_p(t, freedom):
@@ -204,7 +205,7 @@ def person_of(block):
     ("top", "inside", "words"),
     [
         (13, True, "inside the scores seen (5.0 to 20.0)."),
-        (19.9, None, "perhaps not inside the scores seen"),
+        (19.9, None, "possibly outside the scores seen"),
         (26, False, "outside the scores seen"),
     ],
 )
@@ -214,7 +215,7 @@ def test_a_parabola_has_its_top_where_it_was_put(top, inside, words):
     assert curves.parabola.significant and curves.abc[0] == pytest.approx(-0.04, abs=0.01)
     assert curves.vertex.low < top < curves.vertex.high
     assert curves.inside is inside
-    assert words in report_text(report) and "top" in report_text(report)
+    assert words in text_of(report_parts, report) and "top" in text_of(report_parts, report)
 
 
 def test_where_there_is_no_bend_no_top_is_told():
@@ -226,8 +227,8 @@ def test_where_there_is_no_bend_no_top_is_told():
     ]
     report = report_of(blocks, ["a", "b"])
     assert report.curves.line.significant and not report.curves.parabola.significant
-    assert "do not tell a parabola from a line" in report_text(report)
-    assert report_figures(report)["rating_on_score"]["vertex"] is None
+    assert "parabola does not differ significantly from a line" in text_of(report_parts, report)
+    assert report_dict(report)["rating_on_score"]["vertex"] is None
 
 
 def test_agents_are_ranked_against_other_figures_of_them():
@@ -246,6 +247,6 @@ def test_agents_are_ranked_against_other_figures_of_them():
     assert worse.estimate.mean == pytest.approx(-1)
     four = across_agents(blocks, dict(list(gauntlet.items())[:4]), "gauntlet")
     assert [each.p for each in four] == [None, None] and four[0].n == 4
-    assert "not enough agents to say: 5 are" in report_text(
-        dataclasses.replace(report_of(blocks, list(agents)), across=corrected(four))
+    assert "too few agents: at least 5" in text_of(
+        report_parts, dataclasses.replace(report_of(blocks, list(agents)), across=corrected(four))
     )

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from support.tables import text_of
 
 from hanabi_rl.evaluation.measure.intervals import (
     bootstrap_ratio,
@@ -26,7 +27,7 @@ from hanabi_rl.evaluation.measure.study_statistics import (
     rating_curves,
 )
 from hanabi_rl.evaluation.measure.study_summary import report_of
-from hanabi_rl.evaluation.reporting.study import report_figures, report_text
+from hanabi_rl.evaluation.reporting.study import report_dict, report_parts
 
 AGENTS = ["person", "bot"]
 GAMES = [  # two people and their score: pairs, of whom one played twice, and a triangle
@@ -219,14 +220,14 @@ def test_too_few_groups_give_no_figure_and_words_that_say_so():
     assert person.score.interval is None  # 5 groups of 11 people
     assert (bot.groups, bot.score.groups) == (11, 11) and bot.score.interval is not None
     assert all(each.p is None for each in report.findings)
-    text = report_text(report)
+    text = text_of(report_parts, report)
     assert "too few people: 11 in 5 groups" in text
-    assert f"not enough groups to say: {MIN_GROUPS} are" in text
-    figures = report_figures(report)["agents"][0]
+    assert f"too few groups: at least {MIN_GROUPS}" in text
+    figures = report_dict(report)["agents"][0]
     assert (figures["people"], figures["groups"], figures["games"]) == (11, 5, 8)
     assert (figures["score"], figures["score_people"], figures["score_groups"]) == (None, 11, 5)
     unit = "People who played together, directly or through others, are one unit."
-    assert unit in text and unit in report_text(report_of(people(), AGENTS))
+    assert unit in text and unit in text_of(report_parts, report_of(people(), AGENTS))
 
 
 def test_where_nobody_played_with_another_person_figures_are_as_of_people():
@@ -257,7 +258,9 @@ def test_where_nobody_played_with_another_person_figures_are_as_of_people():
     first = int((ratings["person"] > ratings["bot"]).sum())
     assert preference.p == stats.binomtest(first, 35).pvalue
     assert (preference.n, preference.groups) == (35, 35)
-    assert "unit" not in report_text(report) and "groups" not in report_text(report)
+    assert "unit" not in text_of(report_parts, report) and "groups" not in text_of(
+        report_parts, report
+    )
 
 
 def drawn(rng, together):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from support.tables import text_of
 
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.games import Games, pad_moves
@@ -15,8 +16,8 @@ from hanabi_rl.evaluation.measure.surprise import (
     most_surprising,
     move_kinds,
     prediction_figures,
-    prediction_table,
 )
+from hanabi_rl.evaluation.reporting.measures import prediction_parts
 from hanabi_rl.evaluation.reporting.plots import plot_prediction
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
@@ -148,7 +149,7 @@ def test_figures_as_text_and_picture(games, decisions, tmp_path):
     assert figures["cross_entropy_per_timestep"] == pytest.approx(
         decisions.nll[decisions.counted].sum() / (2 * games.num_actions.sum())
     )
-    text = prediction_table(figures)
+    text = text_of(prediction_parts, figures)
     for part in (
         "every decision",
         "rank hint",

@@ -128,7 +128,7 @@ def test_every_game_is_played_once_on_as_many_connections_as_may_be(served: Serv
     assert collections.Counter((g.num_players, g.agents, g.score) for g in games) == (
         collections.Counter(map(tuple, submission.ended))
     )
-    assert summary(games, submission.ended)["unlike"] == 0
+    assert summary(games, submission.ended)["score_mismatches"] == 0
 
 
 def test_what_an_agent_is_shown_is_the_environments_to_the_bit(served: Served) -> None:
@@ -276,7 +276,7 @@ def test_the_command_plays_a_key_and_nothing_says_it(
     args = ("bot:iggi", "--server", served.address, "--key-file", file)
     code, out, err = command(capsys, *args, "--json")
     record = json.loads(out)
-    assert code == 0 and record["played"] == 4 and record["unlike"] == 0
+    assert code == 0 and record["played"] == 4 and record["score_mismatches"] == 0
     scores = [score for _, _, score in served.moves(key).values()]
     assert record["players"]["2"]["mean"] == pytest.approx(np.mean(scores))
     assert "submit: 4/4 games" in err and "2 players: 4 of 4 games done, mean" in err
@@ -404,7 +404,7 @@ def test_the_summary_by_hand() -> None:
         "perfect": 1,
     }
     assert record["players"]["3"] == {"games": 1, "done": 0}
-    assert (record["played"], record["unlike"]) == (2, 1)  # heard twice, told of once
+    assert (record["played"], record["score_mismatches"]) == (2, 1)  # heard twice, told of once
 
 
 @pytest.mark.parametrize(

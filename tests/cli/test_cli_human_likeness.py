@@ -1,4 +1,4 @@
-"""`hanabi-rl likeness`, as a user types it."""
+"""`hanabi-rl human-likeness`, as a user types it."""
 
 import json
 
@@ -18,11 +18,21 @@ from hanabi_rl.evaluation.reporting.human_likeness import LABELS
 def test_likeness_to_a_file(policy_folder, small_file, tmp_path, capsys):
     picture = tmp_path / "out" / "likeness.png"
     agent, file = str(policy_folder), str(small_file)
-    args = ["--games", file, "--clone", agent, "--play", "16", "--tables", "--plot", str(picture)]
-    main(["likeness", agent, *args, "--json"])
+    args = [
+        "--games",
+        file,
+        "--clone",
+        agent,
+        "--selfplay-games",
+        "16",
+        "--tables",
+        "--plot",
+        str(picture),
+    ]
+    main(["human-likeness", agent, *args, "--json"])
     out, err = capsys.readouterr()
     record, people = json.loads(out), read_measures(GameAnalysis(load_games(small_file)))
-    assert (record["games"], record["decks"], record["play"]) == (12, 12, 16)
+    assert (record["games"], record["decks"], record["selfplay_games"]) == (12, 12, 16)
     figures = {figure["name"]: figure for figure in record["figures"]}
     spread = human_variation(people).of
     assert list(figures) == list(LABELS) == list(spread)
@@ -44,12 +54,12 @@ def test_moves_of_another_game_are_not_predicted(monkeypatch, capsys):
     found = {"a.json": random_games(TINY, 1), "b.json": random_games(TINY_3P, 1)}
     monkeypatch.setattr(files, "load_distinct_games", lambda paths: found[str(paths[0])])
     with pytest.raises(SystemExit):
-        main(["likeness", "bot:random", "--games", "a.json", "--predict", "b.json"])
+        main(["human-likeness", "bot:random", "--games", "a.json", "--predict", "b.json"])
     assert "--predict b.json: expected games of 2 players, got 3 players" in capsys.readouterr().err
 
 
 def test_nobody_to_measure(small_file, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["likeness", "--games", str(small_file)])
+        main(["human-likeness", "--games", str(small_file)])
     assert stop.value.code == 2
     assert "expected at least one agent, got none" in capsys.readouterr().err
