@@ -132,18 +132,18 @@ def log_in(server: Server, account: Account) -> str:
     """
     form = {"username": account.username, "password": account.password, "version": VERSION}
     try:
-        response = _request(server, "POST", "/login", urllib.parse.urlencode(form))
+        status, body, cookies = _request(server, "POST", "/login", urllib.parse.urlencode(form))
     except OSError as error:
         raise LoginFailedError(str(error)) from None
-    if response.status in (400, 401, 403):
-        reply = response.body[:2000].decode("utf-8", "replace").replace(account.password, "***")
+    if status in (400, 401, 403):
+        reply = body[:2000].decode("utf-8", "replace").replace(account.password, "***")
         text = " ".join(reply.split())[:200]
         raise LoginRefusedError(
-            f"{server.host} rejects {account.username} (status {response.status}): {text}"
+            f"{server.host} rejects {account.username} (status {status}): {text}"
         )
-    if response.status != 200:
-        raise LoginFailedError(f"{server.host}: log-in failed with status {response.status}")
-    for line in response.cookies:
+    if status != 200:
+        raise LoginFailedError(f"{server.host}: log-in failed with status {status}")
+    for line in cookies:
         morsel = http.cookies.SimpleCookie(line).get(COOKIE)
         if morsel is not None and morsel.value:
             return morsel.coded_value
@@ -151,21 +151,14 @@ def log_in(server: Server, account: Account) -> str:
 
 
 def export(server: Server, number: int) -> tuple[int, bytes]:
-    """Return status and body of `GET /export/NUMBER`, a finished game; needs no session. Raises
-    OSError if the server does not respond."""
-    response = _request(server, "GET", f"/export/{number}")
-    return response.status, response.body
+    """Return (status, body) of `GET /export/NUMBER`; needs no session. Raises OSError."""
+    return _request(server, "GET", f"/export/{number}")[:2]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Response:
-    status: int
-    body: bytes
-    cookies: list[str]
-
-
-def _request(server: Server, method: str, path: str, form: str | None = None) -> _Response:
-    """Raises OSError, which contains neither the form nor a cookie."""
+def _request(
+    server: Server, method: str, path: str, form: str | None = None
+) -> tuple[int, bytes, list[str]]:
+    """(status, body, cookies). Raises OSError, which contains neither the form nor a cookie."""
     connection = (
         http.client.HTTPSConnection(
             server.host, server.port, timeout=TIMEOUT_S, context=ssl.create_default_context()
@@ -180,7 +173,7 @@ def _request(server: Server, method: str, path: str, form: str | None = None) ->
         connection.request(method, path, form, headers)
         response = connection.getresponse()
         body = response.read(MAX_RESPONSE_BYTES)
-        return _Response(response.status, body, response.headers.get_all("Set-Cookie") or [])
+        return response.status, body, response.headers.get_all("Set-Cookie") or []
     except (OSError, http.client.HTTPException) as error:
         raise OSError(f"{server.host}: {type(error).__name__}: {error}") from None
     finally:

@@ -76,7 +76,7 @@ class LiveBot:
         for table in [t for t, seat in self.seats.items() if seat.phase == "room"]:
             self._missed.add(self.seats.pop(table).partial_game(self.username))
         for seat in self.seats.values():
-            if not seat.is_replay:
+            if seat.phase != "replay":
                 seat.on_disconnected()
 
     def receive(self, frame: str | bytes, now: float) -> list[Effect]:
@@ -125,7 +125,7 @@ class LiveBot:
     def _cleanup(self, effects: list[Effect]) -> list[Effect]:
         """Remove seats that were left, and games that must not be saved from the effects."""
         for table, seat in list(self.seats.items()):
-            if seat.is_gone:
+            if seat.phase == "gone":
                 del self.seats[table]
             if seat.missed:
                 seat.missed = False
@@ -159,9 +159,9 @@ class LiveBot:
 
     def _rejoin_replay(self, lost: Any) -> list[Effect]:
         """Rejoin the replay that the disconnect interrupted; drop the others."""
-        for table in [t for t, seat in self.seats.items() if seat.is_replay and t != lost]:
+        for table in [t for t, seat in self.seats.items() if seat.phase == "replay" and t != lost]:
             del self.seats[table]
-        if lost not in self.seats or not self.seats[lost].is_replay:
+        if lost not in self.seats or self.seats[lost].phase != "replay":
             return []
         return [Send("tableSpectate", {"tableID": lost, "shadowingPlayerIndex": -1})]
 
@@ -216,8 +216,7 @@ class LiveBot:
         return self._room(seat, names_of(fields.get("players")), fields.get("options"), now)
 
     def _room(self, seat: Seat, names: list[str], options: Any, now: float) -> list[Effect]:
-        """Update players and options of a room before its game; leave if the agent cannot play
-        it."""
+        """Update a room before its game; leave it if the agent cannot play it."""
         seat.names = names
         seat.options = options if isinstance(options, Mapping) else {}
         is_empty = all(name == self.username for name in names)
@@ -236,9 +235,9 @@ class LiveBot:
         if table is None:
             return []
         if fields.get("replay"):
-            stays = table in self.seats and self.seats[table].is_replay
+            stays = table in self.seats and self.seats[table].phase == "replay"
             return [] if stays else [Send("tableUnattend", {"tableID": table})]
-        if table not in self.seats or self.seats[table].is_replay:
+        if table not in self.seats or self.seats[table].phase == "replay":
             self.seats[table] = self._new_seat(table)
         return self.seats[table].on_start(now)
 

@@ -131,9 +131,9 @@ class CommandHandler:
         seat = self._shared_seat(player)
         if seat is None:
             return self._reply(player, "I am not at a table with you.", now)
-        if seat.is_playing:
+        if seat.phase in ("loading", "playing"):
             return self._reply(player, "The game has begun: I finish it.", now)
-        if seat.is_replay:
+        if seat.phase == "replay":
             return seat.leave_replay()
         return self._send_once("tableLeave", seat.table, now)
 
@@ -219,7 +219,7 @@ class CommandHandler:
 
     def _is_busy(self) -> bool:
         """True if all tables are in use, counting pending seats but not replays."""
-        num_seats = sum(not seat.is_replay for seat in self._seats.values())
+        num_seats = sum(seat.phase != "replay" for seat in self._seats.values())
         return num_seats + len(self._pending) >= self._settings.tables
 
     def _shared_seat(self, player: str) -> Seat | None:

@@ -1,5 +1,4 @@
-"""Connection of a `LiveBot` to a server: carries frames, performs effects, reconnects with
-back-off."""
+"""Connection of a `LiveBot` to a server: frames, effects, reconnects with back-off."""
 
 from __future__ import annotations
 

@@ -14,10 +14,8 @@ class DesyncError(ValueError):
 
 
 def complete_deck(rules: Rules, possible: Sequence[set[int]], previous: Sequence[int]) -> list[int]:
-    """Return a deck (card ids, top first) whose card at each order is in `possible`.
-
-    It keeps the cards of `previous` where it easily can. Raises DesyncError if no deck exists.
-    """
+    """Return a deck (card ids, top first) whose card at each order is in `possible`; keeps cards of
+    `previous` where it easily can. Raises DesyncError if no deck exists."""
     left = Counter(full_deck(rules))
     deck = list(previous)
     # fewest choices first: known cards are placed before guessed ones

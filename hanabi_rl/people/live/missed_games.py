@@ -144,8 +144,7 @@ class MissedGames:
         return effects + self._request_history(now)
 
     def on_response(self, number: int, status: int, body: bytes, now: float) -> list[Effect]:
-        """Process the response to `/export/NUMBER`; status 0: no response, and `body` gives the
-        reason."""
+        """Process the response to `/export/NUMBER`; status 0: none, and `body` is the reason."""
         self._fetching, self._fetch_at = None, now + FETCH_INTERVAL_S
         matching = [each for each in self._searches if number in self._candidates_of(each)]
         try:
@@ -220,8 +219,7 @@ def _wait_s(times: int) -> float:
 
 
 def _parse(number: int, status: int, body: bytes) -> ImportedGame:
-    """Parse the response to `/export/NUMBER`. Raises ValueError for an invalid or different
-    game."""
+    """Parse a response to `/export/NUMBER`. Raises ValueError."""
     if status == 0:
         raise ValueError(body.decode("utf-8", "replace")[:200])
     if status != 200:

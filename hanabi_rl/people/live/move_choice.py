@@ -18,8 +18,7 @@ CLOCK_DIVISOR = 20
 
 
 def best_allowed(response: PartnerAction, refused: Collection[int]) -> int | None:
-    """The agent's move, or the most probable one that the server has not refused; None if there is
-    no such move."""
+    """The agent's move, or the most probable one not refused by the server; None: all refused."""
     if response.action not in refused:
         return response.action
     for action in np.argsort(-response.probabilities, kind="stable"):

@@ -27,10 +27,8 @@ _COLOR, _RANK = 0, 1  # types of a clue that was given
 
 
 class ObservedGame:
-    """A game of `players` as observed from the site's seat `seat`; the site's seat `start` begins.
-
-    Internally, seat 0 moves first and is dealt the first cards, as everywhere in this package.
-    """
+    """A game as observed from the site's seat `seat`; the site's seat `start` begins. Internally,
+    seat 0 moves first and is dealt the first cards, as everywhere in this package."""
 
     def __init__(self, players: int, seat: int, start: int = 0) -> None:
         if not 2 <= players <= 5 or not 0 <= seat < players or not 0 <= start < players:
@@ -73,15 +71,14 @@ class ObservedGame:
             raise DesyncError(f"{kind}: {error}") from error
 
     def game(self, number: int) -> Game:
-        """The game for the agent: all other seats are human, unknown cards are guessed. Raises
-        DesyncError."""
+        """The game for the agent; all other seats are human. Raises DesyncError."""
         table = self._known_table()
         others = frozenset(range(self.rules.num_players)) - {self.seat}
         return Game(number, self.rules, tuple(table.deck), others, tuple(self._moves))
 
     def site_action(self, action: int) -> dict[str, int]:
-        """Convert an action to the site's `type`, `target` and `value`. Raises ValueError for an
-        illegal action."""
+        """Convert an action to the site's `type`, `target`, `value`. Raises ValueError if
+        illegal."""
         table = self._known_table()
         if reason := table.illegal_reason(action):
             raise ValueError(f"turn {self.turn}: {reason}")

@@ -62,8 +62,7 @@ def read_int(fields: Any, name: str) -> int:
 
 
 def read_collection(fields: Fields, name: str, kind: type[T]) -> T:
-    """The list or object under `name`, empty if it is missing. Raises FrameError for another
-    type."""
+    """The list or object under `name`, or an empty one. Raises FrameError for another type."""
     value = fields.get(name) or kind()
     if not isinstance(value, kind):
         raise FrameError(f"expected a {kind.__name__} under {name!r}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from hanabi_rl.people.live import move_choice
+from hanabi_rl.people.live import move_choice, protocol
 from hanabi_rl.people.live.deck_completion import DesyncError
 from hanabi_rl.people.live.effects import (
     BotSettings,
@@ -29,14 +29,6 @@ from hanabi_rl.people.live.effects import (
 )
 from hanabi_rl.people.live.missed_games import PartialGame
 from hanabi_rl.people.live.observed_game import ObservedGame
-from hanabi_rl.people.live.protocol import (
-    is_bot,
-    names_of,
-    other_players,
-    read_collection,
-    read_int,
-    refusal,
-)
 from hanabi_rl.people.live.replay import Replay
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
@@ -111,13 +103,13 @@ class Seat:
     def on_init(self, fields: Mapping[str, Any], now: float) -> list[Effect]:
         """`init`: players and options. The bot reports `loaded` before it requests the action list,
         so that no action falls between the two."""
-        self.names = [str(name) for name in read_collection(fields, "playerNames", list)]
-        self.options = options = read_collection(fields, "options", dict)
-        self._me = read_int(fields, "ourPlayerIndex")
+        self.names = [str(name) for name in protocol.read_collection(fields, "playerNames", list)]
+        self.options = options = protocol.read_collection(fields, "options", dict)
+        self._me = protocol.read_int(fields, "ourPlayerIndex")
         # `pause` is sent only to clients that are already present
         self._paused = fields.get("paused") is True
         start = options.get("startingPlayer") or 0
-        reason = refusal(options, len(self.names), self._settings.players)
+        reason = protocol.refusal(options, len(self.names), self._settings.players)
         if reason is not None:
             self.phase, self._due = "gone", None
             message = f"Sorry, {reason}: I vote to end this game."
@@ -229,7 +221,7 @@ class Seat:
         """Update the accounts in the replay of the bot's game."""
         if self._replay is None or not isinstance(spectators, list):
             return []
-        return [*self._replay.on_spectators(names_of(spectators))]
+        return [*self._replay.on_spectators(protocol.names_of(spectators))]
 
     def on_leader(self, name: str) -> list[Effect]:
         """Update the leader of the replay."""
@@ -290,21 +282,6 @@ class Seat:
         self._token = None
         return self._request_list(now)
 
-    @property
-    def is_gone(self) -> bool:
-        """True after the bot left."""
-        return self.phase == "gone"
-
-    @property
-    def is_playing(self) -> bool:
-        """True from the start of a game to its end."""
-        return self.phase in ("loading", "playing")
-
-    @property
-    def is_replay(self) -> bool:
-        """True in the shared replay of a game that the bot played."""
-        return self.phase == "replay"
-
     def _end_effects(self) -> list[Effect]:
         """Effects of a finished game that was observed completely; none if it has no moves."""
         observed, replay = self._observed, self._replay_id
@@ -315,18 +292,21 @@ class Seat:
                 return []
             if self._deck is None or replay is None:
                 raise DesyncError("its deck or its number was not observed")
-            bots = [i for i, name in enumerate(self.names) if i == self._me or is_bot(name)]
+            bots = [
+                i for i, name in enumerate(self.names) if i == self._me or protocol.is_bot(name)
+            ]
             whole = observed.whole_game(replay, self._deck, bots)
             return [
-                GameEnded(whole, observed.game(self._number), other_players(self.names, self._me))
+                GameEnded(
+                    whole, observed.game(self._number), protocol.other_players(self.names, self._me)
+                )
             ]
         except DesyncError as error:
             self.missed = True
             return [LogLine(f"table {self.table}: {error}; searching the site's history")]
 
     def partial_game(self, me: str) -> PartialGame:
-        """The incomplete game, or the room whose game may have begun without the bot, named
-        `me`."""
+        """The incomplete game, or a room whose game may have begun without the bot `me`."""
         names, observed, has_begun = tuple(self.names), self._last_known(), self.phase != "room"
         return PartialGame(self.table, me, names, observed, self._replay_id, self.since, has_begun)
 
@@ -343,7 +323,7 @@ class Seat:
         self._token = DecisionToken(self.table, next(self._serials))
         delay_s = move_choice.move_delay_s(self._settings.move_delay_s, self.options, self._clock_s)
         self._due = now + delay_s + MAX_RETRY_WAIT_S
-        partners = other_players(self.names, self._me)
+        partners = protocol.other_players(self.names, self._me)
         return [RequestMove(self._token, observed.game(self._number), delay_s, partners)]
 
     def _resynchronise(self, now: float, reason: str) -> list[Effect]:

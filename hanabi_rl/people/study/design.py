@@ -156,8 +156,7 @@ _RENAMED = {
 
 
 def read_study(path: Path) -> Study:
-    """Read a study from a TOML file. Raises ValueError with the field and the expected value;
-    FileNotFoundError."""
+    """Read a study from a TOML file. Raises ValueError naming the field; FileNotFoundError."""
     return study_of(read_toml(path), str(path))
 
 
@@ -175,15 +174,13 @@ def study_of(content: dict[str, Any], where: str = "study") -> Study:
 
 
 def saved_study(path: Path) -> Study:
-    """Read a study from a JSON file of a server or an export, of any version. Raises ValueError;
-    FileNotFoundError."""
+    """Read a study saved by a server or an export. Raises ValueError; FileNotFoundError."""
     return study_of(_with_new_keys(read_json(path)["study"]), str(path))
 
 
 def orders(agents: int) -> list[tuple[int, ...]]:
-    """Orders of a Latin square, balanced for first-order carryover effects (Williams 1949): over
-    all orders, every agent occurs equally often at each place and after each other agent. An odd
-    number of agents needs the square and its mirror image."""
+    """Orders of a Latin square balanced for first-order carryover (Williams 1949): each agent is
+    equally often at each place and after each other agent. Odd numbers add the mirrored square."""
     first = [(place + 1) // 2 * (1 if place % 2 else -1) % agents for place in range(agents)]
     square = [tuple((agent + row) % agents for agent in first) for row in range(agents)]
     return square + [order[::-1] for order in square] if agents % 2 and agents > 1 else square

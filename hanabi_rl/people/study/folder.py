@@ -156,8 +156,7 @@ class StudyFolder:
             return changed
 
     def withdraw(self, number: int, by: str) -> bool:
-        """Delete all data of a participant except a line in the audit log; False if there is
-        none."""
+        """Delete all data of a participant except a line in the audit log; False if absent."""
         with self._locked():
             if not self._file(number).exists():
                 return False

@@ -31,10 +31,8 @@ class WaitingRoom:
         self._waits: dict[int, _Wait] = {}
 
     def find_partner(self, number: int, place: int) -> tuple[int, int] | None:
-        """Find a partner for game `place` of participant `number`, who waits if there is none.
-
-        Returns (number, game) of the participant who has waited longest, and removes both.
-        """
+        """Match participant `number` (in game `place`) with the one who has waited longest:
+        (number, game). None: there is none, so `number` waits."""
         now = self._clock()
         self._waits = {
             n: wait for n, wait in self._waits.items() if now - wait.last_seen <= ABSENT_AFTER_S
@@ -60,8 +58,7 @@ class WaitingRoom:
 
 
 def balance(person: Participant) -> int:
-    """Number of games with participants that this one began, minus those that the other one
-    began."""
+    """Number of paired games that the participant began, minus those begun by the others."""
     return sum(1 - 2 * min(played.game.people) for played in person.games if played.paired_game)
 
 

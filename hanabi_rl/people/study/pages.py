@@ -140,8 +140,7 @@ class Pages:
         return self._set_code(request, _code_in(form), "begin")
 
     async def _release_browser(self, person: Participant) -> None:
-        """Close a participant's connections and wait, because another one begins in this
-        browser."""
+        """Close a participant's connections, because another one begins in this browser."""
         self.play.waiting.leave(person.number)
         for played in person.games:
             await self.sockets.disconnect(

@@ -67,10 +67,8 @@ class StudyPlay(GameTables):
                     self._carry_out(game, Effects())
 
     def deal(self, person: Participant, place: int) -> int | None:
-        """Return the id of a participant's game `place`, dealing it if necessary.
-
-        None while the participant waits for another one. Raises RefusedError after withdrawal.
-        """
+        """Return the id of a participant's game `place`, dealt if necessary; None: waiting for
+        another participant. Raises RefusedError after withdrawal."""
         if place < len(person.games):
             return person.games[place].game.game_id
         study = self.folder.study
@@ -185,8 +183,7 @@ class StudyPlay(GameTables):
         self._flagged[game_id] = frozenset(person.games[place].flagged)
 
     def frame(self, game_id: int) -> Frame:
-        """See `GameTables.frame`; `questionable`: the turn that can be marked, and if it is
-        marked."""
+        """See `GameTables.frame`; `questionable`: the markable turn and its mark."""
         frame = super().frame(game_id)
         if self.folder.study.flag_moves:
             turn = _last_partner_turn(self._games[game_id])
@@ -242,8 +239,7 @@ class StudyPlay(GameTables):
 
 
 def _rollback_partial_deals(folder: StudyFolder) -> None:
-    """Undo games of two participants whose second copy is missing after a crash; both wait
-    again."""
+    """Undo games of two participants whose second copy is missing after a crash."""
     participants = folder.participants()
     dealt = {played.game.game_id for person in participants for played in person.games}
     for person in participants:
