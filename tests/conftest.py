@@ -96,7 +96,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     printed = "".join(text for _, text in report.sections)
     if report.when == "teardown" and report.passed and KEY.search(printed.encode()):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid}: a candidate's key in what it printed or logged"
+        report.longrepr = f"{item.nodeid}: a candidate's key in printed or logged text"
     return report
 
 

@@ -1,5 +1,4 @@
-"""`benchmarks/accelerator.sh`: steps, budget, resumption (with a fake Python), table; slow: a
-rehearsal."""
+"""`benchmarks/accelerator.sh`: steps, budget, resumption, table; slow: a rehearsal."""
 
 import json
 import os

@@ -1,5 +1,4 @@
-"""Shared code of the benchmarks: flags from a function's parameters; one last line of JSON on
-stdout."""
+"""Shared code of the benchmarks: flags from a function's parameters, a last line of JSON."""
 
 import json
 import subprocess

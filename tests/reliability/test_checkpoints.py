@@ -65,13 +65,13 @@ def harm_of_damage(
             return f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
     if seconds > limit_s:
-        return f"it took {seconds:.1f} s"
+        return f"took {seconds:.1f} s"
     shutil.rmtree(copy)
     exact = [raw(leaf) for leaf in jax.tree.leaves(make_state(restored.step))]
     if [raw(leaf) for leaf in jax.tree.leaves(restored.state)] != exact or restored.host_state != {
         "epoch": restored.step
     }:
-        return f"step {restored.step} was restored wrong, silently"
+        return f"step {restored.step} was restored wrong without an error"
     named = any("checkpoint 2 " in str(warning.message) for warning in caught)
     return (
         None if restored.step == 2 or named else "one step back without a warning that names step 2"
@@ -226,7 +226,7 @@ def test_full_disk_is_an_error_without_loss(means: str, tally: Callable, tmp_pat
         shutil.which("unshare") is None
         or subprocess.run([*inside, "true"], capture_output=True).returncode
     ):
-        pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
+        pytest.skip("needs permission to mount a tmpfs in a namespace")
     code = DISK_FULL.format(folder=str(tmp_path), mounted=mounted, limits=LIMITS)
     output = run_python(code, within=inside if mounted else [])
     full = tally("disk full")

@@ -1,5 +1,4 @@
-"""Run folders that are locked, read-only, finished or of another run: a clear error, no
-overwriting."""
+"""Run folders that are locked, read-only, finished or of another run: refused with an error."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ def test_finished_run_is_only_evaluated_again(
     finished: Run, injections: Callable[..., int], tally: Callable
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("tests/algorithms/test_run_bc.py is the short form")
+        pytest.skip("short form: tests/algorithms/test_run_bc.py")
     row, expected = tally("run folders"), finished.result()
     # the summary contains the name of the copied folder
     redone = ("learning-curve.png", "summary.json")
@@ -96,7 +95,7 @@ def test_other_algorithm_or_config_is_refused(
     finished: Run, injections: Callable[..., int], tally: Callable
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("in one process below, and as two in test_second_run_in_folder_is_refused")
+        pytest.skip("short form: one process below, two in test_second_run_in_folder_is_refused")
     row = tally("run folders")
     other = Run("br_bc", finished.folder)
     row.add(
@@ -154,7 +153,7 @@ def test_read_only_folder_is_refused(finished: Run, tally: Callable) -> None:
             shutil.which("unshare") is None
             or subprocess.run([*inside, "true"], capture_output=True).returncode
         ):
-            pytest.skip("root writes to read-only folders, and may not mount one here")
+            pytest.skip("root writes to read-only folders, and cannot mount one here")
     else:
         folder.chmod(0o555)
     row, before = tally("run folders"), contents(folder)

@@ -40,7 +40,7 @@ def test_resumed_loader_continues_identically(
         loader.next_batch()
         assert loader.epoch == (batch + 1) // loader.batches_per_epoch
     whole = tail(replayed, BatchLoader(len(games), 4, seed=1), total)
-    assert len(set(whole)) == total, "colours and order change from epoch to epoch"
+    assert len(set(whole)) == total, "epochs have equal colours or order"
     for batch in range(0, total, injections(5, 1)):
         fresh = BatchLoader(len(games), 4, seed=1)
         fresh.load_state_dict(json.loads(positions[batch]))

@@ -271,4 +271,4 @@ def test_pickles_are_refused_without_execution(
     ):
         with pytest.raises(ValueError, match="expected|valid"):
             read()
-    pickles.add(name, "it ran" if Path("exploded").exists() else None)
+    pickles.add(name, "executed" if Path("exploded").exists() else None)

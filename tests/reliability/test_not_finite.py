@@ -123,7 +123,7 @@ def test_run_stops_and_keeps_last_finite_checkpoint(
 ) -> None:
     whole = injections(0, 1)
     if not whole and (algo, term) != ("ippo", "gradient_norm"):
-        pytest.skip("one term of PPO is enough for the short form")
+        pytest.skip("short form: one term of PPO")
     row = tally("not a number")
     for value in (np.nan, np.inf, -np.inf)[: 3 if whole and term == "loss" else 1]:
         folder = tmp_path / str(value)

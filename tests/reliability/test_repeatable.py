@@ -77,10 +77,9 @@ def test_same_seed_gives_identical_run(
     tally: Callable,
     tmp_path: Path,
 ) -> None:
-    """Parameters, optimiser, keys, environments, metrics and summary, from another process on one
-    CPU."""
+    """Parameters, optimiser, keys, environments, metrics and summary, from another process."""
     if not injections(0, 1):
-        pytest.skip("a run that was killed ends like this one too: test_signals.py")
+        pytest.skip("short form: killed runs in test_signals.py")
     first, row = uninterrupted(algo), tally("determinism")
     again = Run(algo, tmp_path / "again", *first.flags)
     assert again.finish() == 0, again.output()
@@ -98,7 +97,7 @@ def test_policy_folder_is_self_contained(
 ) -> None:
     """Copied and loaded by another process, it plays the same 100 games."""
     if algo != "bc" and not injections(0, 1):
-        pytest.skip("one learner is enough for the short form")
+        pytest.skip("short form: one learner")
     row, original = tally("self-contained policy"), uninterrupted(algo).folder / "policy"
     here = digest(run_here(PLAY.format(folder=str(original))))
     shutil.copytree(original, tmp_path / "elsewhere")
@@ -114,7 +113,7 @@ def test_state_resumes_on_any_number_of_devices(
     clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("tests/learning/test_devices.py is the short form: from four devices to one")
+        pytest.skip("short form: tests/learning/test_devices.py, from four devices to one")
     row, update = tally("devices"), 16 * 12
     run = Run(
         "hdr_ippo", tmp_path / "four", "--bc-policy", str(clone.folder), "--lr-schedule", "constant"
@@ -133,4 +132,4 @@ def test_state_resumes_on_any_number_of_devices(
             f"on {devices}",
             None if ends[-1] == (ends[0][0], True, 9) else f"{ends}\n{other.output()[-500:]}",
         )
-    assert manifest["leaves"], "the digest is over something"
+    assert manifest["leaves"], "the digest covers no leaves"

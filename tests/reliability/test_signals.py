@@ -45,7 +45,7 @@ def test_killed_runs_end_like_uninterrupted_runs(
     """SIGKILL at random times while the run holds its folder, several per run."""
     count = injections({"bc": 1}.get(algo, 0), 67)
     if count == 0:
-        pytest.skip("one learner is enough for the short form")
+        pytest.skip("short form: one learner")
     reference, rng, kills = uninterrupted(algo), random.Random(f"kill {algo}"), tally("kill")
     expected, window_s = reference.result(), 4.0
     for number in itertools.count():
@@ -67,7 +67,7 @@ def test_killed_runs_end_like_uninterrupted_runs(
         if run.process is not None:
             assert run.process.exitcode == 0 or run.finish() == 0, run.output()
             if run.result() != expected or run.leftovers():
-                kills.add(f"run {number}", f"its end differs, or it left {run.leftovers()}")
+                kills.add(f"run {number}", f"different result, or leftovers {run.leftovers()}")
         if number_of(kills) >= count:
             break
 
@@ -86,7 +86,7 @@ def test_sigterm_saves_and_exits_with_143(
 ) -> None:
     count = injections(0, 7)
     if count == 0:
-        pytest.skip("tests/runs/test_runs.py and test_killed_runs_... are the short form")
+        pytest.skip("short form: tests/runs/test_runs.py and test_killed_runs_...")
     reference, rng, stops = uninterrupted(algo), random.Random(f"term {algo}"), tally("SIGTERM")
     expected = reference.result()
     for number in range(count):
@@ -105,7 +105,7 @@ def test_sigterm_saves_and_exits_with_143(
         elif run.finish() != 0 or run.result() != expected or run.leftovers():
             stops.add(
                 f"run {number}",
-                f"its end differs, or it left {run.leftovers()}: {run.output()[-500:]}",
+                f"different result, or leftovers {run.leftovers()}: {run.output()[-500:]}",
             )
         else:
             stops.add(f"run {number}", None)
@@ -118,7 +118,7 @@ def test_double_ctrl_c_keeps_last_checkpoint(
     tmp_path: Path,
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("tests/runs/test_runs.py is the short form")
+        pytest.skip("short form: tests/runs/test_runs.py")
     row = tally("Ctrl-C twice")
     run = like(uninterrupted("hdr_ippo"), tmp_path / "run")
     process = run.start()

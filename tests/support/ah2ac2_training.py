@@ -1,7 +1,6 @@
-"""Hyperparameters that the AH2AC2 paper prints, row by row: Tables 8, 9, 11, 14, 15 and 16.
+"""Hyperparameters printed in the AH2AC2 paper: Tables 8, 9, 11, 14, 15 and 16, and its text.
 
-A row's value is of all columns, or a tuple of one value a column. What the tables do not say and
-the text does is in `TEXT`.
+A row has one value for all columns, or a `PerColumn`. `TEXT`: values found only in the text.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ ARGUMENTS = [
 
 
 def in_node(script: str, expression: str) -> Any:
-    """Evaluate `expression`, where `page` holds the exports of `script` in `static/`; without
-    document and storage."""
+    """Evaluate `expression` with `page` = the exports of `script` in `static/`, without a
+    document."""
     assert NODE
     source = base64.b64encode((STATIC / script).read_bytes()).decode()
     code = (
@@ -85,8 +85,7 @@ def my_turn(page):
 
 
 def move_by_keys(page, number):
-    """Play or discard on every third move, otherwise give a legal hint. With several partners the
-    user sits in seat 0."""
+    """Play or discard on every third move, otherwise give a legal hint; the user sits in seat 0."""
     turn = re.search(r"Turn (\d+)", page.title()).group(1)
     hints = page.locator("button.hint[aria-disabled=false]")
     if number % 3 == 2 or hints.count() == 0:

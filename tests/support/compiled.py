@@ -1,5 +1,4 @@
-"""Compiled functions of the package: outside `jax.jit` each operation compiles separately (20
-ms)."""
+"""Compiled functions of the package: outside `jax.jit` every operation compiles alone."""
 
 from __future__ import annotations
 
@@ -88,8 +87,7 @@ def learner_params(ppo: Any, key: jax.Array) -> Any:
 
 
 def sample_params(template: Any, key: jax.Array) -> Any:
-    """Sample parameters of these shapes in NumPy: initialising a network compiles as long as a
-    step."""
+    """Sample parameters of these shapes in NumPy: initialising a network compiles slowly."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
     def draw(path: Any, leaf: Any) -> np.ndarray:

@@ -31,7 +31,7 @@ def shared_data(name: str) -> Path:
     """Path of a file of recorded games; skips the test if it is missing."""
     path = SHARED_DATA / name
     if not path.exists():
-        pytest.skip(f"needs recorded games that are not part of the repository: {path}")
+        pytest.skip(f"recorded games are missing: {path}")
     return path
 
 
@@ -89,8 +89,7 @@ def teacher_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fa
 def teacher_action(
     table: PythonGame, hinted: list[int], newest: bool = False
 ) -> tuple[int, list[int]]:
-    """The teacher's move after a hint on its slots `hinted`, and the slots that its own move
-    touches."""
+    """The teacher's move after a hint on slots `hinted`, and the slots that its move touches."""
     rules = table.rules
     if hinted:
         return encode_action(rules, Move("play", slot=hinted[0])), []

@@ -47,8 +47,7 @@ def links_of(events: list[Event]) -> list[Link]:
 def triggers(
     events: list[Event], agents: Collection[int], needed: Callable[[int, Proposition], bool]
 ) -> list[Event]:
-    """Events that make true what another agent's action could depend on: `needed(agent,
-    proposition)`."""
+    """Events that make true what another agent could need: `needed(agent, proposition)`."""
     return [
         event
         for event in events

@@ -118,5 +118,5 @@ async def until(done: Any, seconds: float = 120.0) -> None:
     """Wait for `done()`; AssertionError after `seconds`."""
     end = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < end, f"not so after {seconds} s"
+        assert time.monotonic() < end, f"condition still false after {seconds} s"
         await asyncio.sleep(0.02)

@@ -121,8 +121,7 @@ def action_frame(action: dict[str, Any]) -> str:
 
 
 def deck() -> list[dict[str, int]]:
-    """A whole deck with those cards, as revealed at the end: ours are R2 Y1 B4 P4 G1 and R3, in
-    order of the deal."""
+    """The whole deck, as revealed at the end: ours are R2 Y1 B4 P4 G1 and R3, in deal order."""
     dealt = ["R1", "Y2", "G1", "B5", "R1", "R2", "Y1", "B4", "P4", "G1", "R3", "P3", "G2"]
     every = [f"{s}{r}" for s in "RYGBP" for r in (1, 1, 1, 2, 2, 3, 3, 4, 4, 5)]
     for card in dealt:

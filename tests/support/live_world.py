@@ -149,8 +149,7 @@ class Person(Peer):
                 self.say("tableUnattend", tableID=fields["tableID"])
 
     def look_back(self) -> None:
-        """In the shared replay: Restart once all are present and they lead; otherwise leave after a
-        while."""
+        """In the shared replay: Restart once all are present and they lead; otherwise leave."""
         assert self.replay is not None
         (number, since), site = self.replay, self.world.site
         table = site.tables.get(number)
@@ -239,7 +238,7 @@ class World:
         """Run until the condition holds; AssertionError after `seconds`."""
         end = self.now + seconds
         while not until():
-            assert self.now < end, f"not so after {seconds} s: {self.site.counts}"
+            assert self.now < end, f"condition still false after {seconds} s: {self.site.counts}"
             self.deliver()
             self.now += step
             self.site.tick(self.now)

@@ -22,8 +22,7 @@ def play_mixed(rules: Rules, state: State, key: jax.Array, explore: jax.Array) -
 
 
 def play_cheating(rules: Rules, state: State, legal: jax.Array, key: jax.Array) -> jax.Array:
-    """Play a playable card, otherwise give any hint, otherwise discard the least valuable card:
-    long, good games."""
+    """Play a playable card, otherwise hint, otherwise discard the least valuable card."""
     hand = rules.hand_size
     mine = union(
         [

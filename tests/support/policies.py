@@ -15,8 +15,7 @@ from hanabi_rl.nn.networks import NetworkConfig
 
 @flax.struct.dataclass
 class RecurrentPolicy:
-    """Random weights and a hidden state that depends on every observation since the game's
-    start."""
+    """Random weights and a hidden state that depends on all observations of the game."""
 
     weights: dict[str, jax.Array]
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -36,8 +35,7 @@ class RecurrentPolicy:
 
 @flax.struct.dataclass
 class ClockPolicy:
-    """Plays slot `t % period` at timestep t by its own clock, which other players' turns must
-    advance."""
+    """Plays slot `t % period` at timestep t by its own clock, which idle turns must advance."""
 
     period: jax.Array
     rules: Rules = flax.struct.field(pytree_node=False)

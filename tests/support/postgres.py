@@ -28,7 +28,7 @@ def programs() -> Path:
     for place in places:
         if (place / "initdb").exists() and (place / "postgres").exists():
             return place
-    pytest.skip("no initdb and postgres on this machine")
+    pytest.skip("initdb and postgres are not installed")
 
 
 class Cluster:

@@ -11,8 +11,7 @@ from support.games import ROOT
 
 
 def xla_flags(devices: int) -> str:
-    """XLA_FLAGS for a process with `devices` CPU devices, otherwise as in this process
-    (conftest.py)."""
+    """XLA_FLAGS with `devices` CPU devices, otherwise as in this process (conftest.py)."""
     return f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
 
 

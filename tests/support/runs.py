@@ -23,8 +23,7 @@ def read_lines(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_state(run_dir: Path, step: int) -> dict[str, Any]:
-    """Path, dtype, shape and SHA-256 of all leaves of a checkpoint, its loader position and
-    metrics."""
+    """Path, dtype, shape and SHA-256 of a checkpoint's leaves, its loader position and metrics."""
     folder = run_dir / "checkpoints" / str(step)
     manifest = json.loads((folder / "manifest" / "metadata").read_text())
     return {

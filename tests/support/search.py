@@ -164,7 +164,7 @@ _decide = jax.jit(lambda policy, carry: policy.decide(carry))
 
 @jax.jit
 def _all_seats(policy: Any, carry: Any, state: State, first: jax.Array) -> Any:
-    """Step all seats. Returns probabilities [B, A], action and number of legal moves of the current
+    """Step all seats: probabilities [B, A], action and number of legal moves of the current
     player."""
     rules, games = policy.rules, state.turn.shape[0]
     obs, legal = observe(rules, state), legal_actions(rules, state)

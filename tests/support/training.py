@@ -1,5 +1,4 @@
-"""Training processes to interrupt: the scripts' code on tiny games and networks, and their
-outputs."""
+"""Training processes to interrupt: the scripts' code on tiny games and networks."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ class Run:
         return int(json.loads(lines[-1])["step"]) if lines else 0
 
     def result(self) -> dict[str, Any]:
-        """Results of a finished run: digests of the last state, positions, metrics, policies,
-        summary."""
+        """Results of a finished run: state digests, positions, metrics, policies, summary."""
         last = self.folder / "checkpoints" / str(self.steps()[-1])
         items = ("manifest/metadata", "loader/metadata", "evaluation/metadata")
         policies = sorted(self.folder.glob("policy*/*.safetensors"))
@@ -117,7 +115,7 @@ def wait_for(condition: Any) -> None:
     """Poll `condition`; fail after `PATIENCE_S`."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end, f"nothing happened in {PATIENCE_S:g} s"
+        assert time.monotonic() < end, f"condition still false after {PATIENCE_S:g} s"
         time.sleep(0.01)
 
 

@@ -147,8 +147,8 @@ def test_account_used_elsewhere_ends_the_bot(caplog):
 
 
 def test_live_game_matches_play_games(tmp_path):
-    """Two accounts of one bot play the moves of `play_games` on the same deck, although each must
-    guess its own cards."""
+    """Two accounts of one bot play the moves of `play_games`, although each guesses its own
+    cards."""
     rules = Rules(num_players=2)
     policy = load_policy("bot:simple", rules)
     site = Site(5)

@@ -1,5 +1,4 @@
-"""Games with unobserved ends, recovered from history and export, against a handwritten
-transcript."""
+"""Games with unobserved ends, recovered from history and export (handwritten transcript)."""
 
 import asyncio
 import itertools
@@ -161,8 +160,8 @@ def test_recovered_game_teaches_the_same_memory(tmp_path):
 
 
 def test_game_is_recovered_from_any_seat():
-    """Three players; the site's seat 2 (ours) begins: our seat is 0, its cards 10 to 14 are our 0
-    to 4."""
+    """Three players; the site's seat 2 (ours) begins: our seat is 0, its cards 10-14 are our
+    0-4."""
     away = Away(remember=True)
     names = ["Bot-zed", "Zoe", "Bot-ann"]
     init = {"playerNames": names, "ourPlayerIndex": 2}

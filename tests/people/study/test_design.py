@@ -162,8 +162,7 @@ def test_folder_belongs_to_one_study(tmp_path):
 
 
 def test_changed_agent_is_refused(tmp_path):
-    """The change matters once a game was played; a run that was trained further is another
-    agent."""
+    """Refused once a game was played with it; a run that was trained further is another agent."""
     play = make_study_play(tmp_path)
     folder, (person, _) = play.folder, play.folder.join()
     play.deal(person, 0)

@@ -16,8 +16,7 @@ FORM = [*SCALES, {"name": "words", "text": "?", "kind": "text"}]
 
 
 def make_export(**changes):
-    """Two participants: 1 plays a warm-up and two games with bot:a, one of them abandoned; 2 plays
-    one game with bot:b."""
+    """1 plays a warm-up and two games with bot:a, one of them abandoned; 2 plays one with bot:b."""
     study = study_of(STUDY | {"after_game": FORM, "flag_moves": True} | changes)
     games = dataclasses.replace(random_games(TINY, 4), scores=np.array([6, 3, 2, 1], np.int32))
     rows = [
