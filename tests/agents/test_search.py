@@ -220,7 +220,7 @@ def test_a_move_better_than_the_habit_is_found() -> None:
     logits = np.full(TINY.num_moves, -3.0, np.float32)
     logits[slices["discard"]], logits[slices["play"]] = [2.0, 1.0], [0.5, 0.0]
     game = last_move_with_a_known_playable_card()
-    seat = game.to_move
+    seat = game.current_player
     assert seat is not None
     playable = slices["play"].start + TINY.hand_size - 1
     settings = dataclasses.replace(SETTINGS, lam=0.1, num_hands=8, num_rollouts=8)

@@ -113,7 +113,7 @@ def test_without_a_deck_the_last_round_begins_with_the_first_move() -> None:
 
 def swapped(count: int) -> tuple[list[Game], list[Game], list[int]]:
     """Games and others that their seats to move cannot tell from them."""
-    found = [pair for pair in pairs(TINY, 4 * count) if pair[0].to_move == pair[2]]
+    found = [pair for pair in pairs(TINY, 4 * count) if pair[0].current_player == pair[2]]
     one, other, seats = (list(column) for column in zip(*found[:count], strict=True))
     assert len(one) == count
     return one, other, seats

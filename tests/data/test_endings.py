@@ -20,7 +20,7 @@ from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.games.hanabi.actions import Move, encode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.people.live.missed_games import _read
+from hanabi_rl.people.live.missed_games import _parse
 from hanabi_rl.people.serve.held_out import read_held_out
 
 RULES = Rules()
@@ -239,7 +239,7 @@ def test_a_speedrun_that_lost_a_needed_card_is_refused(
 def test_other_speedruns_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for moves in ((), ("discard 2",), ("play 3",)):  # other copies are left
         assert game_from_json(speedrun(*moves)).score == 8
-    missed = _read(7, 200, json.dumps(speedrun("discard 1")).encode())
+    missed = _parse(7, 200, json.dumps(speedrun("discard 1")).encode())
     assert len(missed.actions) == 10  # ours, as one that was seen to its end
     lost = game_from_json(speedrun("play 2", "play 3", "play 1"))
     assert lost.score == 0  # three strikes count before the last Y5
