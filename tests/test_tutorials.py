@@ -70,8 +70,7 @@ def test_study_tutorial_always_stops_its_server(
         with pytest.raises(urllib.error.URLError):
             exec(script_of(notebook), kernel)
         assert started[-1].ended
-    # a kernel interrupted before anyone takes part: one cell is run again
-    started[-1].ended = False
+    started[-1].ended = False  # interrupted before anyone takes part: one cell runs again
     cells = [cell for cell in _code_cells(notebook) if "Popen" in cell]
     exec(cells[0], kernel)
     assert len(started) == 3 and started[1].ended

@@ -72,8 +72,7 @@ def test_finished_run_is_only_evaluated_again(
     if not injections(0, 1):
         pytest.skip("short form: tests/algorithms/test_run_bc.py")
     row, expected = tally("run folders"), finished.result()
-    # the summary contains the name of the copied folder
-    redone = ("learning-curve.png", "summary.json")
+    redone = ("learning-curve.png", "summary.json")  # the summary contains the folder's name
     unchanged = {
         path: digest
         for path, digest in contents(finished.folder).items()

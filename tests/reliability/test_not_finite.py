@@ -22,8 +22,7 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 
-# as in presets/, so that evaluations compile once for all tests
-NETWORKS = {
+NETWORKS = {  # as in presets/, so that evaluations compile once for all tests
     "bc": NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3),
     "ippo": NetworkConfig(
         embedding=(16,),

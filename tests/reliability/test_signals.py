@@ -32,8 +32,7 @@ def harm_of_kill(run: Run, before: int) -> str | None:
     return f"{lost} updates are lost" if lost > SAVE_EVERY[run.algo] else None
 
 
-# separate processes; algorithms/test_run_bc.py interrupts and resumes in one process
-@pytest.mark.slow
+@pytest.mark.slow  # short form: algorithms/test_run_bc.py, in one process
 @pytest.mark.parametrize("algo", ALGOS)
 def test_killed_runs_end_like_uninterrupted_runs(
     algo: str,

@@ -49,8 +49,7 @@ def shared_compilations(
     options = {
         "jax_compilation_cache_dir": os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(cache),
         "jax_persistent_cache_min_compile_time_secs": 0.0,  # includes thousands of small programs
-        # as in `keep_compiled`, so that keys agree
-        "jax_persistent_cache_enable_xla_caches": "none",
+        "jax_persistent_cache_enable_xla_caches": "none",  # as `keep_compiled`: equal keys
     }
     before = {name: getattr(jax.config, name) for name in options}
     with pytest.MonkeyPatch.context() as patch:

@@ -37,8 +37,7 @@ class Cluster:
     def __init__(self, bin: Path, folder: Path) -> None:
         self._bin, self._folder, self._num_schemas = bin, folder, 0
         self._process: subprocess.Popen[bytes] | None = None
-        # PostgreSQL refuses to run as root
-        self._user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        self._user = {"user": "nobody", "group": "nogroup", "extra_groups": []}  # not as root
         if os.geteuid() != 0:
             self._user = {}
         else:

@@ -22,8 +22,7 @@ REPEAT_COOLDOWN_S = 5.0
 """The same request is not sent to a table twice within this time."""
 MAX_NAME = 45
 _PHASE_ORDER = {"gone": 0, "replay": 1, "loading": 2, "playing": 2, "room": 3}
-# characters that the server rejects, and commands such as `!seed`
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 \-_,.?]")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 \-_,.?]")  # rejected by the server, or commands
 
 
 class _PendingSeat(NamedTuple):
@@ -64,8 +63,7 @@ class CommandHandler:
     def greeting(self, table: int) -> list[Effect]:
         """Greet the table after joining or creating it on request."""
         line = self._lobby.get(table)
-        # a table has no other players when it is created
-        own = line is None or len(line.players) <= 1
+        own = line is None or len(line.players) <= 1  # a new table has no other players
         found = [each for each in self._pending if each.table == table]
         found += [each for each in self._pending if each.table is None and own]
         if not found:

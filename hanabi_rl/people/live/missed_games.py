@@ -91,8 +91,7 @@ class MissedGames:
         self._num_requests = 0
         self._fetching: int | None = None
         self._fetch_at = 0.0  # earliest time of the next export
-        # game -> (failed exports, time of the next)
-        self._attempts: dict[int, tuple[int, float]] = {}
+        self._attempts: dict[int, tuple[int, float]] = {}  # game -> (failures, next time)
 
     @property
     def is_looking(self) -> bool:
@@ -162,8 +161,7 @@ class MissedGames:
                 each.rejected.add(number)
                 each.reason = f"replay {number} is another game"
             return []
-        # an observed game is a certain match
-        found = min(fitting, key=lambda each: each.partial.observed is None)
+        found = min(fitting, key=lambda each: each.partial.observed is None)  # observed: certain
         self._searches.remove(found)
         self.mark_complete(number)
         note = LogLine(f"table {found.partial.table}: recovered from replay {number}")
@@ -176,8 +174,7 @@ class MissedGames:
         seat, players = game.players.index(me), range(game.rules.num_players)
         deck, moves = tuple(game.deck.tolist()), tuple(game.actions.tolist())
         people = frozenset(i for i in players if i != seat and not is_bot(game.players[i]))
-        # a learning agent sees its seat's observations, never the deck
-        others = frozenset(players) - {seat}
+        others = frozenset(players) - {seat}  # agents must not see the whole deck
         observed = Game(next(self._serials), game.rules, deck, others, moves)
         whole = finished_game(number, game.rules, deck, moves, people)
         return [GameEnded(whole, observed, other_players(game.players, seat))]

@@ -106,8 +106,7 @@ class Seat:
         self.names = [str(name) for name in protocol.read_collection(fields, "playerNames", list)]
         self.options = options = protocol.read_collection(fields, "options", dict)
         self._me = protocol.read_int(fields, "ourPlayerIndex")
-        # `pause` is sent only to clients that are already present
-        self._paused = fields.get("paused") is True
+        self._paused = fields.get("paused") is True  # sent only to present clients
         start = options.get("startingPlayer") or 0
         reason = protocol.refusal(options, len(self.names), self._settings.players)
         if reason is not None:

@@ -50,8 +50,7 @@ class StudyPlay(GameTables):
         folder.check_agents(policies)
         self.folder, self._partners, self._policies = folder, partners, policies
         self._remembering = remembering if folder.study.remember_people else ()
-        # game -> (participant, index among their games)
-        self._owners: dict[int, tuple[int, int]] = {}
+        self._owners: dict[int, tuple[int, int]] = {}  # game -> (participant, game index)
         self._agents: dict[int, str] = {}
         self._flagged: dict[int, frozenset[int]] = {}
         self._pairs: dict[int, int] = {}  # game -> copy of the other participant

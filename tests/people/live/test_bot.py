@@ -236,8 +236,7 @@ def test_older_action_list_does_not_refute_move():
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert len(sent(talk.act(effects))) == 1
     assert talk.say("gameActionList", tableID=TABLE, list=LIST) == []
-    # if the move was lost, the next list shows it
-    assert sent(talk.after(11)) == [("getGameInfo2", HERE)]
+    assert sent(talk.after(11)) == [("getGameInfo2", HERE)]  # shows a lost move
     effects = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert len(sent(talk.act(effects))) == 1
 
@@ -460,8 +459,7 @@ def test_game_ending_during_resync_is_complete():
     assert sent(talk.say("warning", warning="no")) == [("getGameInfo2", HERE)]
     assert talk.happen([*PLAY, *DISCARD]) == []
     assert finish(talk).game.moves == (15, 6, 1)
-    # after a lost action the game is searched in the site's history
-    talk = Talk()
+    talk = Talk()  # after a lost action the game is searched in the site's history
     talk.play([*DEAL, *HINT])
     talk.happen(DISCARD[:1])
     talk.happen([OVER])
@@ -482,8 +480,7 @@ def test_game_continues_after_disconnect():
     assert sent(effects) == [("tableReattend", HERE)]
     (again,) = talk.play()
     assert again.game.moves == request.game.moves and again.token != request.token
-    # a game that ended during the disconnect is over
-    talk.bot.on_connected()
+    talk.bot.on_connected()  # a game that ended during the disconnect is over
     talk.say("welcome", **WELCOME)
     talk.after(11)
     assert talk.bot.seats == {}
@@ -528,14 +525,12 @@ def test_unsupported_options_are_refused_politely(options, reason):
     ((command, fields),) = sent(talk.pm("/join"))
     assert (command, fields["recipient"]) == ("chatPM", "Zoe")
     assert reason in fields["msg"] and "Sorry" in fields["msg"] and len(fields["msg"]) <= 300
-    # if the options change in its room, the bot announces it once and leaves
-    talk.sit()
+    talk.sit()  # options change in the room: one announcement, then it leaves
     chat, leave = sent(talk.room(options=options))
     assert chat[0] == "chat" and reason in chat[1]["msg"] and chat[1]["room"] == f"table{TABLE}"
     assert leave == ("tableLeave", HERE)
     assert talk.table(options=options) == [] and talk.room(options=options) == []
-    # if such a game begins, the bot votes to end it
-    talk = Talk()
+    talk = Talk()  # if such a game begins, the bot votes to end it
     talk.say("tableStart", tableID=TABLE, replay=False)
     effects = talk.say("init", **(INIT | {"options": options}))
     commands = [command for command, _ in sent(effects)]
@@ -719,8 +714,7 @@ def test_only_private_commands_get_replies():
         {"msg": "/join", "who": "Zoe", "room": "lobby", "recipient": ""},
         {"msg": "/join", "who": "Zoe", "room": f"table{TABLE}", "recipient": ""},
         {"msg": "/join", "who": "Zoe", "room": "", "recipient": "Bot-bob"},
-        # echo of its own message
-        {"msg": "/join", "who": "Bot-ann", "room": "", "recipient": "Bot-ann"},
+        {"msg": "/join", "who": "Bot-ann", "room": "", "recipient": "Bot-ann"},  # echo
         {"msg": "join", "who": "Zoe", "room": "", "recipient": "Bot-ann"},
         {"msg": "hello", "who": "Zoe", "room": "", "recipient": "Bot-ann"},
         {"msg": "/help", "who": "", "room": "", "recipient": "Bot-ann", "server": True},
@@ -801,8 +795,7 @@ def test_move_delay():
     talk.say("clock", tableID=TABLE, times=[100_000, 8_000], activePlayerIndex=0, timeTaken=0)
     (request,) = talk.say("gameActionList", tableID=TABLE, list=LIST)
     assert request.move_delay_s == pytest.approx(0.4)
-    # an untimed clock counts down from 0
-    talk = Talk()
+    talk = Talk()  # an untimed clock counts down from 0
     talk.play([*DEAL, *HINT, *PLAY])
     talk.say("clock", tableID=TABLE, times=[-100_000, -80_000], activePlayerIndex=0)
     assert talk.happen(DISCARD)[0].move_delay_s == 2.0

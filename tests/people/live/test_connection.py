@@ -111,8 +111,7 @@ def test_bots_and_people_over_sockets_with_disconnects(tmp_path, caplog):
         assert len(files) == len(scripted.kept)
         games = load_games(files[0])
         assert games.human_seats.sum() == 1  # two of the three are bots
-    # no password, session or human name remains in any file
-    printed = caplog.text
+    printed = caplog.text  # no password, session or human name in any file
     everything = left_behind(tmp_path) + printed.encode()
     assert b"connecting again" in everything and len(loopback.sessions) > 2
     for secret in [*PASSWORDS.values(), *loopback.sessions]:

@@ -129,13 +129,11 @@ def test_recovered_game_equals_observed_game():
     assert not away.bot.is_idle and away.bot.seats == {}
     found = the_game(away.get())
     assert away.bot.is_idle and of(Fetch, away.after(700)) == []
-    # by hand
-    assert found.game.moves == MOVES and found.game.game_id == NUMBER
+    assert found.game.moves == MOVES and found.game.game_id == NUMBER  # by hand
     assert found.game.end_reason == "left" and found.game.people == {0}
     assert found.partners == ("Zoe",)
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 1), (1, 0), (3, 3)]
-    # equal to the observed game
-    observed = seen_to_its_end()
+    observed = seen_to_its_end()  # equal to the observed game
     assert (observed.game, observed.partners) == (found.game, found.partners)
     assert (observed.observed.moves, observed.observed.people) == (
         found.observed.moves,
@@ -390,8 +388,7 @@ def test_unobserved_game_needs_earlier_history():
     assert of(Fetch, away.after(15)) == [Fetch(8000)]
     assert away.get(number=8000, body=exported(id=8000, actions=[])) == []
     assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
-    # a history during the game shows which games were finished before
-    away = Away(history=None)
+    away = Away(history=None)  # a history during the game lists earlier games
     assert of(Send, away.after(12)) == [Send("historyGet", {"offset": 0, "amount": 10})]
     away.say("tableStart", tableID=TABLE, replay=False)
     away.history([entry(8000)])

@@ -107,8 +107,7 @@ def test_final_actions_are_confirmed_and_disconnects_shown(tmp_path, open_page):
         page.get_by_role("button", name="No, go back").click()
         (person,) = play.folder.participants()
         assert person.games[0].game.status == "active"
-        # another tab of this browser: another person begins
-        other = page.context.new_page()
+        other = page.context.new_page()  # another tab: another person begins
         other.goto(address)
         other.get_by_role("button", name="I am another person").click()
         other.get_by_role("button", name="Yes, I am another person").click()

@@ -59,8 +59,7 @@ def test_warm_ups_and_abandoned_games_have_no_score():
     export = make_export()
     first, second = person_agent_data(export)
     assert (first.person, first.agent, first.scores, first.abandoned) == (1, "bot:a", (3,), 1)
-    # (2 + 4) / 2 of one game; fewer than half of the other's were answered
-    assert first.rating == 3
+    assert first.rating == 3  # (2 + 4) / 2; fewer than half were answered for the other game
     assert first.flagged_moves == 2
     assert first.partner_moves == export.games.num_actions[1] // 2  # the participant moves second
     assert (second.person, second.agent, second.scores, second.rating) == (2, "bot:b", (1,), None)

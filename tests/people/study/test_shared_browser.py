@@ -198,8 +198,7 @@ def test_second_consent_click_adds_no_participant(play, visit):
     for _ in range(2):
         assert "Before we begin" in post(client, "/agree", **form).text
     assert "has already begun this study in this browser" in client.get("/").text
-    # a form of another tab: not the same participant
-    stale = form | {"secret": "-2222-3333-4444"}
+    stale = form | {"secret": "-2222-3333-4444"}  # a form of another tab
     assert "has already begun this study in this browser" in post(client, "/agree", **stale).text
     assert len(play.folder.participants()) == 1
 
