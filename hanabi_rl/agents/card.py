@@ -1,13 +1,11 @@
-"""Fields of a model card in words, for the terminal and for the Hub: `in_words`."""
-
-from __future__ import annotations
+"""Fields of a model card as text, for the terminal and the Hub."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def in_words(card: Mapping[str, Any], field: str) -> str:
-    """Return a field of a card, which the card has, as text for people."""
+    """Return a field that the card has, as text."""
     value = card[field]
     if field == "training_partners":
         return ", ".join(dict.fromkeys(value)) or (
@@ -23,8 +21,8 @@ def in_words(card: Mapping[str, Any], field: str) -> str:
     if field == "parameters":
         return ", ".join(f"?{name}={each['default']}" for name, each in value.items()) or "none"
     if value is None:
-        return "not measured" if field in ("selfplay", "prediction") else "not noted"
-    return str(value) or "not noted"
+        return "not measured" if field in ("selfplay", "prediction") else "not recorded"
+    return str(value) or "not recorded"
 
 
 def _selfplay(score: Mapping[str, Any]) -> str:
@@ -35,17 +33,16 @@ def _selfplay(score: Mapping[str, Any]) -> str:
     )
 
 
-def _prediction(figures: Mapping[str, Any]) -> str:
-    """Only the figures that the card has."""
+def _prediction(results: Mapping[str, Any]) -> str:
     parts = []
-    if "accuracy" in figures:
-        parts.append(f"{_figure(figures, 'accuracy')} of the moves")
-    if "cross_entropy" in figures:
-        parts.append(f"{_figure(figures, 'cross_entropy')} nats per decision")
-    return f"{', '.join(parts) or 'measured'} (on {figures['file']})"
+    if "accuracy" in results:
+        parts.append(f"{_with_interval(results, 'accuracy')} of moves")
+    if "cross_entropy" in results:
+        parts.append(f"{_with_interval(results, 'cross_entropy')} nats per decision")
+    return f"{', '.join(parts) or 'measured'} (on {results['file']})"
 
 
-def _figure(figures: Mapping[str, Any], name: str) -> str:
-    low_high = figures.get(f"{name}_ci95")
+def _with_interval(results: Mapping[str, Any], name: str) -> str:
+    low_high = results.get(f"{name}_ci95")
     interval = f" [{low_high[0]:.3f}, {low_high[1]:.3f}]" if low_high else ""
-    return f"{figures[name]:.3f}{interval}"
+    return f"{results[name]:.3f}{interval}"

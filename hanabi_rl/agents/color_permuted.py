@@ -1,7 +1,4 @@
-"""An agent for whom the colours have other names, as Other-Play's partners have (Hu et al.
-2020)."""
-
-from __future__ import annotations
+"""Colour permutation wrapper, as in Other-Play (Hu et al. 2020)."""
 
 import jax
 
@@ -12,7 +9,7 @@ from hanabi_rl.games.hanabi.symmetry import invert_permutations, permute_legal, 
 
 
 class ColorPermuted(Wrapper):
-    """`policy`, which sees colour c as `colors[c]` and whose colour hints are translated back."""
+    """`policy` that sees colour c as `colors[c]`; its colour hints are mapped back."""
 
     colors: jax.Array  # int32 [C]
 

@@ -1,12 +1,9 @@
-"""An agent that plays what it is hinted, whatever else it does: how a partner reads hints then no
-longer follows from how it gives them, and who learns beside it has to find out."""
-
-from __future__ import annotations
+"""Wrapper that plays hinted cards: how it reads hints no longer follows from how it gives them."""
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.hint_inference import first_true
 from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.rule_family import believed
@@ -17,13 +14,11 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 IF_PLAYABLE, ALWAYS = 1, 2
-"""Which hinted cards are played, as a rash member of `bot:rules` does: those that can be playable,
-or all."""
+"""Hinted cards to play: those that can be playable, or all (as `plays_hinted` of `bot:rules`)."""
 
 
 class Gullible(Wrapper):
-    """`policy`, but while it holds such a card that a hint touched it plays the oldest one, with
-    its last life too; what it does else, hints above all, is the policy's."""
+    """`policy` that plays its oldest eligible hinted card, also on the last life."""
 
     plays: int | jax.Array = ALWAYS
 
@@ -50,8 +45,7 @@ class Gullible(Wrapper):
 
 
 def hinted_card(rules: Rules, obs: jax.Array, plays: jax.Array | int) -> jax.Array:
-    """Of an observation float32[O]: the observer's oldest card that a hint touched, of those that
-    are played; bool[H], all false where there is none."""
+    """Mask bool[H] of the oldest eligible hinted card, given an observation float32[O]."""
     seen = decode_observation(rules, obs)
-    playable = odwyer_common.playable_cards(rules, odwyer_common.board_now(seen))
+    playable = common.playable_cards(rules, common.board_now(seen))
     return first_true(believed(seen, seen.knowledge[0], playable, plays))

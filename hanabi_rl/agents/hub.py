@@ -1,10 +1,7 @@
-"""Agents on the Hugging Face Hub: `hf:OWNER/NAME[/FILE][@REVISION]`, and the page that a published
-one gets there.
+"""Agents on the Hugging Face Hub, `hf:OWNER/NAME[/FILE][@REVISION]`, and their pages.
 
-A file is one that `hanabi-rl export` wrote, or of a published layout (`agents/published.py`).
+A file was written by `hanabi-rl export`, or has a published layout (`agents/published.py`).
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Mapping
@@ -19,7 +16,7 @@ from hanabi_rl.storage.hf_hub import Edit, download_file, list_files, upload_fil
 
 PREFIX = "hf:"
 FILE = "policy.safetensors"
-"""What a repository's agent is called where no file is named."""
+"""File of a repository's agent if the name has no file."""
 SCORE, ACCURACY = "self-play score", "moves predicted"
 """Names of the results on an agent's page."""
 START = "<!-- hanabi-rl export: every push replaces this part; write above or below it -->"
@@ -30,22 +27,18 @@ _NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:/([^@]+))?(?:@(.+))?")
 
 
 class HubName(NamedTuple):
-    """`hf:OWNER/NAME[/FILE][@REVISION]`, taken apart."""
+    """Parsed `hf:OWNER/NAME[/FILE][@REVISION]`."""
 
     repository: str
     """OWNER/NAME."""
     file: str | None
-    """The file's path in the repository; None is its only one, or `policy.safetensors`."""
+    """Path of the file in the repository; None: its only one, or `policy.safetensors`."""
     revision: str | None
-    """A branch, a tag or a commit; None is the main branch."""
+    """A branch, a tag or a commit; None: the main branch."""
 
 
 def parse_hub_name(name: str) -> HubName:
-    """Takes a name apart.
-
-    Raises:
-        ValueError: it is none, or the file is no .safetensors file.
-    """
+    """Parse a Hub name; raises ValueError if it is malformed or its file is not .safetensors."""
     found = _NAME.fullmatch(name.removeprefix(PREFIX))
     if found is None:
         raise ValueError(f"expected {PREFIX}OWNER/NAME[/FILE][@REVISION], got {name}")
@@ -58,16 +51,16 @@ def parse_hub_name(name: str) -> HubName:
 
 
 def is_repository(text: str) -> bool:
-    """Whether it names a repository alone: OWNER/NAME."""
+    """True if the text is OWNER/NAME."""
     found = _NAME.fullmatch(text)
     return found is not None and found[1] == text
 
 
 def fetch_agent(name: str) -> Path:
-    """The file of an agent, in the Hub's cache; it is asked for once a revision.
+    """Return the file of an agent in the Hub's cache; downloaded once per revision.
 
     Raises:
-        ValueError: no such repository, revision or file, or no file that could be meant.
+        ValueError: no such repository, revision or file, or no unique file.
         PermissionError: the repository is gated.
         ConnectionError: it is not in the cache, and the Hub cannot be reached.
     """
@@ -75,7 +68,7 @@ def fetch_agent(name: str) -> Path:
     if file is None:
         file = _only_file(name, list_files(repository, revision=revision))
     return download_file(
-        repository, file, kind="model", revision=revision, then="name it by its path instead"
+        repository, file, kind="model", revision=revision, then="name its local file instead"
     )
 
 
@@ -84,32 +77,26 @@ def _only_file(name: str, files: tuple[str, ...]) -> str:
     if FILE in weights:
         return FILE
     if len(weights) != 1:
-        what = "no .safetensors file" if not weights else f"{len(weights)} .safetensors files"
+        found = "no .safetensors file" if not weights else f"{len(weights)} .safetensors files"
         raise ValueError(
-            f"{name}: expected {FILE}, as `hanabi-rl export --push` names it, or one {SUFFIX} file "
-            f"alone ({PREFIX}OWNER/NAME/FILE names one of several); got {what}: "
+            f"{name}: expected {FILE}, the file of `hanabi-rl export --push`, or only one {SUFFIX} "
+            f"file ({PREFIX}OWNER/NAME/FILE names one of several); got {found}: "
             f"{', '.join(weights or files) or 'the repository is empty'}"
         )
     return weights[0]
 
 
 def load_from_hub(name: str) -> Policy:
-    """The agent `hf:OWNER/NAME[/FILE][@REVISION]`.
+    """Load the agent `hf:OWNER/NAME[/FILE][@REVISION]`.
 
-    Raises:
-        ValueError, PermissionError, ConnectionError: as `fetch_agent`; ValueError too for a file
-            that is damaged or of another layout.
+    Raises as `fetch_agent`; also ValueError for a file that is damaged or has another layout.
     """
     path = fetch_agent(name)
     return read_file(path) if is_policy(path) else read_published(path)
 
 
 def hub_card(name: str) -> dict[str, Any]:
-    """The model card in the file of an agent on the Hub; empty where others published it.
-
-    Raises:
-        ValueError, PermissionError, ConnectionError: as `fetch_agent`.
-    """
+    """Model card of an agent on the Hub; empty for published weights. Raises as `fetch_agent`."""
     path = fetch_agent(name)
     return read_card(path) if is_policy(path) else {}
 
@@ -117,45 +104,36 @@ def hub_card(name: str) -> dict[str, Any]:
 def push(
     repository: str, file: Path, card: Mapping[str, Any], *, licence: str | None, private: bool
 ) -> str:
-    """Publishes an exported file as `hf:OWNER/NAME`, with its page. Returns the commit's address.
+    """Publish an exported file as `hf:OWNER/NAME`, with its page, and return the commit's address.
 
-    Args:
-        repository: OWNER/NAME.
-        file: to publish.
-        card: as `hanabi-rl export` makes it.
-        licence: as `model_page` takes it.
-        private: for the repository's owner alone.
-
-    Raises:
-        ValueError: as `model_page`.
-        ValueError, PermissionError, ConnectionError: as `storage.hub.upload_files`.
+    `card` and `licence` are as in `model_page`; a `private` repository is visible only to its
+    owner. Raises as `model_page` and `storage.hf_hub.upload_files`.
     """
 
     def page(before: bytes | None) -> bytes:
         return model_page(repository, card, licence, before).encode()
 
     files: dict[str, bytes | Edit] = {FILE: file.read_bytes(), "README.md": page}
-    return upload_files(repository, files, private=private, message="An agent of hanabi-rl")
+    return upload_files(repository, files, private=private, message="Agent of hanabi-rl")
 
 
 def model_page(
     repository: str, card: Mapping[str, Any], licence: str | None, before: bytes | None = None
 ) -> str:
-    """A model card as the Hub shows it: front matter in its standard fields, then text.
+    """Model card as a Hub page: front matter with the Hub's standard fields, then text.
 
     On an existing page the part between the two markers and our results are replaced, and missing
-    fields are added. The rest stays as its owner wrote it.
+    fields are added. Other content is kept.
 
     Args:
         repository: OWNER/NAME.
-        card: as `hanabi-rl export` makes it.
-        licence: an identifier of the Hub, e.g. `apache-2.0`; None keeps that of the page, and is
-            `unknown` on a page without one.
+        card: model card, as `hanabi-rl export` makes it.
+        licence: a licence identifier of the Hub, e.g. `apache-2.0`; None keeps the page's licence,
+            or writes `unknown` on a page without one.
         before: README.md of the repository; None if it is missing.
 
     Raises:
-        ValueError: `before` is not UTF-8, its front matter is open, not YAML or not as the Hub has
-            it, or one marker is missing.
+        ValueError: `before` is not UTF-8, has invalid front matter, or lacks one marker.
     """
     where = f"README.md of {repository}"
     try:
@@ -164,7 +142,7 @@ def model_page(
         raise ValueError(f"{where}: expected UTF-8: {error}") from error
     found = _FRONT.match(page)
     if found is None and re.match(r"---[ \t]*\r?\n", page):
-        raise ValueError(f"{where}: expected a second line --- below the fields, got none")
+        raise ValueError(f"{where}: expected a line --- after the fields")
     front, text = (found[1], page[found.end() :]) if found else ("", page)
     fields = _fields_of(front, where)
     about = _fields(repository, card)
@@ -180,20 +158,21 @@ def model_page(
 
 
 def _fields(repository: str, card: Mapping[str, Any]) -> dict[str, Any]:
-    """The Hub's fields of an agent, without a licence."""
+    """Hub fields of an agent, without a licence."""
     from huggingface_hub import EvalResult, ModelCardData
 
     game = _game(card)
-    figures = [("mean_reward", SCORE, card["selfplay"]["mean"], "hanabi", game)]
+    results = [("mean_reward", SCORE, card["selfplay"]["mean"], "hanabi", game)]
     if card["prediction"] is not None:
         prediction = card["prediction"]
-        of = "hanabi-games", prediction["file"]  # one type would be one data set, of one name
-        figures.append(("accuracy", ACCURACY, prediction["accuracy"], *of))
+        # a shared type would merge data sets under one name
+        of = "hanabi-games", prediction["file"]
+        results.append(("accuracy", ACCURACY, prediction["accuracy"], *of))
     data = ModelCardData(
         library_name="hanabi-rl",
         pipeline_tag="reinforcement-learning",
         tags=["hanabi", "reinforcement-learning", "human-ai-coordination", card["algorithm"]],
-        metrics=[figure[0] for figure in figures],
+        metrics=[result[0] for result in results],
         model_name=repository.partition("/")[2],
         eval_results=[
             EvalResult(
@@ -204,7 +183,7 @@ def _fields(repository: str, card: Mapping[str, Any]) -> dict[str, Any]:
                 metric_name=name,
                 metric_value=value,
             )
-            for kind, name, value, dataset, of in figures
+            for kind, name, value, dataset, of in results
         ],
     )
     return {name: value for name, value in data.to_dict().items() if value is not None}
@@ -216,16 +195,16 @@ def _fields_of(front: str, where: str) -> dict[str, Any]:
     try:
         fields = yaml.safe_load(front) or {}
     except yaml.YAMLError as error:
-        said = " ".join(str(error).split())
-        raise ValueError(f"{where}: expected YAML between the two lines ---: {said}") from error
+        problem = " ".join(str(error).split())
+        raise ValueError(f"{where}: expected YAML between the lines ---: {problem}") from error
     if not isinstance(fields, dict):
-        raise ValueError(f"{where}: expected fields between the two lines ---, got {front[:60]!r}")
+        raise ValueError(f"{where}: expected fields between the lines ---, got {front[:60]!r}")
     return fields
 
 
 def _with_fields(front: str, fields: Mapping[str, Any], changed: Mapping[str, Any]) -> str:
-    """`front`, which says `fields`, with those `changed`; others and comments stay as written,
-    unless it is YAML whose fields do not begin lines."""
+    """`front`, which parses to `fields`, with those in `changed` replaced; other fields and
+    comments are kept as text, unless fields of its YAML do not begin lines."""
     import yaml
 
     parts = re.split(r"(?m)^(?=[^\s#-])", front)  # each but the first begins with a field's name
@@ -256,7 +235,7 @@ def _yaml(fields: Mapping[str, Any]) -> str:
 
 
 def _results(before: Any, ours: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:
-    """The field `model-index` of a page, with our results in the place of our earlier ones."""
+    """Field `model-index` of a page, with our results in place of our previous ones."""
     if not isinstance(before, list) or not before:
         return ours
     try:
@@ -282,17 +261,17 @@ def _section(repository: str, card: Mapping[str, Any]) -> str:
     rows = {
         "game": _game(card),
         "algorithm": f"{card['algorithm']}, {card['steps']} {card['unit']}",
-        "is shown": card["features"],
-        "learned from": in_words(card, "data"),
+        "features": card["features"],
+        "training data": in_words(card, "data"),
         "training partners": in_words(card, "training_partners"),
         "self-play": in_words(card, "selfplay"),
-        "predicts people": in_words(card, "prediction"),
+        "action prediction": in_words(card, "prediction"),
         "command": in_words(card, "command"),
-        "measured": card["measured"],
+        "evaluated": card["measured"],
     }
     table = "\n".join(f"| {key} | {_cell(str(text))} |" for key, text in rows.items())
     return f"""\
-hanabi-rl is on no package index yet. In a checkout: `pip install -c constraints.txt -e .`, then
+hanabi-rl is not on a package index yet. In a checkout: `pip install -c constraints.txt -e .`, then
 
     hanabi-rl evaluate {name}
     hanabi-rl play {name}
@@ -312,12 +291,12 @@ def _game(card: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Plain text for a cell of a Markdown table: on one line, without markup."""
+    """Escape text for a cell of a Markdown table, on one line."""
     return re.sub(r"([\\`*_<|~]|(?<=\])\()", r"\\\1", " ".join(text.split()))
 
 
 def _with_section(text: str, section: str, where: str) -> str:
-    """`text` with `section` between its markers, or at its end if it has none."""
+    """`text` with `section` between its markers, or at its end if it has no markers."""
     counts = text.count(START), text.count(END)
     if counts == (0, 0):
         return f"{text.rstrip()}\n\n{section}\n"
@@ -325,7 +304,7 @@ def _with_section(text: str, section: str, where: str) -> str:
     _, end, after = rest.partition(END)
     if counts != (1, 1) or not end:
         raise ValueError(
-            f"{where}: expected {START} and below it {END}, once each or not at all, got "
-            f"{counts[0]} and {counts[1]}: correct the page, then push again"
+            f"{where}: expected {START} and after it {END}, once each or not at all, got "
+            f"{counts[0]} and {counts[1]}; correct the page, then push again"
         )
     return before + section + after

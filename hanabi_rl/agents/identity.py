@@ -1,5 +1,4 @@
-"""What makes an agent the one it is: as a SHA-256, for caches, reports, and to find duplicates; and
-to jitted functions."""
+"""Identity of an agent: SHA-256 for caches, reports and duplicate checks; pytree tag for jit."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ _CLASSES = itertools.count()
 
 
 def agent_hash(description: Any, params: Any = None) -> str:
-    """SHA-256 (hexadecimal) over the canonical JSON of `description` and the leaves of `params`.
+    """SHA-256 (hexadecimal) of the canonical JSON of `description` and the leaves of `params`.
 
     Args:
-        description: what the agent is apart from its parameters, as `to_json` takes it; never where
-            it came from. A wrapper names itself and the identity of what it wraps.
-        params: a pytree of arrays, or None. Each leaf counts with its path, dtype, shape and bytes,
-            in the order of the paths.
+        description: the agent without parameters and provenance, as `to_json` takes it. A wrapper
+            names itself and the identity of the wrapped policy.
+        params: a pytree of arrays, or None. Leaves contribute path, dtype, shape and bytes, by
+            path.
     """
     flat = jax.tree_util.tree_leaves_with_path(params)
     leaves = {
@@ -44,10 +43,9 @@ def agent_hash(description: Any, params: Any = None) -> str:
 
 
 def check_distinct(policies: Sequence[Policy], names: Sequence[str], where: str = "") -> list[str]:
-    """The identity of each of some policies, which a figure is to be made of together.
+    """Return the identities of the policies that one result combines.
 
-    Raises ValueError (it begins with `where`) where two are one policy, whatever they are called:
-    counted as two independent ones it would make every interval too narrow.
+    Raises ValueError (prefixed with `where`) for duplicates, which would make intervals too narrow.
     """
     first: dict[str, str] = {}
     for policy, name in zip(policies, names, strict=True):
@@ -62,12 +60,11 @@ def check_distinct(policies: Sequence[Policy], names: Sequence[str], where: str 
 
 
 def tag_treedef(cls: type) -> None:
-    """Gives a class of agents, before it is made a dataclass, a static field `kind` of its own.
+    """Give a class of agents a unique static field `kind`, before it is made a dataclass.
 
-    To jaxlib 0.10 the structures of two dataclasses are equal where their static fields are,
-    whatever their classes: without it a jitted function could play one agent for another of the
-    same parameters (where the hashes happened to meet). A class that is made anew under its name,
-    as by a notebook's cell that is run again, is another one.
+    In jaxlib 0.10, pytree structures of two dataclasses are equal if their static fields are,
+    whatever their classes; a jitted function could then run one agent in place of another with
+    equal parameters. A redefined class, as when a notebook cell runs again, gets a new tag.
     """
     cls.__annotations__ = {**inspect.get_annotations(cls), "kind": str}
     kind = f"{cls.__module__}.{cls.__name__} {next(_CLASSES)}"

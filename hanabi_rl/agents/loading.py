@@ -1,17 +1,15 @@
-"""Agents by name: the one parser that every command, the matrix and the cache use.
+"""Agents by name: the parser of every command, the cross-play matrix and the cache.
 
     bot:NAME                     a bot of `agents/bots/`; ?parameter=value&... sets its parameters
-    agent:NAME                   a trained agent that comes with the package
+    agent:NAME                   a trained agent bundled with the package
     ah2ac2:FILE, obl:FILE        published weights
     hf:OWNER/NAME[/FILE][@REV]   an agent on the Hugging Face Hub
     FOLDER                       a policy folder, a run's folder or a checkpoints/<step>
-    FILE.safetensors             a policy's file: a run's, or one that `hanabi-rl export` wrote
+    FILE.safetensors             a policy file, of a run or of `hanabi-rl export`
 
-Every agent takes options, `AGENT?option=value&...`, which wrap it in the order given:
+Every agent takes options, `AGENT?option=value&...`, which wrap it in the given order:
 `WRAPPER_OPTIONS`.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -56,10 +54,9 @@ LOADERS: dict[str, Callable[[str], Policy]] = {
     "obl": load_published,
     HUB: load_from_hub,
 }
-"""What stands before the colon of an agent that plays one game -> its loader, given the name up to
-the options."""
+"""Scheme of an agent for one game -> its loader, which takes the name without options."""
 RENAMED_OPTIONS = {"knows": "partner_games", "partner": "partner_model", **RENAMED_SETTINGS}
-"""Options that are refused with their name now."""
+"""Old names of options, which are rejected with the new name."""
 
 
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
@@ -67,21 +64,21 @@ _MAX_SEEDS = 10_000
 
 
 class WrapperOption(NamedTuple):
-    """A wrapper that any agent can be put in."""
+    """A wrapper that any agent can have."""
 
     type: Any
-    """Of its value, as `read_value` takes it."""
+    """Type of its value, as in `read_value`."""
     wrap: Callable[..., Policy]
-    """(policy, value) -> the policy wrapped; its `options` by keyword."""
+    """(policy, value) -> wrapped policy; `settings` are keyword arguments."""
     about: str
     settings: Callable[[], Mapping[str, Any]] = dict
-    """What may follow it in a name and sets a part of it -> its type."""
+    """Settings that may follow the option in a name -> their types."""
 
 
 def _permute_colors(policy: Policy, colors: tuple[int, ...]) -> Policy:
     if sorted(colors) != list(range(policy.rules.num_colors)):
         raise ValueError(
-            f"expected the colours 0 to {policy.rules.num_colors - 1} in another order, got "
+            f"expected a permutation of the colours 0 to {policy.rules.num_colors - 1}, got "
             f"{','.join(map(str, colors))}"
         )
     from hanabi_rl.agents.color_permuted import ColorPermuted
@@ -108,7 +105,7 @@ def _make_gullible(policy: Policy, plays: int) -> Policy:
 def _filter_plays(policy: Policy, min_probs: tuple[float, ...]) -> Policy:
     if len(min_probs) != 2 or not all(0.0 <= prob <= 1.0 for prob in min_probs):
         raise ValueError(
-            "expected two probabilities from 0 to 1, on the last life and before, got "
+            "expected two probabilities from 0 to 1, on the last life and before it, got "
             f"{','.join(map(str, min_probs))}"
         )
     from hanabi_rl.agents.safety_filter import SafetyFilter
@@ -117,7 +114,7 @@ def _filter_plays(policy: Policy, min_probs: tuple[float, ...]) -> Policy:
 
 
 def _set_temperature(policy: Policy, temperature: float) -> Policy:
-    # beyond these a legal move's logit is no float32, or below that of an illegal one
+    # outside this range a legal logit overflows float32 or falls below that of an illegal action
     if not 1e-6 <= temperature <= 1e6:
         raise ValueError(f"expected a number from 0.000001 to 1,000,000, got {temperature}")
     from hanabi_rl.agents.tempered import Tempered
@@ -143,7 +140,7 @@ def _preload_profile(policy: Policy, setting: tuple[str, ...]) -> Policy:
     path, *seat = setting
     if len(seat) > 1 or not all(text.isdecimal() for text in seat):
         raise ValueError(
-            f"expected a file of games, or it and the partner's seat there, FILE,SEAT; got "
+            f"expected a file of games, FILE, or with the partner's seat, FILE,SEAT; got "
             f"{','.join(setting)}"
         )
     from hanabi_rl.agents.preloaded_profile import preload_profile
@@ -153,73 +150,71 @@ def _preload_profile(policy: Policy, setting: tuple[str, ...]) -> Policy:
 
 WRAPPER_OPTIONS: dict[str, WrapperOption] = {
     "colors": WrapperOption(
-        tuple[int, ...], _permute_colors, "colors=1,0,2,3,4: it sees colour i as the i-th of these"
+        tuple[int, ...],
+        _permute_colors,
+        "colors=1,0,2,3,4: colour permutation; the agent sees colour i as the i-th entry",
     ),
     "gullible": WrapperOption(
         int,
         _make_gullible,
-        "gullible=2: it plays its oldest hinted card, whatever it is, and else does what it does; "
-        "gullible=1: the oldest that can be playable",
+        "gullible=2: always play the oldest hinted card; gullible=1: the oldest hinted card that "
+        "can be playable",
     ),
     "noise": WrapperOption(
         float,
         _add_noise,
-        "noise=0.1: where it draws its moves, any legal one on a tenth of its turns; greedy play "
-        "stays what it is",
+        "noise=0.1: a uniformly random legal move with probability 0.1 when moves are sampled; "
+        "greedy play is unchanged",
     ),
     "partner_games": WrapperOption(
         tuple[str, ...],
         _preload_profile,
-        "partner_games=games.safetensors: its profile of the partner is preloaded from these "
-        "games, of the human seats or, where none is marked, of every seat; "
-        "partner_games=games.safetensors,1 of seat 1",
+        "partner_games=games.safetensors: preload the partner's profile from the human seats of "
+        "these games (from every seat if none is marked); partner_games=games.safetensors,1: from "
+        "seat 1",
     ),
     "safe": WrapperOption(
         tuple[float, ...],
         _filter_plays,
-        "safe=0.6,0.1: it plays no card that is playable, by counting, with probability below 0.6 "
-        "on the last life, below 0.1 before",
+        "safe=0.6,0.1: play no card whose probability of being playable, by card counting, is "
+        "below 0.6 on the last life or 0.1 before it",
     ),
     "search": WrapperOption(
         str,
         _with_search,
-        "search=fast: it searches before each move, with the others modelled as itself; "
-        "search=strong: longer; partner_model=agent:A+agent:B after it: they are modelled as "
-        "whichever of these fits their moves; lambda=0.3, num_rollouts=64, ...: see docs/search.md",
+        "search=fast: search before each move, with the other players modelled as the agent; "
+        "search=strong: larger search; followed by partner_model=agent:A+agent:B: model them as "
+        "the agent that fits their moves; lambda=0.3, num_rollouts=64, ...: see docs/search.md",
         _search_settings,
     ),
     "temperature": WrapperOption(
         float,
         _set_temperature,
-        "temperature=1.5: its logits are divided by 1.5; greedy play stays what it is (below 1 "
-        "bots that play by chance are surer there too)",
+        "temperature=1.5: divide the logits by 1.5; greedy play is unchanged (but stochastic bots "
+        "become more deterministic below 1)",
     ),
 }
-"""Every option; a new wrapper is its class, a function that imports it and its line here."""
+"""All options; a new wrapper needs its class, a function that imports it, and an entry here."""
 
 
 class AgentName(NamedTuple):
-    """A name, taken apart; nothing is looked up yet."""
+    """A parsed name, not looked up yet."""
 
     scheme: str
-    """What is before the colon (`bot`, `ah2ac2`, ...); "" for a folder."""
+    """Text before the colon (`bot`, `ah2ac2`, ...); "" for a path."""
     path: str
-    """The bot's name, the file or the folder."""
+    """Name of the bot, or path of the file or folder."""
     options: Mapping[str, str]
-    """What follows the question mark, in order."""
+    """Options after the question mark, in order."""
 
     @property
     def without_options(self) -> str:
-        """The name without its settings."""
+        """The name without its options."""
         return f"{self.scheme}:{self.path}" if self.scheme else self.path
 
 
 def parse_name(name: str) -> AgentName:
-    """Takes a name apart.
-
-    Raises:
-        ValueError: where what follows the question mark is not key=value, or has a key twice.
-    """
+    """Parse a name; raises ValueError for options that are not key=value or repeat a key."""
     plain, question, text = name.partition("?")
     options: dict[str, str] = {}
     for pair in text.split("&") if question else ():
@@ -238,7 +233,7 @@ def parse_name(name: str) -> AgentName:
 
 
 def current_name(name: str) -> str:
-    """`name`, as an older run or model card has it, by the name that a bundled agent has now."""
+    """Replace an old name of a bundled agent, as in older runs and model cards."""
     agent, question, options = name.partition("?")
     prefix, _, short = agent.partition(":")
     if prefix == BUNDLED and short in RENAMED_AGENTS:
@@ -247,9 +242,8 @@ def current_name(name: str) -> str:
 
 
 def strip_options(name: str) -> str:
-    """The name of the agent that the options of `name` wrap; a bot's own parameters are no options:
-    `bot:rules?seed=3&noise=0.1` -> `bot:rules?seed=3`. What is no name of an agent stays as it is.
-    """
+    """Remove the options of `name`, but not a bot's parameters: `bot:rules?seed=3&noise=0.1` ->
+    `bot:rules?seed=3`. Text that is not an agent's name is returned unchanged."""
     try:
         parsed = parse_name(name)
         known = bot_parameters(parsed.without_options) if parsed.scheme == BOT else {}
@@ -260,9 +254,9 @@ def strip_options(name: str) -> str:
 
 
 def expand_seed_ranges(names: Sequence[str]) -> list[str]:
-    """Every name, with `seed=A..B` for each seed from A to B: `bot:rules?seed=0..9` is ten.
+    """Expand `seed=A..B` in names to one name per seed: `bot:rules?seed=0..9` -> ten names.
 
-    Raises ValueError where B is less than A, or there are more than 10,000 of them.
+    Raises ValueError if B is less than A or the range has more than 10,000 seeds.
     """
     spread: list[str] = []
     for name in names:
@@ -271,7 +265,7 @@ def expand_seed_ranges(names: Sequence[str]) -> list[str]:
             continue
         before, low, high, after = found.groups()
         if int(low) > int(high):
-            raise ValueError(f"{name}: expected seeds from the least to the greatest")
+            raise ValueError(f"{name}: expected seeds in ascending order")
         if int(high) - int(low) >= _MAX_SEEDS:
             raise ValueError(f"{name}: expected at most {_MAX_SEEDS:,} seeds")
         spread += [f"{before}{seed}{after}" for seed in range(int(low), int(high) + 1)]
@@ -280,25 +274,25 @@ def expand_seed_ranges(names: Sequence[str]) -> list[str]:
 
 @with_our_settings(prng=True)
 def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
-    """Loads an agent.
+    """Load an agent.
 
     Args:
-        path_or_name: a bot, published weights, a policy folder, a run's folder (its `policy/`) or
-            one `checkpoints/<step>`, each with or without options: see above.
-        rules: the game to play: a bot plays it (default: the standard 2-player game), any other
-            agent must be one of it.
+        path_or_name: a name as in the module, with or without options; of a run's folder, its
+            `policy/`.
+        rules: the game. A bot plays it (default: the standard 2-player game); other agents must
+            have been trained for it.
 
     Returns:
-        A `Policy`. Every stored parameter was verified with its SHA-256.
+        A `Policy`; every stored parameter is verified with its SHA-256.
 
     Raises:
-        ValueError: where there is no such agent, it takes no such setting, it plays another game,
-            a parameter is no finite number, or its files are damaged or of another format.
-        TypeError: what is given is neither a name nor a path, or no `Rules`.
+        ValueError: no such agent, unknown option, another game, a parameter that is not finite, or
+            files that are damaged or of another format.
+        TypeError: `path_or_name` is neither a name nor a path, or `rules` is not a `Rules`.
     """
     if not isinstance(path_or_name, str | Path) or not isinstance(rules, Rules | None):
         raise TypeError(
-            "expected the name or folder of an agent, and Rules or None, got "
+            "expected the name or path of an agent, and Rules or None, got "
             f"{type(path_or_name).__name__} and {type(rules).__name__}"
         )
     text = expand_home(str(path_or_name))
@@ -333,8 +327,7 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
 def _options(
     text: str, name: AgentName, known: Mapping[str, Any]
 ) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """The options of a name in order, each with its value and the settings that follow it; the
-    settings of a bot, which are `known`, are none."""
+    """Options of a name, each with its value and settings; `known`: a bot's parameters."""
     found: dict[str, tuple[Any, dict[str, Any]]] = {}
     settings: Mapping[str, Any] = {}
     for key, value in name.options.items():
@@ -356,11 +349,9 @@ def _options(
 
 
 def read_value(text: str, kind: Any, *, where: str) -> Any:
-    """`text` as a `kind`: str, int, float, bool (true or false), or a tuple of one of these
-    (`0.6,0.1`, any length).
+    """Parse a str, int, float, bool (true or false), or tuple of one of them (`0.6,0.1`).
 
-    Raises:
-        ValueError: beginning with `where`, where it is none.
+    Raises ValueError, with a message that begins with `where`, for other text.
     """
     if get_origin(kind) is tuple:
         return tuple(read_value(part, get_args(kind)[0], where=where) for part in text.split(","))
@@ -371,11 +362,10 @@ def read_value(text: str, kind: Any, *, where: str) -> Any:
 
 
 def _check_finite(policy: Policy, text: str) -> None:
-    """Raises ValueError for a parameter that is no finite number: such a network plays the first
-    legal move, and says nothing."""
+    """Raise ValueError for inf or NaN, with which a network plays the first legal move."""
     for name, leaf in leaf_paths(getattr(policy, "params", {})).items():
         if not np.isfinite(leaf).all():
-            raise ValueError(f"{text}: expected finite parameters, got others in {name}")
+            raise ValueError(f"{text}: expected finite parameters, got inf or NaN in {name}")
 
 
 def _option_names(parameters: Mapping[str, Any]) -> str:
@@ -390,7 +380,7 @@ def _in_folder(place: str) -> Policy:
         if (why := why_no_policy(folder)) is not None:
             raise ValueError(why)
         raise ValueError(
-            "expected an agent: bot:NAME, agent:NAME, a policy's file, a policy folder (with "
+            "expected an agent: bot:NAME, agent:NAME, a policy file, a policy folder (with "
             "a policy.safetensors), a run's folder (with a policy/), a checkpoints/<step>, "
             "ah2ac2:FILE, obl:FILE or hf:OWNER/NAME[/FILE][@REVISION]; got "
             f"{place}{'' if folder.exists() else ', which does not exist'}"
@@ -399,15 +389,10 @@ def _in_folder(place: str) -> Policy:
 
 
 def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Policy]:
-    """Several agents for one game: bots play what the others were trained for.
+    """Load agents for one game; bots play the game of the others.
 
-    Args:
-        names: as `load_policy` takes them; one named twice is the same object twice.
-        num_players: of the game; None leaves it to the agents that play one game only (of bots
-            alone: 2).
-
-    Raises:
-        ValueError: as `load_policy`, or agents of different games.
+    `num_players` None: the number of the trained agents, or 2 if all are bots. A repeated name is
+    the same object. Raises ValueError as `load_policy`, or for agents of different games.
     """
     found: dict[str, Policy] = {
         name: load_policy(name) for name in dict.fromkeys(names) if parse_name(name).scheme != BOT
@@ -433,8 +418,7 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
 
 
 def is_bundled_for(name: str, rules: Rules) -> bool:
-    """Whether the agent comes with the package for this game: any bot, and an `agent:` that plays
-    it."""
+    """True for a bot, and for a bundled agent of this game."""
     parsed = parse_name(name)
     if parsed.scheme == BOT:
         return True
@@ -443,7 +427,7 @@ def is_bundled_for(name: str, rules: Rules) -> bool:
 
 
 def agent_catalog() -> dict[str, Any]:
-    """What can be named, JSON-ready: `agents`, a record each, and the `options` that all take."""
+    """All agents and options, JSON-ready: `agents`, one record each, and `options`."""
     agents: list[dict[str, Any]] = [
         {
             "name": f"{BOT}:{name}",
@@ -467,10 +451,10 @@ def agent_catalog() -> dict[str, Any]:
         {"name": "obl:FILE", "about": "published weights, a .safetensors file"},
         {
             "name": "hf:OWNER/NAME[/FILE][@REVISION]",
-            "about": "an agent on the Hugging Face Hub: an exported file, or published weights",
+            "about": "an exported file or published weights on the Hugging Face Hub",
         },
-        {"name": "FOLDER", "about": "a policy folder, a run or one checkpoints/<step>"},
-        {"name": "FILE.safetensors", "about": "a policy's file, a run's or an exported one"},
+        {"name": "FOLDER", "about": "a policy folder, a run or a checkpoints/<step>"},
+        {"name": "FILE.safetensors", "about": "a policy file, of a run or exported"},
     ]
     return {
         "agents": agents,

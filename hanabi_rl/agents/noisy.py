@@ -1,6 +1,4 @@
-"""An agent that sometimes acts at random: whoever learns beside it meets what it would not do."""
-
-from __future__ import annotations
+"""Epsilon-random wrapper: shows a learner moves that the partner would not choose."""
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +9,11 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class EpsilonNoise(LogitsWrapper):
-    """`policy`, but with probability `epsilon` any legal action, all alike; its answer is the whole
-    distribution. Sampled play alone shows it: the most likely action stays what it is."""
+    """`policy` that takes a uniformly random legal action with probability `epsilon`. Its logits
+    are the mixture, so greedy play is unchanged."""
 
     epsilon: float | jax.Array = 0.5
-    """A leaf, so that agents of one kind that err by different amounts are one program."""
+    """Probability of a random action; a leaf, so that agents that differ in it share a program."""
 
     def identity(self) -> str:
         """See `Policy.identity`."""
@@ -29,7 +27,7 @@ class EpsilonNoise(LogitsWrapper):
 
 def mix_with_uniform(logits: jax.Array, legal: jax.Array, epsilon: float | jax.Array) -> jax.Array:
     """Logits float32 [..., A] of `(1 - epsilon) softmax(logits) + epsilon / |legal|`, illegal
-    actions at -1e10; at an epsilon of 0 also those that `logits` rule out."""
+    actions at -1e10; with an epsilon of 0 also the actions that `logits` exclude."""
     at_random = legal / jnp.sum(legal, axis=-1, keepdims=True)
     probs = (1.0 - epsilon) * jax.nn.softmax(logits, axis=-1) + epsilon * at_random
     possible = legal & ((logits > ILLEGAL_LOGIT / 2) | (jnp.asarray(epsilon) > 0))

@@ -1,8 +1,4 @@
-"""What every agent is: a policy with a carry, one step at a time.
-
-carry = policy.init_carry(batch)
-carry, action = act(policy, carry, obs, legal, reset)          # greedy; with a key, sampled
-"""
+"""Policy interface: an agent as a pytree with a carry, stepped one timestep at a time."""
 
 from __future__ import annotations
 
@@ -29,26 +25,27 @@ PyTree = Any
 
 @runtime_checkable
 class Policy(Protocol):
-    """An agent for one seat (or many: the batch axis is free), as a pytree that jitted functions
-    take as an argument.
+    """Interface of an agent for a batch of seats; a pytree argument of jitted functions.
 
-    A policy is stepped on every timestep of a game for every seat it holds, idle ones too: it
-    remembers what it saw. One of your own is a `Bot` or a `Wrapper`, which jitted functions can
-    tell from others (`identity.own_structure`).
+    A policy is stepped on every timestep for every seat that it holds, idle ones too, so that it
+    can remember what it observes. New policies subclass `Bot` or `Wrapper`, which give each class a
+    distinct pytree structure (`identity.tag_treedef`).
     """
 
     @property
     def rules(self) -> Rules:
-        """The game this policy plays; static under jit."""
+        """Game of this policy; static under jit."""
 
     def init_carry(self, batch: int) -> PyTree:
-        """The memory before the first timestep of a game; every leaf is `[batch, ...]`."""
+        """Carry before the first timestep of a game; every leaf is `[batch, ...]`."""
 
     def identity(self) -> str:
-        """A SHA-256 that two policies share only if they play alike: of a trained policy over its
-        game, observation version, network and parameters; of a bot over its name, version and
-        parameters; of a wrapper over its own name and parameters and the identity of what it wraps.
-        Never over where it came from."""
+        """SHA-256 that two policies share only if they play alike; independent of their provenance.
+
+        It covers, for a trained policy, its game, observation version, network and parameters; for
+        a bot, its name, version and parameters; for a wrapper, its name, parameters and the
+        identity of the wrapped policy.
+        """
 
     def step(
         self,
@@ -58,20 +55,20 @@ class Policy(Protocol):
         reset: jax.Array,
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
-        """Reads one observation and answers with logits.
+        """Read one observation and return logits.
 
         Args:
             carry: memory, every leaf `[B, ...]`.
-            obs: float32 `[B, O]`, the observation of the seat that this policy holds.
+            obs: float32 `[B, O]`, observation of the seat that this policy holds.
             legal: bool `[B, A]`; on an idle timestep only the no-op is legal.
-            reset: bool `[B]`, true on the first timestep of a game: the carry is cleared before
+            reset: bool `[B]`, True on the first timestep of a game: the carry is cleared before
                 `obs` is read.
-            key: typed PRNG keys `[B]`, one a row, for a policy that plays by chance of its own,
-                greedy play included (`bot:random`), whose class says `is_stochastic = True`;
-                others never read them. A row's answer depends on that row's inputs alone, so that
-                batching changes no game. Without keys a policy answers with its whole
-                distribution, as predictions and KL need it; with them it may answer with what it
-                drew. Over all keys the mean of the softmax is the distribution without any.
+            key: typed PRNG keys `[B]`, one per row. Only policies that sample internally, even in
+                greedy play (`bot:random`), read them; their class sets `is_stochastic = True`. A
+                row's output depends on that row's inputs alone, so that batching changes no game.
+                Without keys, a policy returns its whole distribution, as prediction and KL need it;
+                with keys it may return a sampled move. The mean of the softmax over all keys is the
+                distribution without keys.
 
         Returns:
             The new carry, and float32 logits `[B, A]`, -1e10 where the action is illegal.
@@ -88,17 +85,12 @@ def act(
     reset: jax.Array,
     key: jax.Array | None = None,
 ) -> tuple[PyTree, jax.Array]:
-    """One step of `policy`: the most likely action, or with a `key` one drawn from its
-    distribution.
+    """Step `policy` and return its most likely action or, with a `key`, a sampled one.
 
     Args:
-        policy: who acts.
-        carry: its memory, as in `Policy.step`.
-        obs: as there, float32 `[B, O]`.
-        legal: as there, bool `[B, A]`.
-        reset: as there, bool `[B]`.
-        key: one PRNG key for the whole batch, or None for greedy play (ties go to the lowest action
-            id, also those of a policy that would have drawn by chance: `bot:random` needs a key).
+        policy, carry, obs, legal, reset: see `Policy.step`.
+        key: one PRNG key for the whole batch, or None for greedy play. Ties go to the lowest action
+            id, also for a stochastic policy: `bot:random` needs a key.
 
     Returns:
         The new carry and the action, int32 `[B]`.
@@ -113,13 +105,11 @@ def act(
 
 
 def next_game(policy: Policy, carry: PyTree, continues: jax.Array) -> PyTree:
-    """The carry before the first timestep of another game with the same partners, each at the same
-    distance around the table: what the policy keeps of them if it has a method
-    `next_game(carry, continues)`, else a fresh one. That timestep is stepped without `reset`.
+    """Carry before the first timestep of the next game with the same partners and seat order.
 
-    Args:
-        carry: after the game before, every leaf `[B, ...]`.
-        continues: bool `[B]`, the rows that begin another game; the others' carries stay.
+    A policy with a method `next_game(carry, continues)` keeps its memory of the partners; others
+    start with a fresh carry. That timestep is stepped without `reset`. `carry` has leaves `[B,
+    ...]`; rows without `continues` bool `[B]` keep it.
     """
     keep = getattr(policy, "next_game", None)
     if keep is not None:
@@ -128,58 +118,53 @@ def next_game(policy: Policy, carry: PyTree, continues: jax.Array) -> PyTree:
 
 
 def runs_search(policy: Policy) -> bool:
-    """Whether an agent takes long over each of its moves, one game after the other, whatever
-    wrappers are around it: its class says `thinks = True`."""
-    return _says(policy, "runs_search")
+    """True if the agent, wrapped or not, has the class attribute `runs_search`."""
+    return _has_attribute(policy, "runs_search")
 
 
 def is_stochastic(policy: Policy) -> bool:
-    """Whether an agent with keys answers with what it drew by them, whatever wrappers are around
-    it: its class says `is_stochastic = True`."""
-    return _says(policy, "is_stochastic")
+    """True if the agent, wrapped or not, samples internally when given keys (`is_stochastic`)."""
+    return _has_attribute(policy, "is_stochastic")
 
 
-def _says(policy: Policy, what: str) -> bool:
+def _has_attribute(policy: Policy, name: str) -> bool:
     inner: Any = policy
-    while inner is not None and not getattr(inner, what, False):
+    while inner is not None and not getattr(inner, name, False):
         inner = getattr(inner, "policy", None)
     return inner is not None
 
 
 Unit = Literal["environment steps", "minibatches", "updates"]
-"""What a trained policy's steps are: environment steps of RL, minibatches of cloning; updates only
-in checkpoints written before the unit was."""
+"""Unit of a trained policy's steps: environment steps of RL, minibatches of cloning; `updates` only
+in old checkpoints, which do not store the unit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicyInfo:
-    """Where a trained policy comes from. All infos compare equal, so that policies of one shape
-    share one compiled function."""
+    """Provenance of a trained policy; all are equal, so that policies share compiled code."""
 
     algorithm: str = dataclasses.field(default="", compare=False)
-    steps: int = dataclasses.field(default=0, compare=False)  # how long it was trained, in `unit`
+    steps: int = dataclasses.field(default=0, compare=False)  # training duration, in `unit`
     unit: Unit = dataclasses.field(default="environment steps", compare=False)
-    # of the evaluation that selected it
+    # mean score of the evaluation that selected the policy
     score: float | None = dataclasses.field(default=None, compare=False)
-    # whether that evaluation was greedy
+    # True if that evaluation was greedy
     greedy: bool = dataclasses.field(default=True, compare=False)
 
 
 class NetworkPolicy(flax.struct.PyTreeNode):
-    """A trained `Actor` as a `Policy`; `agents/policy_file.py` says what it is on disk."""
+    """A trained `Actor` as a `Policy`; saved by `agents/policy_file.py`."""
 
-    # of the actor alone, float32 leaves
+    # parameters of the actor, float32 leaves
     params: PyTree = flax.struct.field(repr=False)
     rules: Rules = flax.struct.field(pytree_node=False)
     network: NetworkConfig | StructuredConfig = flax.struct.field(pytree_node=False)
     info: PolicyInfo = flax.struct.field(pytree_node=False, default=PolicyInfo())
-    # not saved: a choice of the trainer
+    # not saved: chosen by the trainer
     precision: Precision = flax.struct.field(pytree_node=False, default="float32")
 
     def identity(self) -> str:
-        """See `Policy.identity`; where the policy came from (`info`) and its precision are no part
-        of it. The spec is hashed as files of format 2 spell it: renaming a field changes no hash.
-        """
+        """See `Policy.identity`; independent of `info` and precision."""
         spec = policy_spec(self)
         if (features := spec["network"].pop("features", None)) is not None:
             first_names = {new: old for old, new in RENAMED_VALUES["features"].items()}
@@ -187,8 +172,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         return agent_hash(spec, self.params)
 
     def at_temperature(self, temperature: float) -> NetworkPolicy:
-        """The same policy with its logits divided by `temperature`: the weights and biases of its
-        last layers, whose names end in `logits`, are."""
+        """Return the policy with logits divided by `temperature`, by its layers `*logits`."""
 
         def scaled(path: Any, leaf: Any) -> Any:
             last = any(str(step.key).endswith("logits") for step in path)
@@ -198,15 +182,14 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     @with_our_settings
     def init_carry(self, batch: int) -> PyTree:
-        """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
-        H]`; of a structured network its `Memory`."""
+        """(cell, hidden) per LSTM layer, each float32 `[batch, H]`; structured: a `Memory`."""
         if isinstance(self.network, StructuredConfig):
             return _structured().initial_carry(self.rules, self.network, batch)
         return initial_carry(self.network, batch)
 
     @with_our_settings
     def next_game(self, carry: PyTree, continues: jax.Array) -> PyTree:
-        """See `next_game`: of a structured network its profile stays."""
+        """See `next_game`: a structured network keeps its profile."""
         if isinstance(self.network, StructuredConfig):
             after = _structured().next_game(self.rules, self.network, carry)
         else:
@@ -215,21 +198,20 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     @property
     def feature_spec(self) -> str | None:
-        """Which inputs `step_features` reads (see `learning/observation_views.py`): a structured
-        network's `features`, and whether it reads the profile; None for others."""
+        """Input of `step_features` (see `learning/observation_views.py`); None: observations."""
         if not isinstance(self.network, StructuredConfig):
             return None
         return f"{self.network.features}+profile" if self.network.profile else self.network.features
 
     def init_features_carry(self, batch: int) -> PyTree:
-        """Nothing: the view remembers."""
+        """Return an empty carry: the observation view holds the memory."""
         del batch
         return ()
 
     def step_features(
         self, carry: PyTree, inputs: PyTree, legal: jax.Array, reset: jax.Array
     ) -> tuple[PyTree, jax.Array]:
-        """`step` of rows [B] whose features `inputs` were computed already."""
+        """Step rows [B], given their precomputed features `inputs`."""
         del reset
         assert isinstance(self.network, StructuredConfig), "others read observations"
         inputs = _structured().own_inputs(self.rules, self.network, inputs)
@@ -244,7 +226,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         reset: jax.Array,
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
-        """See `Policy.step`: an LSTM reads a sequence of one timestep."""
+        """See `Policy.step`."""
         if isinstance(self.network, StructuredConfig):
             acting = _structured()
             return acting.step(self.rules, self.network, self.params, carry, obs, legal, reset)
@@ -255,7 +237,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
 
 def init_params(rules: Rules, network: NetworkConfig | StructuredConfig, key: jax.Array) -> PyTree:
-    """Freshly initialised parameters of a `NetworkPolicy`."""
+    """Initial parameters of a `NetworkPolicy`."""
     if isinstance(network, StructuredConfig):
         return _structured().init_params(rules, network, key)
     actor = Actor(network, rules.num_moves)
@@ -263,18 +245,17 @@ def init_params(rules: Rules, network: NetworkConfig | StructuredConfig, key: ja
 
 
 def _structured() -> Any:
-    """What plays structured networks: imported where one plays, an LSTM's run has no use for it."""
     from hanabi_rl.agents.structured import policy_step
 
     return policy_step
 
 
 def policy_spec(policy: NetworkPolicy) -> dict[str, Any]:
-    """What a trained policy plays and with which network: what its file says of it apart from its
-    origin, and, apart from the parameters, its identity."""
+    """Game, observation version and network of a policy: its file header without provenance, and,
+    with the parameters, its identity."""
     network = {"kind": policy.network.kind, **dataclasses.asdict(policy.network)}
     if not network.get("profile", True):
-        del network["profile"]  # policies without one stay who they were
+        del network["profile"]  # keeps the identity of policies without a profile
     return {
         "game": {"name": "hanabi", **dataclasses.asdict(policy.rules)},
         "observation_version": OBSERVATION_VERSION,

@@ -1,12 +1,10 @@
-"""A trained policy on disk: one file, which a run keeps, an export writes and the package ships.
+"""Trained policy in one file: of a run, of `hanabi-rl export`, or bundled with the package.
 
-A `.safetensors` file of the actor's parameters whose header has the policy's description (what it
-plays and where it comes from), a model card and the SHA-256 of all of it. A run writes float32.
-What is handed on is in half precision, which changes a logit by less than one part in a thousand;
-the figures of its card are those of the rounded parameters.
+A `.safetensors` file of the actor's parameters, whose header has the policy's metadata, a model
+card and the SHA-256 of everything. Runs write float32. Exported and bundled files have half
+precision, which changes a logit by less than 1 part in 1000; the results on their cards are those
+of the rounded parameters.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -32,60 +30,55 @@ from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_
 
 SUFFIX = ".safetensors"
 BUNDLED_DIR = Path(__file__).parent / "bundled"
-"""Agents that come with the package: `agent:NAME` is the file NAME in this folder."""
+"""Folder of the bundled agents: `agent:NAME` is its file NAME."""
 RENAMED_AGENTS = {
     "anyone-2p": "adhoc-2p",
     "anyone-3p": "adhoc-3p",
     "human-3p-robust": "human-3p-population",
     "prior-3p": "pretrained-3p",
 }
-"""Names of bundled agents in older runs and model cards -> names now."""
+"""Old names of bundled agents, in older runs and model cards -> current names."""
 FORMAT_VERSION = 3
-"""Of the header. Format 1 had one `step`, in three units; up to format 2 the `features` of a
-structured network were its `level`, and some keys of the card had other names."""
+"""Version of the header. Format 1 had one `step`, in three units; until format 2 the `features` of
+a structured network were its `level`, and some keys of the card had other names."""
 
 
 HALF_BITS = 11
-"""The significant binary digits of a float16."""
+"""Significant binary digits of a float16."""
 
 
 def round_to_half(policy: NetworkPolicy, bits: int = HALF_BITS) -> NetworkPolicy:
-    """`policy` as it will be read from a file in half precision: its parameters rounded to float16,
-    and of that to `bits` significant binary digits, as float32. A file of fewer is as long, but
-    packs smaller.
+    """Round parameters to float16 with `bits` significant binary digits; returns them as float32.
 
-    Raises:
-        ValueError: naming a parameter that is no finite number in half precision.
+    Fewer bits compress better. Raises ValueError for a parameter that overflows half precision.
     """
 
     def to_half(x: Any) -> np.ndarray:
         half = np.asarray(x).astype(np.float16)
-        # one float16 is the next in its integer too: rounding that, ties to even, rounds the number
+        # consecutive float16 have consecutive bit patterns, so rounding the integer, ties to even,
+        # rounds the number
         unit = 1 << (HALF_BITS - bits)
         whole = np.rint(half.view(np.uint16).astype(np.float64) / unit) * unit
         return whole.astype(np.uint16).view(np.float16).astype(np.float32)
 
-    with np.errstate(over="ignore"):  # told apart below
+    with np.errstate(over="ignore"):  # checked below
         params = jax.tree.map(to_half, policy.params)
     for name, leaf in trees.leaf_paths(params).items():
         if not np.isfinite(leaf).all():
-            raise ValueError(f"expected parameters that half precision can hold, not {name}")
+            raise ValueError(f"{name}: too large for half precision")
     return policy.replace(params=params)
 
 
 def write_file(
     path: Path, policy: NetworkPolicy, card: Mapping[str, Any] | None = None, *, half: bool = False
 ) -> None:
-    """Writes `policy` to `path`, atomically.
+    """Write `policy`, with float32 parameters, and its model `card` to a .safetensors file,
+    atomically.
 
-    Args:
-        path: ends with `.safetensors`.
-        policy: whose parameters, float32, to write.
-        card: what its reader should know (data, command, scores), JSON-ready.
-        half: write them as float16: what is read is `round_to_half(policy)`.
+    With `half`, parameters are stored as float16, and reading returns `round_to_half(policy)`.
 
     Raises:
-        ValueError: another suffix, parameters that are not the network's (`IncompatibleError`), or
+        ValueError: another suffix, parameters that do not fit the network (`IncompatibleError`), or
             as `round_to_half`.
     """
     if path.suffix != SUFFIX:
@@ -111,15 +104,14 @@ def _check_leaves(leaves: Mapping[str, np.ndarray], template: trees.PyTree, wher
 
 
 def read_file(path: Path) -> NetworkPolicy:
-    """The policy in `path`, its parameters as float32. The file may be replaced at any moment: it
-    is opened once.
+    """Read the policy in `path`, with float32 parameters.
 
-    Raises:
-        ValueError: it is damaged, of another format, or no policy at all.
+    Opens the file once, as it may be replaced at any time. Raises ValueError for a file that is
+    damaged, of another format, or not a policy.
     """
     leaves, header = _read(path)
     if header.get("sha256") != _digest(leaves, header):
-        raise trees.CorruptError(f"{path}: not what was written: the file is damaged or was edited")
+        raise trees.CorruptError(f"{path}: wrong SHA-256: the file is damaged or was edited")
     rules, network, info = parse_metadata(_parse(header, "policy", path), where=path)
     full = {
         name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in leaves.items()
@@ -132,11 +124,7 @@ def read_file(path: Path) -> NetworkPolicy:
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """The model card in `path`, empty where a run wrote it; no parameter is read.
-
-    Raises:
-        ValueError: as `read_file`.
-    """
+    """Model card in `path`, empty if a run wrote the file. Raises ValueError as `read_file`."""
     header = _read(path, tensors=False)[1]
     card = _parse(header, "card", path)
     is_old = _parse(header, "policy", path).get("format_version") in (1, 2)
@@ -144,17 +132,13 @@ def read_card(path: Path) -> dict[str, Any]:
 
 
 def read_rules(path: Path) -> Rules:
-    """The game of the policy in `path`; no parameter is read.
-
-    Raises:
-        ValueError: as `read_file`.
-    """
+    """Game of the policy in `path`. Raises ValueError as `read_file`."""
     header = _read(path, tensors=False)[1]
     return parse_metadata(_parse(header, "policy", path), where=path)[0]
 
 
 def is_policy(path: Path) -> bool:
-    """Whether `path` is a file that `write_file` wrote, damaged or not."""
+    """True if `write_file` wrote `path`, even if it is damaged."""
     try:
         _read(path, tensors=False)
     except ValueError:
@@ -163,36 +147,32 @@ def is_policy(path: Path) -> bool:
 
 
 def bundled_files() -> dict[str, Path]:
-    """The agents that come with the package: name -> file."""
+    """Bundled agents: name -> file."""
     return {path.stem: path for path in sorted(BUNDLED_DIR.glob(f"*{SUFFIX}"))}
 
 
 def load_bundled(name: str) -> NetworkPolicy:
-    """The agent `agent:NAME`.
-
-    Raises:
-        ValueError: there is none of that name.
-    """
+    """Load the agent `agent:NAME`; raises ValueError if it does not exist."""
     return read_file(bundled_path(name))
 
 
 def bundled_path(name: str) -> Path:
-    """Where the agent `agent:NAME` is; raises ValueError as `load_bundled`."""
+    """Path of the agent `agent:NAME`; raises ValueError as `load_bundled`."""
     short = name.removeprefix("agent:")
     files = bundled_files()
     if short in RENAMED_AGENTS:
         raise ValueError(f"agent:{short} was renamed to agent:{RENAMED_AGENTS[short]}")
     if short not in files:
-        raise ValueError(f"{name}: expected agent: and one of {', '.join(files)}")
+        raise ValueError(f"{name}: expected agent:NAME with one of {', '.join(files)}")
     return files[short]
 
 
 def _read(path: Path, tensors: bool = True) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The parameters (none unless `tensors`) and the header."""
+    """Parameters (empty unless `tensors`) and header."""
     try:
         leaves, header = read_tensors(path) if tensors else ({}, read_metadata(path))
     except ValueError as error:
-        raise trees.CorruptError(f"{path}: expected a policy's file, got: {error}") from error
+        raise trees.CorruptError(f"{path}: expected a policy file, got: {error}") from error
     if missing := {"policy", "card"} - set(header):
         raise ValueError(
             f"{path}: expected a file that a run or `hanabi-rl export` wrote, got one without "
@@ -216,7 +196,7 @@ def _digest(leaves: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
 
 
 def policy_metadata(policy: NetworkPolicy) -> dict[str, Any]:
-    """What is stored of a policy beside its parameters."""
+    """Metadata of a policy's file."""
     return to_json(
         {"format_version": FORMAT_VERSION, **policy_spec(policy), **dataclasses.asdict(policy.info)}
     )
@@ -225,11 +205,7 @@ def policy_metadata(policy: NetworkPolicy) -> dict[str, Any]:
 def parse_metadata(
     description: Mapping[str, Any], *, where: Path
 ) -> tuple[Rules, NetworkConfig | StructuredConfig, PolicyInfo]:
-    """What `policy_metadata` wrote.
-
-    Raises:
-        ValueError: naming `where`, the key, what was expected and got.
-    """
+    """Parse `policy_metadata`; raises ValueError with `where`, the key, and both values."""
 
     def expect(name: str, expected: Any, got: Any) -> None:
         if got != expected:
@@ -265,8 +241,7 @@ def parse_metadata(
 
 
 def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A description of format 1 as one of format 2: its `step` was minibatches of BC, else
-    environment steps."""
+    """Convert metadata from format 1 to 2, with a unit for its `step`."""
     changed = dict(description)
     steps = changed.pop("step", None)
     if steps is not None:
@@ -276,7 +251,7 @@ def _from_format_1(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_format_2(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A description of format 2 as one of format 3: `network.level` is `network.features`."""
+    """Convert metadata from format 2 to 3: `network.level` became `network.features`."""
     changed = {**description, "format_version": FORMAT_VERSION}
     if isinstance(network := changed.get("network"), dict):
         changed["network"] = with_new_names(network)
@@ -291,11 +266,11 @@ _CARD_KEYS = {
     "nats": "cross_entropy",
     "nats_ci95": "cross_entropy_ci95",
 }
-"""Keys of a card of format 2, at any depth -> names now."""
+"""Keys of a card of format 2, at any depth -> current names."""
 
 
 def _card_from_format_2(card: Mapping[str, Any]) -> dict[str, Any]:
-    """A card of format 1 or 2 as one of format 3."""
+    """Convert a card of format 1 or 2 to format 3."""
     changed: dict[str, Any] = {
         _CARD_KEYS.get(key, key): _card_from_format_2(value) if isinstance(value, dict) else value
         for key, value in card.items()
@@ -307,6 +282,5 @@ def _card_from_format_2(card: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
-    """The shapes and dtypes of the parameters of such a policy. Traced once, which takes half a
-    second, however many agents of one kind are read."""
+    """Shapes and dtypes of the parameters. Cached, as tracing takes half a second."""
     return jax.eval_shape(lambda: init_params(rules, network, jax.random.key(0)))

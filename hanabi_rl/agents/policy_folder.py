@@ -1,10 +1,8 @@
-"""Policies in folders: what a run keeps, and what plays straight from its Orbax checkpoints.
+"""Policies in folders: those that a run saves, and those in its Orbax checkpoints.
 
-A run keeps a policy as `<name>/policy.safetensors` (`agents/policy_file.py`). Its
-`checkpoints/<step>` hold the whole training state, the actor's parameters among it.
+A run saves a policy as `<name>/policy.safetensors` (`agents/policy_file.py`). Its
+`checkpoints/<step>` hold the whole training state, including the actor's parameters.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import os
@@ -27,7 +25,7 @@ from hanabi_rl.storage.renamed_fields import with_new_names
 
 FILE = "policy.safetensors"
 CLONE_FOLDER = "bc-policy"
-"""The folder of the clone that a run began as, or met: the run is then complete in itself."""
+"""Folder of the clone that a run was initialised from or trained with."""
 
 
 @with_our_settings(prng=True)
@@ -41,25 +39,24 @@ def save_policy(
     score: float | None,
     greedy: bool = True,
 ) -> None:
-    """Writes `policy` into `folder`, in the place of an older one if there is one; a kill at any
-    moment leaves one of the two, and no folder without a policy.
+    """Write `policy` into `folder`, replacing an older one.
+
+    A kill leaves one of the two, and never a folder without a policy.
 
     Args:
-        folder: the policy folder, e.g. `<run>/policy`.
-        policy: whose parameters to write.
-        algorithm: what trained it, e.g. `bc`.
-        steps: how long it was trained, in `unit`.
-        unit: what the steps are.
-        score: the mean score of the evaluation that selected it, or None.
-        greedy: whether that evaluation was greedy.
+        folder: policy folder, e.g. `<run>/policy`.
+        policy: policy to write.
+        algorithm: training algorithm, e.g. `bc`.
+        steps, unit: training duration.
+        score: mean score of the evaluation that selected it (greedy or not: `greedy`), or None.
 
     Raises:
-        ValueError: a bot or a wrapped agent, or parameters that are not the network's.
+        ValueError: a bot or a wrapped agent, or parameters that do not fit the network.
     """
     if not isinstance(policy, NetworkPolicy):
         raise ValueError(
-            f"expected a trained policy, a NetworkPolicy, got {type(policy).__name__}: a bot or a "
-            "wrapper is made by its name again"
+            f"expected a trained policy, a NetworkPolicy, got {type(policy).__name__}; load bots "
+            "and wrappers by name instead"
         )
     folder = home_path(folder)
     info = PolicyInfo(algorithm, int(steps), unit, None if score is None else float(score), greedy)
@@ -80,13 +77,13 @@ def save_policy(
 def checkpoint_policy(
     policy: NetworkPolicy, *, params_path: str, steps_per_number: int = 1
 ) -> dict[str, Any]:
-    """What a `Checkpointer` stores so that `load_policy` can play from a checkpoint.
+    """Metadata that a `Checkpointer` stores, so that `load_policy` can play from a checkpoint.
 
     Args:
-        policy: of the network being trained; its `info` names the unit of its steps.
-        params_path: where the actor's parameters are in the state, e.g. `learner/params/actor`.
-        steps_per_number: how many of those steps one in a checkpoint's number stands for, e.g. the
-            environment steps of an update.
+        policy: policy with the network being trained; its `info` has the unit of steps.
+        params_path: path of the actor's parameters in the state, e.g. `learner/params/actor`.
+        steps_per_number: steps per unit of a checkpoint's number, e.g. environment steps per
+            update.
     """
     return {
         "params_path": params_path,
@@ -96,11 +93,9 @@ def checkpoint_policy(
 
 
 def read_folder(folder: Path) -> NetworkPolicy | None:
-    """The trained policy in a policy folder, a run's folder (its `policy/`) or one
-    `checkpoints/<step>`; None where there is none. Every parameter is verified with its SHA-256.
+    """Read a policy folder, a run's folder (its `policy/`) or a `checkpoints/<step>`; else None.
 
-    Raises:
-        ValueError: its files are damaged or of another format.
+    Every parameter is verified with its SHA-256. Raises ValueError for damaged or other files.
     """
     for place in (folder, folder / "policy"):
         if (place / FILE).exists():
@@ -109,8 +104,7 @@ def read_folder(folder: Path) -> NetworkPolicy | None:
 
 
 def run_config(folder: Path) -> tuple[str | None, dict[str, Any]] | None:
-    """The algorithm and the config of a run's folder; None of another, where a config.json may be
-    of any program."""
+    """Algorithm and config of a run's folder; None for others, even with a config.json."""
     try:
         record = read_json(folder / "config.json")
     except (OSError, ValueError):
@@ -122,41 +116,39 @@ def run_config(folder: Path) -> tuple[str | None, dict[str, Any]] | None:
 
 
 def why_no_policy(folder: Path) -> str | None:
-    """The reason why the folder of a run, or of several, holds no policy; None of other folders."""
-    missing = not folder.exists() and folder.name in ("policy", CLONE_FOLDER)  # it may come
+    """Reason why a folder of runs has no policy; None for other folders."""
+    missing = not folder.exists() and folder.name in ("policy", CLONE_FOLDER)  # not written yet
     place = folder.parent if missing else folder
     if place.name == "checkpoints" and (steps := _checkpoints(place.parent)):
         return f"{folder}: expected one checkpoint, such as {steps[-1]}"
     if run_config(place) is not None:
-        run = place.parent if run_config(place.parent) is not None else place  # of a clone
+        run = place.parent if run_config(place.parent) is not None else place  # run of a clone
         parts = [place, *(path.parent for path in place.glob("*/config.json"))]
         found = [steps[-1] for part in parts if (steps := _checkpoints(part))]
         checkpoint = f", or name its checkpoint {found[0]}" if found else ""
         return (
-            f"{folder}: this run has no policy yet: continue it with --resume --run-dir {run}"
+            f"{folder}: this run has no policy yet; continue it with --resume --run-dir {run}"
             f"{checkpoint}"
         )
     runs = [path.parent for path in sorted(place.glob("*/config.json")) if run_config(path.parent)]
     if runs and place == folder:
         return (
-            f"{folder}: expected one run, got a folder of {len(runs)}: name one, such as {runs[0]}"
+            f"{folder}: expected one run, got a folder of {len(runs)}; name one, such as {runs[0]}"
         )
     return None
 
 
 def _checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of a run, the newest last."""
+    """Checkpoints of a run, newest last."""
     steps = [path.parent for path in run.glob("checkpoints/*/state") if path.parent.name.isdigit()]
     return sorted(steps, key=lambda step: int(step.name))
 
 
 def _read_checkpoint(folder: Path) -> NetworkPolicy:
-    """The policy in the training state of a checkpoint."""
     documents = read_documents(folder)
     if (stored := documents.policy) is None:
         raise ValueError(
-            f"{folder}: this checkpoint does not say which policy it holds; name a policy folder "
-            "instead"
+            f"{folder}: this checkpoint has no policy metadata; name a policy folder instead"
         )
     prefix = f"{stored['params_path']}/"
     rules, network, info = parse_metadata(stored["description"], where=folder / "policy")

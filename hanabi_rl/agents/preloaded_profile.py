@@ -1,6 +1,4 @@
-"""An agent that knows its partner from recorded games before the first move, without training."""
-
-from __future__ import annotations
+"""Wrapper that initialises the profile of the partner from recorded games, without training."""
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +16,8 @@ from hanabi_rl.games.hanabi.state import select_games
 
 
 class PreloadedProfile(Wrapper):
-    """`policy`, a network with a profile or a wrapper of one, to whom every stranger is the player
-    of the games: what it counts in play is added."""
+    """`policy`, a network with a profile or a wrapper of one, with the games' player as initial
+    profile of every partner; counts from play are added."""
 
     counts: jax.Array  # float32 [P, K], of `profile.COUNTS`, the agent's own first
 
@@ -30,7 +28,7 @@ class PreloadedProfile(Wrapper):
     def init_carry(self, batch: int) -> PyTree:
         """See `Policy.init_carry`."""
         fresh: Memory = self.policy.init_carry(batch)
-        assert fresh.profile is not None, "`preload_profile` asks"
+        assert fresh.profile is not None, "checked by `preload_profile`"
         counts = jnp.broadcast_to(self.counts, fresh.profile.counts.shape)
         return fresh._replace(profile=fresh.profile._replace(counts=counts))
 
@@ -48,32 +46,31 @@ class PreloadedProfile(Wrapper):
 
 
 def has_profile(policy: Policy) -> bool:
-    """Whether a policy remembers whom it plays with from game to game: it, or one that it asks,
-    reads a profile."""
+    """True if a policy, wrapped or not, reads a profile of its partners."""
     carry = jax.eval_shape(lambda: policy.init_carry(1))
     nodes = jax.tree.leaves(carry, is_leaf=lambda node: isinstance(node, PlayerProfile))
     return any(isinstance(node, PlayerProfile) for node in nodes)
 
 
 def preload_profile(policy: Policy, path: str, seat: int | None = None) -> PreloadedProfile:
-    """`policy`, which knows who plays in a file of games.
+    """Wrap `policy` with the profile of the player in a file of games.
 
     Args:
-        policy: reads a profile.
+        policy: a policy that reads a profile.
         path: the games, as `load_games` reads them.
-        seat: where the partner sat, in every game. None: at the human seats where the games have
-            any, else at every seat.
+        seat: seat of the partner; None: the human seats if the games mark any, otherwise every
+            seat.
 
     Raises:
-        ValueError: another kind of agent, games of another game, or no such seat.
+        ValueError: policy without a profile, games with other rules, or no such seat.
         GameDataError, FileNotFoundError: as `load_some_games`.
     """
     reads_profile = has_profile(policy)
     if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not reads_profile:
         raise ValueError(
-            "expected an agent that reads a profile of its partners (agent:adhoc-2p, what "
-            f"--network.profile trains), got a {type(policy).__name__}"
-            f"{'' if reads_profile else ', which has no profile'}"
+            "expected an agent that reads a profile of its partners (agent:adhoc-2p, or trained "
+            f"with --network.profile), got a {type(policy).__name__}"
+            f"{'' if reads_profile else ' without a profile'}"
         )
     games = load_some_games(path)
     games.check_rules(policy.rules, f"{path}: ")
@@ -81,10 +78,9 @@ def preload_profile(policy: Policy, path: str, seat: int | None = None) -> Prelo
 
 
 def profile_counts(games: Games, seat: int | None = None) -> np.ndarray:
-    """What the games tell of the partner, as the profile of somebody who has yet to play,
-    float32[P, K]: its own row is empty, each of the others is the partner. See `preload_profile`.
+    """Profile float32[P, K] with an empty own row and the partner in the games in every other row.
 
-    Raises ValueError where there is no such seat.
+    Raises ValueError if there is no such seat.
     """
     players = games.rules.num_players
     if seat is not None and not 0 <= seat < players:

@@ -1,45 +1,36 @@
-"""Where an agent comes from, as far as its card (of one that ships or was exported) or its run's
-config says: as whom it began, with whom and from which games it learnt."""
-
-from __future__ import annotations
+"""Provenance of an agent, from its model card or run config: initial policy, partners and games."""
 
 import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hanabi_rl.agents.hub import hub_card
-from hanabi_rl.agents.loading import (
-    BUNDLED,
-    HUB,
-    current_name,
-    expand_seed_ranges,
-    parse_name,
-)
+from hanabi_rl.agents.loading import BUNDLED, HUB, current_name, expand_seed_ranges, parse_name
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_file import SUFFIX, bundled_path, read_card
 from hanabi_rl.agents.policy_folder import CLONE_FOLDER, FILE, run_config
 
-NOT_RECORDED = "not noted"
-"""What a card says of the data where nobody told `hanabi-rl export`."""
+NOT_RECORDED = "not recorded"
+"""Value of a card's `data` if `hanabi-rl export` got none."""
 
 
 class _Origin(NamedTuple):
-    """What a card or a config says of one agent alone."""
+    """Provenance that a card or a config records for one agent."""
 
     init_from: str | None = None
-    """As whom it began; a card does not say. Of BR-BC whom its clone began as, or the clone."""
+    """Initial policy, if recorded (not on cards); for BR-BC, that of its clone, or the clone."""
     is_br_bc: bool = False
-    """Whether it is BR-BC, which began as nobody and met its clone."""
+    """BR-BC: not initialised from its clone, but trained with it."""
     partners: tuple[str, ...] = ()
     train_files: tuple[str, ...] = ()
-    """Files of games."""
+    """Files of training games."""
     val_files: tuple[str, ...] = ()
-    """Files of games by which an epoch was chosen."""
+    """Files of games that selected an epoch."""
     data: str | None = None
-    """What it learnt from, in the words of its card."""
+    """Training data, in the words of the card."""
 
     def may_have_trained_on(self, file: Path) -> bool:
-        """Whether it may have, by what is noted; as whom it began aside."""
+        """True if the agent, its initial policy aside, may have trained on the file."""
         if file.name in _names(self.train_files) or file.name in _names(self.val_files):
             return file.name in _names(self.train_files)
         if self.data is not None:
@@ -47,27 +38,28 @@ class _Origin(NamedTuple):
         return not self.train_files and self.init_from is None
 
     def describe(self, file: Path, deny: bool) -> str | None:
-        """What it and a file are to each other; None where nothing is noted. `deny`: nobody it
-        began as may have learnt from the file, so it may be said that it did not."""
+        """Relation to a file, None if unknown; `deny`: no ancestor may have trained on it."""
         if file.name in _names(self.train_files):
-            return f"learnt from {file.name} itself, so that its prediction flatters it"
+            return f"trained on {file.name}, so its predictions there are optimistic"
         if file.name in _names(self.val_files):
-            by = f"did not learn from {file.name}, by which an epoch was chosen"
-            return by if deny else f"had an epoch chosen by {file.name}"
+            selected = f"selected an epoch on {file.name}"
+            return f"{selected}, not trained on it" if deny else selected
         if self.data is not None and self.data.startswith("none"):
-            return "learnt from no recorded games, as far as its card says"
+            return "trained on no recorded games, according to its card"
         if self.data is not None:
-            return f"learnt from {self.data}; whether {file.name} is of them its card does not say"
+            return f"trained on {self.data}; its card does not say if that includes {file.name}"
         if self.train_files:
-            words = f"learnt from {', '.join(self.train_files)}"
-            return f"{words}, not from {file.name} by its name" if deny else words
+            words = f"trained on {', '.join(self.train_files)}"
+            return f"{words}, not on {file.name} (by name)" if deny else words
         return None
 
 
 def training_partners(name: str) -> tuple[str, ...]:
-    """Whom an agent met in training: its partners, the agent that it began as (`--init-from`, the
-    clone of HDR-IPPO, the level below of OBL), and whom that one met; of BR-BC its clone, and as
-    whom that began. Each once."""
+    """Agents that an agent was trained with, without duplicates.
+
+    They are its partners, its initial policies (`--init-from`, the clone of HDR-IPPO, the previous
+    level of OBL) and their partners; for BR-BC its clone and the clone's initial policies.
+    """
     partner_names, itself = list[str](), True
     for origin in _lineage(name).values():
         partner_names += origin.partners if itself else ()
@@ -77,22 +69,21 @@ def training_partners(name: str) -> tuple[str, ...]:
 
 
 def describe_data_overlap(name: str, file: Path) -> str | None:
-    """What is known of an agent, those it began as and a file of games, in a few words; None where
-    nothing is, as of a bot. Files are told by their names."""
+    """Describe whether an agent or ancestor trained on a file (by name); None if unknown."""
     deny, lineage = True, _lineage(name)
     origins = [*lineage.values()]
     phrases: list[str] = []
     for age, (agent, origin) in reversed([*enumerate(lineage.items())]):
         phrase = words = origin.describe(file, deny)
         if age > 0:
-            unknown = ", whose data is not noted" if origin.init_from is None else ""
+            unknown = ", with unrecorded data" if origin.init_from is None else ""
             which = unknown if words is None else f", which {words}"
             if origins[age - 1].is_br_bc:
-                began = f"{'its' if age == 1 else 'the'} clone is, or began as,"
+                began = f"{'its' if age == 1 else 'the'} clone is, or was initialised from,"
             else:
-                began = f"{'began' if age == 1 else 'that one began'} as"
+                began = f"{'' if age == 1 else 'that agent was '}initialised from"
             phrase = f"{began} {agent}{which}"
-        if file.name in _names(origin.train_files):  # that settles it, whoever went before
+        if file.name in _names(origin.train_files):  # conclusive, whatever the ancestors
             phrases = []
         phrases += [phrase] if phrase else []
         deny = deny and not origin.may_have_trained_on(file)
@@ -104,10 +95,9 @@ def _names(files: tuple[str, ...]) -> set[str]:
 
 
 def _lineage(name: str) -> dict[str, _Origin]:
-    """The agent, whom it began as, whom that one began as, ...; of whom is gone nothing is known.
+    """Origins of the agent, its initial policy, the initial policy of that, ...
 
-    Raises:
-        ValueError, PermissionError, ConnectionError: as `read_model_card`, of the agent itself.
+    Unreadable ancestors have an empty origin. Raises as `read_model_card` for the agent itself.
     """
     lineage = {name: _origin(name)}
     start = lineage[name].init_from
@@ -136,7 +126,7 @@ def _origin(name: str) -> _Origin:
     if clone_of := _clone_of(name):
         return _origin_if_there(clone_of)
     algorithm, config = _config(name)
-    # the settings to train a clone are not read where one was given
+    # the clone's training settings do not apply if a clone was given
     clone = {} if config.get("bc_policy") else config.get("bc") or config
     starts = (config.get(key) for key in ("init_from", "previous_level", "bc_policy"))
     init_from = next(filter(None, starts), clone.get("init_from"))
@@ -150,12 +140,12 @@ def _origin(name: str) -> _Origin:
 
 
 def _files_after(flag: str, command: str) -> list[str]:
-    """The arguments of --data (or --bc.data) in the commands of a card."""
+    """Arguments of --data (or --bc.data) in the commands of a card."""
     files, taking = [], False
-    text = command.replace(";", " - ")  # one ends there
+    text = command.replace(";", " - ")  # a semicolon ends a command
     try:
         words = shlex.split(text)
-    except ValueError:  # an apostrophe in what somebody wrote
+    except ValueError:  # free text with an apostrophe
         words = text.split()
     for word in words:
         if word.startswith("-"):
@@ -169,10 +159,9 @@ def _files_after(flag: str, command: str) -> list[str]:
 
 
 def read_model_card(name: str) -> dict[str, Any]:
-    """The model card of an agent; empty where it has none, as bots and the policies of a run.
+    """Model card of an agent; empty for bots and policies of a run.
 
-    Raises:
-        ValueError: there is no such agent, or its file is damaged.
+    Raises ValueError if there is no such agent or its file is damaged.
     """
     parsed = parse_name(name)
     if parsed.scheme == BUNDLED:
@@ -184,12 +173,12 @@ def read_model_card(name: str) -> dict[str, Any]:
     place = Path(parsed.path)
     inside = (place / FILE, place / "policy" / FILE)  # of a folder
     files = [place] if place.suffix == SUFFIX else [file for file in inside if file.exists()]
-    return read_card(files[0]) if files else {}  # empty of a run's own
+    return read_card(files[0]) if files else {}  # empty for a run's policy
 
 
 def run_metadata(name: str, policy: NetworkPolicy) -> dict[str, Any]:
-    """What is known of a trained agent without its card and without playing, by the keys that a
-    card has; its data are the files of those it began as, too. Raises as `training_partners`."""
+    """Metadata of a trained agent without its card and without playing, by the keys of a card; its
+    data include the files of its ancestors. Raises as `training_partners`."""
     files = [file for origin in _lineage(name).values() for file in origin.train_files]
     return {
         "players": policy.rules.num_players,
@@ -203,19 +192,18 @@ def run_metadata(name: str, policy: NetworkPolicy) -> dict[str, Any]:
 
 
 def _clone_of(name: str) -> str | None:
-    """The clone that a run keeps as `CLONE_FOLDER`, where that is what is named: the one it was
-    given, else its own."""
+    """Clone of the run if `name` is its `CLONE_FOLDER`: the given clone, or the one it trained."""
     parsed = parse_name(name)
     if parsed.scheme:
         return None
     place = Path(parsed.path).resolve()
-    folder = place if place.name == CLONE_FOLDER else place.parent  # of the policy's file
+    folder = place if place.name == CLONE_FOLDER else place.parent  # parent of the policy's file
     found = run_config(folder.parent) if folder.name == CLONE_FOLDER else None
     return None if found is None else found[1].get("bc_policy") or str(folder.parent / "bc")
 
 
 def _config(name: str) -> tuple[str | None, dict[str, Any]]:
-    """The algorithm and the config of the run that an agent is of; empty where it is of none."""
+    """Algorithm and config of the agent's run; empty if it belongs to no run."""
     parsed = parse_name(name)
     if parsed.scheme:
         return None, {}

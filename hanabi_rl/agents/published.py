@@ -1,12 +1,10 @@
-"""Policies that others published, as agents: `ah2ac2:FILE` and `obl:FILE`.
+"""Agents with published weights: `ah2ac2:FILE` and `obl:FILE`.
 
-FILE is a local `.safetensors` file, or one in the family's repository on the Hugging Face Hub. Its
-keys are the flax path of each parameter joined by commas. Three layouts of AH2AC2 are known (LSTM
+FILE is a local `.safetensors` file, or one in the family's repository on the Hugging Face Hub. A
+key is the flax path of a parameter joined by commas. Supported layouts: three of AH2AC2 (LSTM
 clones, HDR-IPPO with the same actor, feed-forward), and JaxMARL's R2D2 network for the Off-Belief
 Learning agents.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import itertools
@@ -32,42 +30,39 @@ from hanabi_rl.storage.tensors import read_tensors
 REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}
 PREFIXES = tuple(f"{family}:" for family in REPOSITORIES)
 OBL_LICENCE = (
-    "obl: these are the weights of Off-Belief Learning (Hu et al., 2021) in JaxMARL's "
-    "translation. Their licence is "
-    f"NON-COMMERCIAL: read it at https://huggingface.co/{REPOSITORIES['obl']} before you use them."
+    "obl: weights of Off-Belief Learning (Hu et al., 2021), converted by JaxMARL. Their licence is "
+    f"NON-COMMERCIAL: read it at https://huggingface.co/{REPOSITORIES['obl']} before use."
 )
 
 Tensors = Mapping[str, np.ndarray]
 Shapes = dict[str, tuple[int, ...]]
 
-_GATES = "ifgo"  # input, forget, candidate, output: the order of our LSTM's columns
+_GATES = "ifgo"  # input, forget, candidate, output: the column order of our LSTM
 _CELL = "ScanLstmCellWithHiddenStateReset_"
 _PUBLIC_NET = "params,publ_net_dense_0"
-_PUBLIC = 125  # where the public part of an OBL observation begins: after the other player's cards
+_PUBLIC = 125  # start of the public part of an OBL observation, after the other player's cards
 
 
 class OBLPolicy(flax.struct.PyTreeNode):
-    """An Off-Belief Learning agent (R2D2) for two players: a private MLP times a public LSTM, then
-    advantages.
+    """Off-Belief Learning agent (R2D2), 2 players: private MLP times public LSTM, then advantages.
 
-    Its logits are the advantages: greedy play is the agent's own, the distribution is nobody's (a
-    Q-learner has none).
+    The logits are the advantages, so only greedy play is meaningful: a Q-learner has no
+    distribution.
     """
 
-    # private (3 layers), public, lstm (one entry a layer), advantage
+    # private (3 layers), public, lstm (one entry per layer), advantage
     params: PyTree = flax.struct.field(repr=False)
     rules: Rules = flax.struct.field(pytree_node=False)
     layout = "obl-r2d2"
 
     def identity(self) -> str:
-        """See `Policy.identity`: its layout stands for observation version and network."""
+        """See `Policy.identity`; the layout replaces observation version and network."""
         game = {"name": "hanabi", **dataclasses.asdict(self.rules)}
         return agent_hash({"layout": self.layout, "game": game}, self.params)
 
     @with_our_settings
     def init_carry(self, batch: int) -> PyTree:
-        """See `Policy.init_carry`: for each LSTM layer (cell, hidden), each float32 `[batch,
-        H]`."""
+        """(cell, hidden) per LSTM layer, each float32 `[batch, H]`."""
         widths = [layer["recurrent_kernel"].shape[0] for layer in self.params["lstm"]]
         return tuple((jnp.zeros((batch, width)), jnp.zeros((batch, width))) for width in widths)
 
@@ -100,11 +95,12 @@ def _dense(params: PyTree, x: jax.Array) -> jax.Array:
 
 
 def load_published(name: str) -> Policy:
-    """The agent `ah2ac2:FILE` or `obl:FILE`; the licence of the latter goes to stderr first.
+    """Load the agent `ah2ac2:FILE` or `obl:FILE`; prints the licence of `obl` on stderr.
 
-    Raises ValueError for an unknown family, a file of another layout (naming the tensor), a network
-    for no standard game; FileNotFoundError for a missing local file; ConnectionError where the Hub
-    cannot be reached.
+    Raises:
+        ValueError: unknown family, file of another layout (naming the tensor), or no standard game.
+        FileNotFoundError: missing local file.
+        ConnectionError: the Hub cannot be reached.
     """
     family, _, file = name.partition(":")
     if family not in REPOSITORIES or not file:
@@ -118,26 +114,18 @@ def load_published(name: str) -> Policy:
         )
     if family == "obl":
         print(OBL_LICENCE, file=sys.stderr)
-    return _read(_locate(name, family, file), family)
+    return read_published(_locate(name, family, file), family)
 
 
-def read_published(path: Path) -> Policy:
-    """The policy in a `.safetensors` file of one of the published layouts, told by its tensors; the
-    licence of an OBL agent goes to stderr.
+def read_published(path: Path, family: str | None = None) -> Policy:
+    """Read a `.safetensors` file in the layout of `family`. Raises ValueError as `load_published`.
 
-    Raises ValueError as `load_published`.
+    None: the layout is detected by its tensors, and the licence of OBL is printed on stderr.
     """
-    return _read(path, None)
-
-
-def _read(path: Path, family: str | None) -> Policy:
-    """The policy in a file of the layout of `family`, or where that is None, of any."""
     try:
         tensors = read_tensors(path)[0]
     except ValueError as error:
-        raise ValueError(
-            f"{path}: expected a safetensors file, got one that cannot be read: {error}"
-        ) from error
+        raise ValueError(f"{path}: expected a safetensors file, cannot read it: {error}") from error
     source = str(path)
     if family is None and any(key.startswith(_PUBLIC_NET) for key in tensors):
         print(OBL_LICENCE, file=sys.stderr)
@@ -156,27 +144,25 @@ def _locate(name: str, family: str, file: str) -> Path:
     if path.is_absolute() or file.startswith("."):
         raise FileNotFoundError(f"{name}: expected a file, got {path}, which does not exist")
     return download_file(
-        REPOSITORIES[family], file, kind="model", then=f"name the file it is in: {family}:PATH"
+        REPOSITORIES[family], file, kind="model", then=f"name its local file: {family}:PATH"
     )
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """The training configuration that AH2AC2 keeps beside a clone's weights; empty where it is not
-    there."""
+    """Training config that AH2AC2 stores with a clone's weights; empty if it is missing."""
     if not path.is_file():
         return {}
     import yaml
 
     try:
         config = yaml.safe_load(read_text(path))
-    except Exception as error:  # yaml's own, of text that is none, of lists in lists without end
+    except Exception as error:  # yaml's own errors, undecodable text, and unbounded nesting
         raise ValueError(f"{path}: expected YAML, got: {error}") from error
     if not isinstance(config, dict):
         raise ValueError(f"{path}: expected a mapping, got {type(config).__name__}")
     if config.get("act_fn", "gelu") != "gelu":
         raise ValueError(
-            f"{path}: act_fn: expected 'gelu', the only one our network has, got "
-            f"{config['act_fn']!r}"
+            f"{path}: act_fn: expected 'gelu', the only supported one, got {config['act_fn']!r}"
         )
     dropout = config.get("dropout", 0.0)
     if type(dropout) not in (int, float) or not 0.0 <= dropout < 1.0:
@@ -185,8 +171,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> NetworkPolicy:
-    """A clone or the actor of HDR-IPPO, whose critic is left out, in the parameters of our own
-    `Actor`."""
+    """A clone, or the actor of HDR-IPPO without its critic, in the parameters of our `Actor`."""
     with_critic = any(key.startswith("params,actor,") for key in tensors)
     prefix = (
         "params,actor,"
@@ -200,7 +185,7 @@ def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> Netw
     lstm = _widths(tensors, cell + "{},hi,bias") or [0]
     *decoder, num_moves = _widths(tensors, dense + "{},bias")[len(embedding) :] or [0]
     obs_size = _size(tensors, f"{dense}0,kernel", source)
-    # The decoder's layers and the logits are numbered on from the embedding's.
+    # decoder layers and logits continue the numbering of the embedding
     into = [obs_size, *embedding, *lstm, *decoder]
 
     expected: Shapes = {}
@@ -236,8 +221,7 @@ def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> Netw
 
 
 def _read_feed_forward(tensors: Tensors, source: str) -> NetworkPolicy:
-    """`params,Dense_0` is shared, `Dense_1` and `Dense_2` are the actor; the critic, 3 and 4, is
-    left out."""
+    """`params,Dense_0` is shared, 1 and 2 are the actor; the critic, 3 and 4, is dropped."""
     obs_size, shared, hidden = (
         _size(tensors, f"params,Dense_{k},kernel", source) for k in range(3)
     )
@@ -283,15 +267,14 @@ def _read_obl(tensors: Tensors, source: str) -> OBLPolicy:
 
 
 def _size(tensors: Tensors, key: str, source: str) -> int:
-    """The first axis of a tensor that says how wide a layer is: of a kernel what goes in, of a bias
-    what comes out."""
+    """First axis of a tensor: inputs of a kernel, outputs of a bias."""
     if key not in tensors or tensors[key].ndim == 0:
         raise ValueError(f"{source}: expected a tensor {key!r}, got {_names(tensors)}")
     return tensors[key].shape[0]
 
 
 def _widths(tensors: Tensors, pattern: str) -> list[int]:
-    """The sizes of the vectors `pattern` with 0, 1, ... filled in, as far as there are any."""
+    """Sizes of the vectors `pattern` with 0, 1, ... filled in, up to the first that is missing."""
     numbers = itertools.takewhile(lambda k: pattern.format(k) in tensors, itertools.count())
     return [tensors[pattern.format(k)].size for k in numbers]
 
@@ -301,8 +284,8 @@ def _dense_shapes(prefix: str, rows: int, columns: int) -> Shapes:
 
 
 def _lstm_shapes(prefix: str, rows: int, width: int) -> Shapes:
-    """flax's LSTM cell: a kernel without bias for each gate's input, one with bias for its hidden
-    state."""
+    """Shapes of flax's LSTM cell: per gate a kernel for inputs, kernel and bias for hidden
+    states."""
     shapes: Shapes = {f"{prefix},i{gate},kernel": (rows, width) for gate in _GATES}
     for gate in _GATES:
         shapes |= _dense_shapes(f"{prefix},h{gate}", width, width)
@@ -310,12 +293,11 @@ def _lstm_shapes(prefix: str, rows: int, width: int) -> Shapes:
 
 
 def _check(tensors: Tensors, expected: Shapes, source: str) -> None:
-    """Raises ValueError for the first tensor that is missing, not expected, or of another shape or
-    dtype."""
+    """Raise ValueError for a tensor that is missing, unexpected, or has another shape or dtype."""
     for key in sorted(expected.keys() - tensors.keys()):
         raise ValueError(f"{source}: expected a tensor {key!r}, got {_names(tensors)}")
     for key in sorted(tensors.keys() - expected.keys()):
-        raise ValueError(f"{source}: expected no tensor but {_names(expected)}; got {key!r}")
+        raise ValueError(f"{source}: expected only the tensors {_names(expected)}; got {key!r}")
     for key, shape in expected.items():
         tensor = tensors[key]
         if tensor.shape != shape or tensor.dtype != np.float32:
@@ -334,8 +316,7 @@ def _dense_layer(tensors: Tensors, prefix: str) -> PyTree:
 
 
 def _lstm_layer(tensors: Tensors, prefix: str) -> PyTree:
-    """The four gates side by side, as our `LSTMLayer` keeps them; the bias is added with the
-    input."""
+    """Concatenate the four gates as `LSTMLayer` does; the bias moves to the input."""
 
     def gates(part: str) -> np.ndarray:
         return np.concatenate(
@@ -357,7 +338,6 @@ def _rules(obs_size: int, num_moves: int, source: str) -> Rules:
         sizes = ", ".join(f"{size} and {moves}" for size, moves in standard)
         raise ValueError(
             f"{source}: expected the observation and action sizes of a game of 2 to 5 players "
-            f"({sizes}), "
-            f"got {obs_size} and {num_moves}"
+            f"({sizes}), got {obs_size} and {num_moves}"
         )
     return standard[obs_size, num_moves]

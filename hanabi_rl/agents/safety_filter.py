@@ -1,11 +1,9 @@
-"""A safety filter: an agent that never plays a card unless it is likely enough to be playable.
+"""Safety filter: never play a card unless it is sufficiently likely to be playable.
 
-The chance is exact: of the copies that the agent cannot see and the card's hints allow, the share
-that can be played now. It counts cards and reads no convention. With partners that an agent did not
-learn with it is an insurance against the last life.
+The probability is exact: the fraction of playable cards among the unseen copies that the card's
+hints allow. It counts cards and assumes no convention. It protects the last life in games with
+unseen partners.
 """
-
-from __future__ import annotations
 
 import flax.struct
 import jax
@@ -21,12 +19,12 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class SafetyFilter(Wrapper):
-    """`policy`, without the plays whose chance of success is too small."""
+    """`policy` without plays of too small success probability."""
 
     min_prob_last_life: float = flax.struct.field(pytree_node=False, default=0.6)
-    """The least chance at which a card is played on the last life ..."""
+    """Minimum play probability on the last life."""
     min_prob: float = flax.struct.field(pytree_node=False, default=0.1)
-    """... and before that."""
+    """Minimum play probability before the last life."""
 
     def identity(self) -> str:
         """See `Policy.identity`."""
@@ -41,7 +39,7 @@ class SafetyFilter(Wrapper):
         reset: jax.Array,
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
-        """See `Policy.step`; where every legal move is too risky, nothing is filtered."""
+        """See `Policy.step`; if every legal move is too risky, no move is filtered."""
         prob, lives = jax.vmap(lambda seen: playable_probs(self.rules, seen))(obs)
         threshold = jnp.where(lives == 1, self.min_prob_last_life, self.min_prob)[:, None]
         hand = self.rules.hand_size
@@ -50,7 +48,7 @@ class SafetyFilter(Wrapper):
 
         def filtered(logits: jax.Array) -> jax.Array:
             safe = legal & ~risky
-            # a policy that is sure of a risky play rules out every other move: all are then alike
+            # if the policy excludes every safe move, all safe moves are equally likely
             none = jnp.all(jnp.where(safe, logits, ILLEGAL_LOGIT) <= ILLEGAL_LOGIT / 2, axis=-1)
             other = jnp.where(none[:, None], 0.0, logits)
             return jnp.where(any_safe, jnp.where(safe, other, ILLEGAL_LOGIT), logits)
@@ -59,8 +57,7 @@ class SafetyFilter(Wrapper):
 
 
 def playable_probs(rules: Rules, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Of an observation float32[O]: the chance float32[H] that each of the observer's cards is
-    playable, 0 for an empty slot; and its lives int32[]."""
+    """Probability float32[H] that each own card is playable (0: empty slot), and lives int32[]."""
     seen = decode_observation(rules, obs)
     copies = members(rules, seen.knowledge[0]) * unseen_copies(rules, seen)
     playable = members(rules, card_facts(rules, seen).playable)

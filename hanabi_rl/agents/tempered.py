@@ -1,12 +1,9 @@
-"""An agent that is less, or more, sure of its choices.
+"""Temperature wrapper: makes an agent more or less random.
 
-Reinforcement learning sharpens a policy far beyond what people's next moves warrant: a temperature
-above 1 makes it a better prediction of them, and a more varied partner where it samples. Greedy
-play stays what it is; but below 1 who plays that by chance too (`bot:random`, rule lists) draws
-more often what it does most.
+Reinforcement learning makes a policy far more deterministic than humans. A temperature above 1
+improves its predictions of human moves and diversifies it as a sampled partner. Greedy play is
+unchanged, except that stochastic bots (`bot:random`, rule lists) become more deterministic below 1.
 """
-
-from __future__ import annotations
 
 import flax.struct
 import jax
@@ -29,5 +26,5 @@ class Tempered(LogitsWrapper):
 
     def transform_logits(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
         """See `LogitsWrapper`."""
-        possible = legal & (logits > ILLEGAL_LOGIT / 2)  # a move that is ruled out stays so
+        possible = legal & (logits > ILLEGAL_LOGIT / 2)  # excluded moves stay excluded
         return jnp.where(possible, logits / self.temperature, ILLEGAL_LOGIT)

@@ -1,6 +1,4 @@
-"""What every wrapper of an agent is: the agent, and what is changed of it."""
-
-from __future__ import annotations
+"""Base classes of wrappers, which modify an agent."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +16,7 @@ from hanabi_rl.storage.jax_settings import hold_methods
 
 
 class Wrapper(flax.struct.PyTreeNode):
-    """`policy` with a difference: a subclass says it in `step`, and in `identity`."""
+    """A modified `policy`; subclasses implement `step` and `identity`."""
 
     policy: Any  # a Policy
 
@@ -50,10 +48,12 @@ class Wrapper(flax.struct.PyTreeNode):
         reset: jax.Array,
         key: jax.Array | None,
     ) -> tuple[PyTree, jax.Array]:
-        """`Policy.step` of an agent whose whole distribution is the policy's changed by `change`,
-        logits float32 [B, A] -> logits with illegal actions at -1e10: also where the policy draws
-        from its own (`agents/policy.py` `is_stochastic`), which a change of the draw alone would
-        miss."""
+        """`Policy.step` with the policy's distribution transformed by `change`.
+
+        `change` maps logits float32 [B, A] to logits, illegal actions at -1e10. The sampled move of
+        a stochastic policy is coupled to the new distribution; transforming the sample alone has no
+        effect.
+        """
         after, logits = self.policy.step(carry, obs, legal, reset, key)
         if key is None or not is_stochastic(self.policy):
             return after, change(logits)
@@ -62,11 +62,11 @@ class Wrapper(flax.struct.PyTreeNode):
 
 
 class LogitsWrapper(Wrapper):
-    """A wrapper that changes the answer alone: a subclass says how in `transform_logits`. It reads
-    what the policy reads, so beside a learner it costs what the policy costs."""
+    """Wrapper that only transforms logits, in `transform_logits`. It reads the policy's features,
+    so it adds no feature cost in training."""
 
     def transform_logits(self, logits: jax.Array, legal: jax.Array) -> jax.Array:
-        """The policy's logits float32 [..., A] -> this agent's, illegal actions at -1e10."""
+        """Transform the policy's logits float32 [..., A]; illegal actions at -1e10."""
         raise NotImplementedError
 
     def step(
@@ -83,7 +83,7 @@ class LogitsWrapper(Wrapper):
 
     @property
     def feature_spec(self) -> str | None:
-        """See `FeaturePolicy` in `learning/observation_views.py`: what the policy reads."""
+        """See `FeaturePolicy` in `learning/observation_views.py`."""
         return getattr(self.policy, "feature_spec", None)
 
     def init_features_carry(self, batch: int) -> PyTree:
@@ -99,22 +99,23 @@ class LogitsWrapper(Wrapper):
 
 
 def couple_samples(sampled: jax.Array, source: jax.Array, target: jax.Array) -> jax.Array:
-    """What was drawn from one distribution as an answer of another: a move that is less likely
-    there gives way, as often as it has to, to those that are more likely, and all others stay (a
-    maximal coupling). Where the other one is flatter the move drawn stays the most likely.
+    """Convert a sample from one distribution into a sample from another (maximal coupling).
+
+    A sampled move that is less likely under `target` is replaced, with the required probability, by
+    moves that are more likely there. If `target` is flatter, the sample remains the most likely
+    move.
 
     Args:
-        sampled: logits float32 [..., A] of an answer, in the mean over all keys that of `source`.
-        source: logits of the distribution that it was drawn from.
-        target: logits of the other one, -1e10 where the action is not to be taken.
+        sampled: logits float32 [..., A]; the mean of their softmax over keys is that of `source`.
+        source: logits of the distribution of the sample.
+        target: logits of the new distribution, -1e10 for excluded actions.
 
     Returns:
-        Logits float32 [..., A], in the mean over all keys the distribution of `target`.
+        Logits float32 [..., A]; the mean of their softmax over keys is that of `target`.
     """
     answer, before, after = (jax.nn.softmax(x, axis=-1) for x in (sampled, source, target))
     stays = answer * jnp.minimum(1.0, after / jnp.maximum(before, 1e-30))
-    # a little of the other one, so that where the two are one nothing is divided by what rounding
-    # has left of their difference
+    # add a little of `target`, so that equal distributions do not divide by a rounding residue
     more = jnp.maximum(after - before, 0.0) + 1e-6 * after
     more /= jnp.sum(more, axis=-1, keepdims=True)
     chances = stays + (1.0 - jnp.sum(stays, axis=-1, keepdims=True)) * more

@@ -1,1 +1,1 @@
-"""Networks: what turns a view of the game into logits and values."""
+"""Networks: from observations or features to logits and values."""

@@ -1,4 +1,4 @@
-"""Every kind of network, as a field of a config: `kind` in a preset says which."""
+"""Union of all network configs; `kind` in a preset selects one."""
 
 from typing import Annotated
 
@@ -9,4 +9,4 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 
 AnyNetworkConfig = NetworkConfig | StructuredConfig
 NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
-"""On a command line, the fields of the kind that the preset chose."""
+"""Network field of a config; its flags are those of the preset's kind."""

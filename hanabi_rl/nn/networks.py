@@ -1,11 +1,11 @@
-"""Networks: the AH2AC2 LSTM policy, its feed-forward baseline, and their critic.
+"""Networks of AH2AC2: LSTM policy, feed-forward baseline, and their critic.
 
 An actor is `embedding -> stacked LSTM -> decoder -> logits` (AH2AC2 section 4.2, Table 8); without
-LSTM layers it is the feed-forward baseline (Table 16). The critic is a small MLP that reads what
-the decoder reads. The two are separate parameter sub-trees, `actor` and `critic`, so that a cloned
-policy is exactly the actor of a learner.
+LSTM layers it is the feed-forward baseline (Table 16). The critic is a small MLP on the decoder's
+input. `actor` and `critic` are separate parameter subtrees, so that a cloned policy is exactly the
+actor of a learner.
 
-Everything is time first: `T` timesteps of `B` rows. A row is one seat's whole observation history.
+Arrays are time first: `T` timesteps of `B` rows; a row is the observation history of one seat.
 """
 
 import dataclasses
@@ -32,23 +32,22 @@ LSTMCarry = tuple[tuple[jax.Array, jax.Array], ...]
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig:
-    """Widths of an actor and its critic; the defaults are AH2AC2's 1,000-game two-player LSTM
-    (Table 14)."""
+    """Widths of an actor and its critic; default: AH2AC2's 1,000-game 2-player LSTM (Table 14)."""
 
     embedding: tuple[int, ...] = (1024,)
-    """Dense + layer norm + activation layers before the LSTM."""
+    """Widths of the dense + layer norm + activation layers before the LSTM."""
     lstm: tuple[int, ...] = (512,)
-    """Stacked LSTM layers; none makes the network feed-forward."""
+    """Widths of the stacked LSTM layers; empty: feed-forward network."""
     decoder: tuple[int, ...] = (256,)
-    """Dense + activation + dropout layers between the LSTM and the logits."""
+    """Widths of the dense + activation + dropout layers between the LSTM and the logits."""
     critic: tuple[int, ...] = (512,)
-    """Dense + ReLU layers between the LSTM and the value."""
+    """Widths of the dense + ReLU layers between the LSTM and the value."""
     activation: Literal["gelu", "relu"] = "gelu"
-    """Of the embedding and the decoder."""
+    """Activation function of the embedding and the decoder."""
     layer_norm: bool = True
-    """Whether the embedding is normalised."""
+    """Normalise the embedding layers."""
     dropout: float = 0.5
-    """Dropout after each decoder layer; used by behavioural cloning only, never in RL."""
+    """Dropout rate after each decoder layer; used in behavioural cloning only, never in RL."""
 
     def __post_init__(self) -> None:
         for name in ("embedding", "lstm", "decoder", "critic"):
@@ -74,13 +73,11 @@ FEED_FORWARD = NetworkConfig(
     layer_norm=False,
     dropout=0.0,
 )
-"""The network of AH2AC2's IPPO, BR-BC and Other-Play baselines (Table 16): 512 shared, then 512 for
-each head."""
+"""Network of AH2AC2's IPPO, BR-BC and Other-Play baselines (Table 16)."""
 
 
 def _lstm_gates(gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, ...]:
-    """The LSTM equations for one timestep. gates: [B, 4H] before activation (input, forget,
-    candidate, output); cell: [B, H]."""
+    """One LSTM timestep; gates: [B, 4H] (input, forget, candidate, output); cell: [B, H]."""
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     new_cell = f * cell + i * g
@@ -90,7 +87,7 @@ def _lstm_gates(gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, ...]:
 def _lstm_forward(
     inputs: jax.Array, kernel: jax.Array, carry: tuple[jax.Array, jax.Array], keep: jax.Array
 ) -> tuple[tuple[tuple[jax.Array, jax.Array], jax.Array], tuple[jax.Array, ...]]:
-    """kernel: already rounded. Also returns what the backward pass needs."""
+    """kernel: already rounded. Also returns the residuals of the backward pass."""
 
     def step(carry: tuple[jax.Array, jax.Array], x: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
         x_t, keep_t = x
@@ -110,20 +107,19 @@ def lstm_scan(
     keep: jax.Array,
     dtype: Any = jnp.float32,
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-    """An LSTM layer over time, given its inputs already projected to the four gates.
+    """LSTM layer over time, given its inputs already projected to the four gates.
 
     The input projection is one large product outside the scan, and the gradient of the recurrent
-    kernel is one large product after the backward scan (inside it, it would be a read-modify-write
-    of the whole kernel at every timestep).
+    kernel is one large product after the backward scan; inside the scan it would read and write the
+    whole kernel at every timestep.
 
     Args:
         inputs: float32 [T, B, 4H], `x W_x + b`, gates in the order input, forget, candidate,
             output.
         kernel: float32 [H, 4H], the recurrent kernel W_h.
         carry: (cell, hidden), each float32 [B, H], before the first timestep.
-        keep: float32 [T, B], 0 where the carry is cleared before that timestep (a new game), else
-            1.
-        dtype: what the factors of the recurrent products are rounded to.
+        keep: float32 [T, B], 0 to clear the carry before that timestep (a new game), otherwise 1.
+        dtype: dtype to which the factors of the recurrent products are rounded.
 
     Returns:
         The carry after the last timestep, and the hidden states [T, B, H].
@@ -177,8 +173,7 @@ lstm_scan.defvjp(_lstm_scan_fwd, _lstm_scan_bwd)
 def _gatewise_orthogonal(
     key: jax.Array, shape: tuple[int, int], dtype: Any = jnp.float32
 ) -> jax.Array:
-    """One orthogonal [H, H] matrix a gate, side by side (flax's LSTM default), rather than one [H,
-    4H] matrix."""
+    """One orthogonal [H, H] matrix per gate (flax's LSTM default), not one [H, 4H] matrix."""
     init = nn.initializers.orthogonal()
     hidden = shape[0]
     return jnp.concatenate(
@@ -187,7 +182,6 @@ def _gatewise_orthogonal(
 
 
 def _dense(width: int, precision: Precision, name: str | None = None) -> nn.Dense:
-    """A fully connected layer whose product has that precision."""
     dtype = matmul_dtype(precision)
     return nn.Dense(
         width, name=name, dot_general=lambda x, kernel, *_, **__: matmul(x, kernel, dtype)
@@ -195,7 +189,7 @@ def _dense(width: int, precision: Precision, name: str | None = None) -> nn.Dens
 
 
 class LSTMLayer(nn.Module):
-    """One LSTM layer over time whose carry is cleared where a game begins."""
+    """LSTM layer over time; the carry is cleared at the start of each game."""
 
     features: int
     precision: Precision = "float32"
@@ -204,8 +198,8 @@ class LSTMLayer(nn.Module):
     def __call__(
         self, carry: tuple[jax.Array, jax.Array], x: jax.Array, reset: jax.Array
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        """carry: (cell, hidden) [B, H]; x: float32 [T, B, D]; reset: bool [T, B]. Returns (carry,
-        hidden states [T, B, H])."""
+        """carry: 2 x [B, H]; x: float32 [T, B, D]; reset: bool [T, B] -> (carry, hidden [T, B,
+        H])."""
         inputs = _dense(4 * self.features, self.precision, name="input")(x)
         kernel = self.param(
             "recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features)
@@ -216,14 +210,13 @@ class LSTMLayer(nn.Module):
 
 
 class PerRowDropout(nn.Module):
-    """Dropout whose noise in a row depends on the `dropout` key and the row's number alone, not on
-    which rows are beside it: on however many devices the rows are spread, it is the same."""
+    """Dropout with noise that depends only on the `dropout` key and the row's index."""
 
     rate: float
 
     @nn.compact
     def __call__(self, x: jax.Array, rows: jax.Array, deterministic: bool) -> jax.Array:
-        """x: float32 [T, B, D]; rows: int32 [B], the rows' numbers."""
+        """x: float32 [T, B, D]; rows: int32 [B], row indices."""
         if deterministic or self.rate == 0.0:
             return x
         key, shape = self.make_rng("dropout"), (x.shape[0], x.shape[2])
@@ -235,15 +228,14 @@ class PerRowDropout(nn.Module):
 
 
 class Actor(nn.Module):
-    """The policy network: embedding, stacked LSTM (if any), decoder, logits over `num_actions`
-    actions."""
+    """Policy network: embedding, LSTM (if any), decoder, logits of `num_actions` actions."""
 
     config: NetworkConfig
     num_actions: int
     precision: Precision = "float32"
 
     def setup(self) -> None:
-        """Names the layers, which names their parameters."""
+        """Create the layers; attribute names are parameter names."""
         self.embedding = [_dense(w, self.precision) for w in self.config.embedding]
         self.norms = [nn.LayerNorm() for _ in self.config.embedding if self.config.layer_norm]
         self.lstm = [LSTMLayer(w, self.precision) for w in self.config.lstm]
@@ -255,8 +247,7 @@ class Actor(nn.Module):
     def features(
         self, carry: LSTMCarry, obs: jax.Array, reset: jax.Array
     ) -> tuple[LSTMCarry, jax.Array]:
-        """obs: float32 [T, B, O]; reset: bool [T, B]. Returns (carry, what decoder and critic read
-        [T, B, H])."""
+        """obs: float32 [T, B, O]; reset: bool [T, B] -> (carry, input of both heads [T, B, H])."""
         x = obs
         for i, dense in enumerate(self.embedding):
             x = dense(x)
@@ -274,8 +265,8 @@ class Actor(nn.Module):
         deterministic: bool = True,
         rows: jax.Array | None = None,
     ) -> jax.Array:
-        """features: float32 [T, B, H]; legal: bool [T, B, A]; rows: int32 [B], their numbers for
-        dropout (None: 0 to B - 1). Returns logits [T, B, A], illegal actions at -1e10."""
+        """features: float32 [T, B, H]; legal: bool [T, B, A]; rows: int32 [B], row indices for
+        dropout (None: 0 to B - 1) -> logits [T, B, A], illegal actions at -1e10."""
         x = features
         rows = jnp.arange(x.shape[1]) if rows is None else rows
         for dense in self.decoder:
@@ -298,7 +289,7 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """A value head on features: Dense + ReLU layers, then one output."""
+    """Value head: dense + ReLU layers, then one output."""
 
     widths: tuple[int, ...]
     precision: Precision = "float32"
@@ -313,14 +304,14 @@ class Critic(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """`Actor` and a critic that reads what its decoder reads (and whose gradient flows into it)."""
+    """`Actor` with a critic on the decoder's input; the critic's gradient flows into that input."""
 
     config: NetworkConfig
     num_actions: int
     precision: Precision = "float32"
 
     def setup(self) -> None:
-        """Names the two halves, which names their parameters."""
+        """Create both halves; attribute names are parameter names."""
         self.actor = Actor(self.config, self.num_actions, self.precision)
         self.critic = Critic(self.config.critic, self.precision)
 
@@ -333,7 +324,7 @@ class ActorCritic(nn.Module):
         privileged: jax.Array | None = None,
     ) -> tuple[LSTMCarry, jax.Array, jax.Array]:
         """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A], value [T, B]).
-        privileged: [T, B, X], read by the critic alone."""
+        privileged: [T, B, X], input of the critic only."""
         carry, features = self.actor.features(carry, obs, reset)
         logits = self.actor.head(features, legal)
         if privileged is not None:
@@ -342,15 +333,14 @@ class ActorCritic(nn.Module):
 
 
 def initial_carry(config: NetworkConfig, batch: int) -> LSTMCarry:
-    """The all-zero carry of `batch` rows: for each LSTM layer (cell, hidden), each float32 [batch,
-    H]."""
+    """Zero carry of `batch` rows: (cell, hidden) per LSTM layer, each float32 [batch, H]."""
     return tuple((jnp.zeros((batch, w)), jnp.zeros((batch, w))) for w in config.lstm)
 
 
 def init_params(
     module: nn.Module, key: jax.Array, config: NetworkConfig, obs_size: int, num_actions: int
 ) -> Any:
-    """Freshly initialised parameters of an `Actor` or `ActorCritic`."""
+    """Initial parameters of an `Actor` or `ActorCritic`."""
     obs, legal, reset = (
         jnp.zeros((1, 1, obs_size)),
         jnp.ones((1, 1, num_actions), bool),

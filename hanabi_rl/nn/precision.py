@@ -1,9 +1,8 @@
-"""Mixed precision: matrix products of bfloat16 numbers where the hardware is faster at them, all
-else in float32.
+"""Mixed precision: bfloat16 matrix products on hardware that speeds them up.
 
-Parameters, the sums inside a product and its result, layer norms, the softmax, losses, gradients,
-the optimiser and an LSTM's cell state are float32 either way; a product's two factors alone are
-rounded to bfloat16 (8 bits of precision).
+Only the two factors of a product are rounded to bfloat16 (8 bits of precision). Parameters, the
+sums inside a product and its result, layer norms, the softmax, losses, gradients, the optimiser and
+an LSTM's cell state stay float32.
 """
 
 import functools
@@ -17,12 +16,11 @@ import jax.numpy as jnp
 Precision = Literal["auto", "float32", "bfloat16"]
 
 CPU_INFO = Path("/proc/cpuinfo")
-CPU_FLAGS = {"amx_bf16", "avx512_bf16"}  # there: instructions that multiply bfloat16 numbers
+CPU_FLAGS = {"amx_bf16", "avx512_bf16"}  # CPU flags of bfloat16 multiply instructions
 
 
 def matmul_dtype(precision: Precision) -> Any:
-    """What the factors of a product are rounded to; `auto` is bfloat16 on a GPU, on a TPU, and on a
-    CPU that has instructions for it."""
+    """Dtype of a product's factors; `auto`: bfloat16 if the hardware has instructions for it."""
     if precision == "auto":
         precision = "bfloat16" if _multiplies_bfloat16() else "float32"
     return {"float32": jnp.float32, "bfloat16": jnp.bfloat16}[precision]
@@ -38,34 +36,33 @@ def _multiplies_bfloat16() -> bool:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def matmul(x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
-    """x [..., D] times kernel [D, F] as float32 [..., F], both factors rounded to `dtype`, in the
-    gradients too."""
+    """x [..., D] @ kernel [D, F] -> float32 [..., F]; factors in `dtype`, in gradients too."""
     return dot(x.astype(dtype), kernel.astype(dtype))
 
 
-def _product_fwd(x: jax.Array, kernel: jax.Array, dtype: Any) -> tuple[jax.Array, Any]:
+def _matmul_fwd(x: jax.Array, kernel: jax.Array, dtype: Any) -> tuple[jax.Array, Any]:
     x, kernel = x.astype(dtype), kernel.astype(dtype)
     return dot(x, kernel), (x, kernel)
 
 
-def _product_bwd(dtype: Any, factors: Any, d_out: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _matmul_bwd(dtype: Any, factors: Any, d_out: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, kernel = factors
     d_out = d_out.astype(dtype)
     return dot_transposed(d_out, kernel), kernel_gradient(x, d_out)
 
 
-matmul.defvjp(_product_fwd, _product_bwd)
+matmul.defvjp(_matmul_fwd, _matmul_bwd)
 
 
 def dot(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """x [..., D] times kernel [D, F], summed and returned in float32."""
+    """x [..., D] times kernel [D, F], accumulated and returned in float32."""
     return jnp.dot(x, kernel, preferred_element_type=jnp.float32)
 
 
 def dot_transposed(d_out: jax.Array, kernel: jax.Array) -> jax.Array:
-    """d_out [..., F] times the transpose of kernel [D, F], summed and returned in float32 [..., D].
+    """d_out [..., F] times the transpose of kernel [D, F] -> float32 [..., D].
 
-    Not `kernel.T`, nor an einsum: XLA's CPU backend then multiplies in float32 inside a loop
+    Not `kernel.T` or an einsum: with them XLA's CPU backend multiplies in float32 inside a loop
     (docs/performance.md).
     """
     last = (((d_out.ndim - 1,), (1,)), ((), ()))
@@ -73,9 +70,9 @@ def dot_transposed(d_out: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def kernel_gradient(x: jax.Array, d_out: jax.Array) -> jax.Array:
-    """The gradient float32 [D, F] of a kernel, from its inputs [..., D] and the gradient of its
-    outputs [..., F]."""
-    # XLA's CPU backend wants float32 flat, and bfloat16 in two axes of rows (docs/performance.md).
+    """Gradient float32 [D, F] of a kernel, from inputs [..., D] and output gradients [..., F]."""
+    # XLA's CPU backend is fast with flat float32, and with bfloat16 rows in two axes
+    # (docs/performance.md)
     *lead, last = x.shape
     rows = math.prod(lead)
     if x.dtype == jnp.float32:

@@ -1,5 +1,4 @@
-"""The bots: legal, blind to their own cards, colour-blind, deterministic, and the convention
-player's conventions."""
+"""Bots: legality, independence of own cards, colour equivariance, determinism, conventions."""
 
 import functools
 import itertools
@@ -30,9 +29,9 @@ COLORS = "RYGBP"
 
 
 class Trace(NamedTuple):
-    wishes: np.ndarray  # int32[T, N, P]: what each seat's bot does, idle ones too
-    actions: np.ndarray  # int32[T, N]: what was played
-    legal: np.ndarray  # bool[T, N, P]: whether the wish was legal
+    choices: np.ndarray  # int32[T, N, P]: chosen action of each seat's bot, idle ones too
+    actions: np.ndarray  # int32[T, N]: actions taken
+    legal: np.ndarray  # bool[T, N, P]: True if the chosen action was legal
     over: np.ndarray  # bool[T, N]: the game had ended before this turn
     states: State  # [T, N, ...]
     score: np.ndarray  # int32[N]
@@ -50,13 +49,13 @@ def _trace(rules: Rules, bot: Policy, decks: jax.Array, forced: jax.Array) -> tu
         obs = observe(rules, state).reshape(num * players, -1)
         keys = jax.random.split(jax.random.key(turn_number), num * players)
         memory, logits = bot.step(memory, obs, legal, jnp.full(num * players, first), keys)
-        wish = jnp.argmax(logits, axis=-1)
-        fine = jnp.take_along_axis(legal, wish[:, None], axis=1).reshape(num, players)
-        wish = wish.reshape(num, players)
-        own = jnp.take_along_axis(wish, game.current_player(state)[:, None], axis=1)[:, 0]
+        move = jnp.argmax(logits, axis=-1)
+        fine = jnp.take_along_axis(legal, move[:, None], axis=1).reshape(num, players)
+        move = move.reshape(num, players)
+        own = jnp.take_along_axis(move, game.current_player(state)[:, None], axis=1)[:, 0]
         action = jnp.where(given >= 0, given, own).astype(jnp.int32)
         over = game.finished(rules, state)
-        return (game.step(rules, state, action)[0], memory), (wish, action, fine, over, state)
+        return (game.step(rules, state, action)[0], memory), (move, action, fine, over, state)
 
     start = (game.deal(rules, decks), bot.init_carry(num * players))
     (state, _), steps = jax.lax.scan(turn, start, (jnp.arange(forced.shape[0]), forced))
@@ -64,8 +63,7 @@ def _trace(rules: Rules, bot: Policy, decks: jax.Array, forced: jax.Array) -> tu
 
 
 def trace(rules: Rules, name: str, decks: np.ndarray, forced: np.ndarray | None = None) -> Trace:
-    """Games on `decks` between copies of a bot; the moves are the bot's unless `forced` int32[T, N]
-    gives them."""
+    """Games on `decks` between copies of a bot; `forced` int32[T, N] replaces the bot's moves."""
     if forced is None:
         forced = np.full((rules.max_turns, len(decks)), -1, np.int32)
     return Trace(
@@ -82,37 +80,37 @@ def shuffled(rules: Rules, seed: int) -> np.ndarray:
 
 @functools.cache
 def self_play(players: int, name: str = "convention") -> Trace:
-    """The same games serve all tests of a player."""
+    """Games shared by all tests of a number of players."""
     return trace(STANDARD[players], name, shuffled(STANDARD[players], players))
 
 
 def assert_legal(games: Trace) -> None:
     assert games.legal[~games.over].all()
-    idle = np.arange(games.wishes.shape[2]) != games.states.player[:, :, None]
-    assert (games.wishes[idle & ~games.over[:, :, None]] == games.wishes.max()).all()
+    idle = np.arange(games.choices.shape[2]) != games.states.player[:, :, None]
+    assert (games.choices[idle & ~games.over[:, :, None]] == games.choices.max()).all()
 
 
 # --------------------------------------------------------------------------------------------------
 # the registry
 
 
-def test_names_and_versions() -> None:
+def test_bot_names_and_versions() -> None:
     assert type(make_bot("bot:random", SMALL)) is type(make_bot("random", SMALL)) is BOTS["random"]
     with pytest.raises(ValueError, match="bot:convention, .*got 'bot:humn'"):
         make_bot("bot:humn", SMALL)
 
 
-def test_no_two_bots_are_one_structure_to_jit() -> None:
-    """jaxlib 0.10 calls the structures of two dataclasses equal where their static fields are: a
-    jitted function then plays one for the other where their hashes meet."""
+def test_bots_have_distinct_treedefs() -> None:
+    """In jaxlib 0.10, pytree structures of two dataclasses are equal if their static fields are:
+    with a hash collision, a jitted function runs one bot in place of another."""
     structures = {name: jax.tree.structure(make_bot(name, SMALL)) for name in BOTS}
     for one, other in itertools.combinations(structures, 2):
         assert structures[one] != structures[other], (one, other)
     assert structures["simple"] == jax.tree.structure(make_bot("simple", SMALL))
 
 
-def test_a_class_made_anew_under_its_name_is_another_one():
-    """As by a notebook's cell that is run again: what was compiled is not played for it."""
+def test_redefined_class_gets_new_treedef():
+    """As when a notebook cell runs again: compiled code of the old class is not reused."""
 
     def cell():
         class Careful(Bot):
@@ -125,7 +123,7 @@ def test_a_class_made_anew_under_its_name_is_another_one():
     assert jax.tree.structure(old) != jax.tree.structure(new)
 
 
-def test_another_games_observation_is_refused() -> None:
+def test_observation_of_other_game_is_rejected() -> None:
     bot = make_bot("convention", STANDARD[2])
     batch = (jnp.zeros((1, STANDARD[3].obs_size)), jnp.ones((1, 21), bool), jnp.ones(1, bool))
     with pytest.raises(ValueError, match=r"must have shape \[658\] for 2 players, got \[956\]"):
@@ -137,7 +135,7 @@ def test_another_games_observation_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def random_choices() -> np.ndarray:
-    """Greedy choices int[2, 4000] with two lists of keys, where actions 1, 4, 5 and 9 are legal."""
+    """Greedy choices int[2, 4000] for two lists of keys; legal actions are 1, 4, 5 and 9."""
     rows, bot = 4000, make_bot("random", SMALL)
     legal = np.tile(np.isin(np.arange(SMALL.num_moves), [1, 4, 5, 9]), (rows, 1))
     obs = np.zeros((rows, SMALL.obs_size), np.float32)
@@ -149,27 +147,26 @@ def random_choices() -> np.ndarray:
     return np.stack(choices)
 
 
-def test_random_bot_is_uniform_over_legal_actions(random_choices: np.ndarray) -> None:
+def test_random_bot_is_uniform(random_choices: np.ndarray) -> None:
     actions, counts = np.unique(random_choices[0], return_counts=True)
     assert actions.tolist() == [1, 4, 5, 9]
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(4000 * 0.25 * 0.75)
     assert (random_choices[0] == random_choices[1]).mean() < 0.5
 
 
-def test_random_bot_says_what_it_will_do_without_a_key() -> None:
+def test_random_bot_distribution_without_key() -> None:
     bot = make_bot("random", SMALL)
     legal = jnp.arange(SMALL.num_moves) < jnp.array([[1], [4], [7]])
     obs = jnp.zeros((3, SMALL.obs_size))
     carry, logits = bot.step(bot.init_carry(3), obs, legal, jnp.ones(3, bool))
-    assert jax.tree.leaves(carry) == []  # nothing of its own to draw from
+    assert jax.tree.leaves(carry) == []  # no internal randomness
     expected = np.where(legal, -np.log([[1.0], [4.0], [7.0]]), -1e10)
     np.testing.assert_allclose(logits, expected, rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_random_bot_plays_a_game_alike_in_any_batch() -> None:
-    """Its chance is the game's, by number: in another order, and with other games beside it, a game
-    is the same."""
+def test_random_bot_is_batch_invariant() -> None:
+    """Its randomness depends on the key of the game, not on the order or the number of games."""
     bot, decks = make_bot("random", SMALL), shuffled(SMALL, 0)
     games = play_games((bot, bot), SMALL, decks, seed=3)
     number = np.arange(GAMES)[::-1]
@@ -187,17 +184,18 @@ def test_random_bot_plays_a_game_alike_in_any_batch() -> None:
 @pytest.mark.parametrize(
     "players", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4, 5))]
 )
-def test_convention_bot_is_legal_and_strong(players: int) -> None:
-    """Means of 5,000 games: 23.5, 23.4, 23.0 and 21.6; the floors are five standard errors of
-    200 games below."""
+def test_convention_bot_is_legal_and_scores_high(players: int) -> None:
+    """Means of 5,000 games: 23.5, 23.4, 23.0 and 21.6; minima: five standard errors of 200 games
+    below."""
     games = self_play(players)
     assert_legal(games)
     assert games.score.mean() > {2: 22.6, 3: 22.7, 4: 22.3, 5: 21.0}[players]
     assert (games.score == 0).sum() <= 3
 
 
-def test_the_scores_that_are_listed_are_of_these_bots() -> None:
-    """And as published, whose own standard errors are 0.02 to 0.03 (0.06 for `internal`)."""
+def test_listed_scores_match_bot_versions() -> None:
+    """They also match the published scores, whose standard errors are 0.02 to 0.03 (`internal`:
+    0.06)."""
     for name in BOTS:
         scores = bot_scores(name)
         assert list(scores) == ["2", "3", "4", "5"], "python benchmarks/bots.py --write yes"
@@ -225,8 +223,8 @@ def test_convention_bot_is_deterministic() -> None:
 
 
 @pytest.mark.parametrize("players", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_colours_are_treated_alike(players: int) -> None:
-    """Exact, without exception: no tie is broken by colour."""
+def test_convention_bot_is_color_equivariant(players: int) -> None:
+    """Exact equality: no tie is broken by colour."""
     rules, games = STANDARD[players], self_play(players)
     perm = np.random.default_rng(1).permuted(
         np.tile(np.arange(5, dtype=np.int32), (GAMES, 1)), axis=1
@@ -244,17 +242,17 @@ def test_colours_are_treated_alike(players: int) -> None:
 @pytest.mark.parametrize(
     "rules", [STANDARD[5], Rules(5, num_colors=2, num_ranks=9, hand_size=2)], ids=["5p", "9 ranks"]
 )
-def test_equal_hints_are_told_apart_by_player_then_kind_then_rank(rules: Rules) -> None:
+def test_hint_ties_break_by_player_type_rank(rules: Rules) -> None:
     """Nearer players first, ranks before colours whatever slots they touch, high ranks first."""
     hints, colors, ranks = all_hints(rules), rules.num_colors, rules.num_ranks
     ways = []
-    for place, who in enumerate(hints.target.argmax(axis=1)):
+    for place, receiver in enumerate(hints.target.argmax(axis=1)):
         if not hints.is_rank[place]:
             for touched in (1, rules.all_slots):
-                ways.append(((-who, 0, touched), int(hints.order[place]) + touched))
+                ways.append(((-receiver, 0, touched), int(hints.order[place]) + touched))
         else:
             rank = (place - (rules.num_players - 1) * colors) % ranks
-            ways.append(((-who, 1, rank), int(hints.order[place])))
+            ways.append(((-receiver, 1, rank), int(hints.order[place])))
     by_rule, by_number = (sorted({way[i] for way in ways}) for i in (0, 1))
     assert len(by_rule) == len(by_number) == (rules.num_players - 1) * (2 + ranks)
     assert all(by_rule.index(rule) == by_number.index(number) for rule, number in ways)
@@ -268,9 +266,9 @@ def test_equal_hints_are_told_apart_by_player_then_kind_then_rank(rules: Rules) 
         pytest.param(2, "rules", marks=pytest.mark.slow),
     ],
 )
-def test_own_cards_never_influence_the_action(players: int, name: str) -> None:
-    """Swap a card in the mover's hand with an undealt one that fits all its hints, and play the
-    same moves again."""
+def test_action_is_independent_of_own_cards(players: int, name: str) -> None:
+    """Swap a card in the current player's hand with an undealt one that fits all its hints, and
+    replay the moves."""
     rules, games, turn = STANDARD[players], self_play(players, name), 24
     rng, decks = np.random.default_rng(players), shuffled(rules, players)
     state = jax.tree.map(lambda leaf: leaf[turn], games.states)
@@ -291,17 +289,17 @@ def test_own_cards_never_influence_the_action(players: int, name: str) -> None:
     replayed = trace(rules, name, swapped, forced=games.actions)
     assert changed.sum() > GAMES / 2
     np.testing.assert_array_equal(
-        replayed.wishes[: turn + 1, :, seat], games.wishes[: turn + 1, :, seat]
+        replayed.choices[: turn + 1, :, seat], games.choices[: turn + 1, :, seat]
     )
     others = [other for other in range(players) if other != seat]
     assert (
-        replayed.wishes[: turn + 1, changed][..., others]
-        != games.wishes[: turn + 1, changed][..., others]
+        replayed.choices[: turn + 1, changed][..., others]
+        != games.choices[: turn + 1, changed][..., others]
     ).any()
 
 
 def _deal_position(rules: Rules, games: Trace, n: int, turn: int, seat: int, slot: int) -> int:
-    """Where in the deck the card that `seat` holds in `slot` before `turn` came from."""
+    """Deck position of the card that `seat` holds in `slot` before `turn`."""
     hands = [
         list(range(p * rules.hand_size, (p + 1) * rules.hand_size))
         for p in range(rules.num_players)
@@ -330,8 +328,7 @@ def as_set(text: str) -> int:
 
 
 class Table:
-    """A 2-player game on a made-up deck: what the bots do in turn, or after moves that are
-    given."""
+    """A 2-player game on a constructed deck, with the bots' moves or given ones."""
 
     rules = STANDARD[2]
 
@@ -343,23 +340,23 @@ class Table:
         self.state = game.deal(self.rules, jnp.array([hands + rest], jnp.int32))
         self.memory = None
 
-    def know(self, seat: int, slot: int, candidates: str) -> "Table":
-        """A hinted card that can be one of these."""
+    def hint(self, seat: int, slot: int, candidates: str) -> "Table":
+        """Make a card hinted, with these candidates."""
         state, hand, possible = self.state, self.rules.hand_size, as_set(candidates)
 
-        def told(word: jax.Array, groups: tuple[int, ...]) -> jax.Array:
-            """The slot's bits of a hand word: the groups of the candidates, and that it was
-            named if there is one."""
-            kept = [g for g, cards in enumerate(groups) if possible & cards]
+        def bits_of(word: jax.Array, groups: tuple[int, ...]) -> jax.Array:
+            """The slot's bits of a hand word: groups of the candidates, and a named flag if there
+            is one group."""
+            left = [g for g, cards in enumerate(groups) if possible & cards]
             every = sum(1 << (g * hand + slot) for g in range(len(groups) + 1))
             bits = sum(
-                1 << (g * hand + slot) for g in (kept if len(kept) > 1 else [*kept, len(groups)])
+                1 << (g * hand + slot) for g in (left if len(left) > 1 else [*left, len(groups)])
             )
             return word.at[0, seat].set((word[0, seat] & ~jnp.uint32(every)) | bits)
 
         self.state = state.replace(
-            possible_colors=told(state.possible_colors, self.rules.color_cards),
-            possible_ranks=told(state.possible_ranks, self.rules.rank_cards),
+            possible_colors=bits_of(state.possible_colors, self.rules.color_cards),
+            possible_ranks=bits_of(state.possible_ranks, self.rules.rank_cards),
         )
         return self
 
@@ -377,15 +374,15 @@ class Table:
         )
         return self
 
-    def wish(self) -> Move:
-        """What the bot whose turn it is does; both bots take note of the table."""
+    def move(self) -> Move:
+        """Move of the bot whose turn it is; both bots update their notes."""
         bot, first = make_bot("convention", self.rules), self.memory is None
         memory = bot.init_carry(2) if first else self.memory
         self.memory, action = _look(bot, self.state, memory, jnp.full(2, first))
         return decode_action(self.rules, int(action[int(self.state.player[0])]))
 
     def play(self) -> Move:
-        move = self.wish()
+        move = self.move()
         return self.force(move)
 
     def force(self, move: Move) -> Move:
@@ -412,53 +409,53 @@ def test_ones_are_hinted_and_played() -> None:
     assert table.play() == Move("play", slot=4)
 
 
-def test_a_hint_off_the_chop_means_play_the_newest() -> None:
+def test_focus_off_chop_is_newest_card() -> None:
     table = Table(JUNK, "P4 R2 B4 B3 P2").board(played="R1")
     assert table.play() == Move("color", offset=1, value=0)
     assert table.play() == Move("play", slot=1)
 
 
-def test_a_five_on_the_chop_is_saved_and_not_played() -> None:
+def test_five_on_chop_is_saved() -> None:
     table = Table("R4 R4 Y4 Y4 R3", "R5 P4 P4 B4 B4").board(info=3)
     assert table.play() == Move("rank", offset=1, value=4)
     assert table.play() == Move("discard", slot=1)
 
 
-def test_a_save_goes_before_a_play() -> None:
-    safe = Table("R2 R4 Y4 Y4 G4", "P4 P4 B4 B4 R5").know(0, 0, "R2").board(played="R1", info=3)
-    assert safe.wish() == Move("play", slot=0)
-    urgent = Table("R2 R4 Y4 Y4 G4", "R5 P4 P4 B4 B4").know(0, 0, "R2").board(played="R1", info=3)
-    assert urgent.wish() == Move("rank", offset=1, value=4)
+def test_save_hint_precedes_play() -> None:
+    safe = Table("R2 R4 Y4 Y4 G4", "P4 P4 B4 B4 R5").hint(0, 0, "R2").board(played="R1", info=3)
+    assert safe.move() == Move("play", slot=0)
+    urgent = Table("R2 R4 Y4 Y4 G4", "R5 P4 P4 B4 B4").hint(0, 0, "R2").board(played="R1", info=3)
+    assert urgent.move() == Move("rank", offset=1, value=4)
 
 
-def test_known_trash_goes_before_the_chop() -> None:
+def test_known_trash_is_discarded_before_chop() -> None:
     table = Table("B3 B4 R1 B2 B1", "P4 P4 Y4 Y4 G4").board(played="R1", info=0)
-    assert table.wish() == Move("discard", slot=0)
-    table = Table("B3 B4 R1 B2 B1", "P4 P4 Y4 Y4 G4").know(0, 2, "R1").board(played="R1", info=0)
-    assert table.wish() == Move("discard", slot=2)
+    assert table.move() == Move("discard", slot=0)
+    table = Table("B3 B4 R1 B2 B1", "P4 P4 Y4 Y4 G4").hint(0, 2, "R1").board(played="R1", info=0)
+    assert table.move() == Move("discard", slot=2)
 
 
-def test_good_touch_is_trusted_but_not_on_the_last_life() -> None:
+def test_good_touch_is_ignored_on_last_life() -> None:
     hands = ("B3 B4 R2 B2 B1", "P4 P4 Y4 Y4 G4")
-    assert Table(*hands).know(0, 2, "R1 R2").board("R1", info=0).wish() == Move("play", slot=2)
-    assert Table(*hands).know(0, 2, "R1 R2").board("R1", info=0, lives=1).wish() == Move(
+    assert Table(*hands).hint(0, 2, "R1 R2").board("R1", info=0).move() == Move("play", slot=2)
+    assert Table(*hands).hint(0, 2, "R1 R2").board("R1", info=0, lives=1).move() == Move(
         "discard", slot=0
     )
 
 
-def test_the_card_others_wait_for_is_played_first() -> None:
+def test_awaited_card_is_played_first() -> None:
     hands = ("B3 R2 Y4 Y2 B1", "P4 P4 R3 R4 G4")
     waiting = (
-        Table(*hands).know(0, 1, "R2").know(0, 3, "Y2").know(1, 2, "R3").board("R1 Y1", info=0)
+        Table(*hands).hint(0, 1, "R2").hint(0, 3, "Y2").hint(1, 2, "R3").board("R1 Y1", info=0)
     )
-    assert waiting.wish() == Move("play", slot=1)
-    assert Table(*hands).know(0, 1, "R2").know(0, 3, "Y2").board("R1 Y1", info=0).wish() == Move(
+    assert waiting.move() == Move("play", slot=1)
+    assert Table(*hands).hint(0, 1, "R2").hint(0, 3, "Y2").board("R1 Y1", info=0).move() == Move(
         "play", slot=3
     )
 
 
-def test_the_last_copy_is_known_not_to_be_elsewhere() -> None:
-    """Two clued cards that can be R5 or Y5, one of them told to be R5: the other is Y5 and is
+def test_known_last_copy_is_excluded_elsewhere() -> None:
+    """Two hinted cards can be R5 or Y5, and one of them is hinted to be R5: the other is Y5 and is
     played."""
-    table = Table("R5 B3 Y5 B4 G4", "P4 P4 R3 R4 G4").know(0, 0, "R5").know(0, 2, "R5 Y5")
-    assert table.board("Y1 Y2 Y3 Y4", info=0).wish() == Move("play", slot=2)
+    table = Table("R5 B3 Y5 B4 G4", "P4 P4 R3 R4 G4").hint(0, 0, "R5").hint(0, 2, "R5 Y5")
+    assert table.board("Y1 Y2 Y3 Y4", info=0).move() == Move("play", slot=2)

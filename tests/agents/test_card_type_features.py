@@ -1,6 +1,4 @@
-"""Facts of kinds of cards against plain Python."""
-
-from __future__ import annotations
+"""Card type features against plain Python."""
 
 from collections import Counter
 from typing import Any
@@ -22,7 +20,7 @@ RANKS, KINDS, HAND = SMALL.num_ranks, SMALL.num_cards, SMALL.hand_size
 
 
 class Seen:
-    """Positions of random games of three, and what their movers see."""
+    """Positions of random 3-player games and their current players' observations."""
 
     def __init__(self) -> None:
         self.state, before = jax.device_get(
@@ -55,7 +53,7 @@ def playable_cards(state: State, game: int) -> set[int]:
     return {c * RANKS + h for c, h in enumerate(heights) if h < RANKS}
 
 
-def test_kinds_are_as_counted_one_by_one(seen: Seen) -> None:
+def test_card_type_features_match_reference(seen: Seen) -> None:
     kinds, places = np.asarray(seen.facts.kinds), np.asarray(seen.facts.places)
     for game in range(0, 128, 3):
         me = int(seen.state.player[game])
@@ -67,7 +65,7 @@ def test_kinds_are_as_counted_one_by_one(seen: Seen) -> None:
         for kind in range(KINDS):
             row = kinds[game, kind]
             assert row[:RANKS].tolist() == [kind % RANKS == r for r in range(RANKS)]
-            if not row[RANKS + 1]:  # useless, where no copy of one below is left
+            if not row[RANKS + 1]:  # useless if no copy of a lower rank is left
                 assert row[RANKS] == (kind in next_ones)
             assert row[RANKS + 5 : RANKS + 8].sum() == unseen[kind]
             assert row[RANKS + 8] == (kind in visible)
@@ -77,11 +75,11 @@ def test_kinds_are_as_counted_one_by_one(seen: Seen) -> None:
             assert places[game, slot, :, 0].tolist() == fits
 
 
-def test_how_things_stood_at_hints_is_of_the_own_cards(seen: Seen) -> None:
-    kept = records(unpack(seen.memory))
+def test_hint_snapshots_are_of_own_cards(seen: Seen) -> None:
+    snapshot = records(unpack(seen.memory))
     places, found = np.asarray(seen.facts.places), 0
     for at in range(2):
-        for column, sets in ((1, kept.playable), (3, kept.critical)):
+        for column, sets in ((1, snapshot.playable), (3, snapshot.critical)):
             for slot in range(HAND):
                 words = np.asarray(sets)[at, 0, slot]
                 bits = (words[:, None] >> np.arange(KINDS)) & 1
@@ -90,8 +88,8 @@ def test_how_things_stood_at_hints_is_of_the_own_cards(seen: Seen) -> None:
     assert found > 100
 
 
-def test_the_movers_tilt_is_of_the_mover(seen: Seen) -> None:
-    """From the memory as the next player of three keeps it."""
+def test_belief_input_is_current_players(seen: Seen) -> None:
+    """From the memory in the frame of the next of three players."""
     params = jax.jit(BeliefNetwork().init)(jax.random.key(1), seen.view, seen.facts)["params"]
     params = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params)
     direct = jax.jit(BeliefNetwork().apply)({"params": params}, seen.view, seen.facts)

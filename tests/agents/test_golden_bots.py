@@ -1,10 +1,8 @@
-"""The bots of O'Dwyer and the rule lists, move by move, on games that the original programs played.
+"""O'Dwyer's bots and the rule lists against recorded games of the original programs.
 
-The recorded games are no part of the repository; each test skips where they are not at hand. Every
-move of a bot is compared with what ours does from the same seat's observations up to there.
+The recorded games are not part of the repository; each test skips if they are missing. Every move
+of a bot is compared with our bot's move from the same seat's observations.
 """
-
-from __future__ import annotations
 
 import functools
 from pathlib import Path
@@ -41,8 +39,8 @@ def read(name: str) -> dict[str, np.ndarray]:
 def follow(
     rules: Rules, bot: Bot, decks: jax.Array, actions: jax.Array, seat: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """What a bot would do at `seat` int32[N] on every turn of recorded games, and whether the turn
-    was its own: [N, T]."""
+    """Our bot's action at `seat` int32[N] on every turn of recorded games, and True on its own
+    turns: [N, T]."""
 
     def turn(carry: tuple, inputs: tuple) -> tuple:
         state, memory = carry
@@ -58,22 +56,22 @@ def follow(
 
     start = (game.deal(rules, decks), bot.init_carry(len(seat)))
     first = jnp.arange(actions.shape[1]) == 0
-    _, (wishes, own) = jax.lax.scan(turn, start, (actions.T, first))
-    return wishes.T, own.T
+    _, (choices, own) = jax.lax.scan(turn, start, (actions.T, first))
+    return choices.T, own.T
 
 
 def compare(players: int, bot: str, game_of: np.ndarray, seat: np.ndarray, games: dict) -> tuple:
-    """Which moves are the bot's own and which of these ours gets wrong, bool[N, T] each."""
+    """The bot's own moves and our wrong predictions of them, bool[N, T] each."""
     rules = Rules(num_players=players)
     decks, actions = (games[name][game_of].astype(np.int32) for name in ("decks", "actions"))
     actions = np.where(actions == 20, rules.noop, actions) if players == 2 else actions
-    wishes, own = jax.device_get(follow(rules, make_bot(bot, rules), decks, actions, seat))
-    return own, own & (wishes != actions)
+    choices, own = jax.device_get(follow(rules, make_bot(bot, rules), decks, actions, seat))
+    return own, own & (choices != actions)
 
 
-@pytest.mark.slow  # test_odwyer.py has their conventions by hand
+@pytest.mark.slow  # test_odwyer.py tests their conventions by hand
 @pytest.mark.parametrize("bot", ODWYER)
-def test_two_players_with_every_partner(bot: str) -> None:
+def test_golden_games_of_all_pairs(bot: str) -> None:
     games = read("bots-2p.npz")
     seats = np.stack([games["seat0"], games["seat1"]], axis=1)
     place = 1 + ODWYER.index(bot)
@@ -85,18 +83,18 @@ def test_two_players_with_every_partner(bot: str) -> None:
     for other, name in enumerate(games["names"]):
         rows = partner == other
         moves, errors = own[rows].sum(), wrong[rows].sum()
-        # SmartBot's original keeps answers of earlier turns, which tell once a partner's hints
-        # contradict each other and a card seems to be none.
+        # the original SmartBot keeps inferences of earlier turns, which matters if a partner's
+        # hints contradict each other and exclude every card
         allowed = 0.01 * moves if bot == "smart" and other != place else 0
         assert moves > 1000 and errors <= allowed, f"{bot} with {name}: {errors} of {moves} moves"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("bot", "players"),  # four and five hold as many cards: two bots of each
+    ("bot", "players"),  # 4 and 5 players have equal hand sizes: two bots of each
     [*((bot, 3) for bot in ODWYER), *zip(ODWYER, (4, 5, 4, 5), strict=True)],
 )
-def test_more_players(bot: str, players: int) -> None:
+def test_golden_games_of_3_to_5_players(bot: str, players: int) -> None:
     games = read(f"bots-{players}p.npz")
     (rows,) = np.nonzero(games["bot"] == 1 + ODWYER.index(bot))
     game_of, seat = np.repeat(rows, players), np.tile(np.arange(players), len(rows))
@@ -108,8 +106,8 @@ def test_more_players(bot: str, players: int) -> None:
 
 @jax.jit
 def fired(decks: jax.Array, actions: jax.Array, seat: jax.Array) -> tuple:
-    """For each rule list: whether it allows the move, and the rule that fires, [lists, N, T]; and
-    whether the move is the seat's, [N, T]."""
+    """For each rule list, True if it allows the move, and the rule that fires, [lists, N, T]; and
+    True on the seat's own moves, [N, T]."""
     rules = Rules()
     bots = [BOTS[name] for name in RULE_LISTS]
 
@@ -138,8 +136,8 @@ def fired(decks: jax.Array, actions: jax.Array, seat: jax.Array) -> tuple:
     return jnp.moveaxis(allowed, 0, 2), jnp.moveaxis(place, 0, 2), own.T
 
 
-@pytest.mark.slow  # test_rule_lists.py has them by hand
-def test_rule_lists_fire_the_recorded_rules() -> None:
+@pytest.mark.slow  # test_rule_lists.py tests them by hand
+def test_rule_lists_match_recorded_rules() -> None:
     games = read("rules-2p.npz")
     assert [str(name) for name in games["names"]] == [
         *("Random", "Internal", "Outer", "IGGI", "Flawed", "Piers", "VDB")
@@ -152,7 +150,7 @@ def test_rule_lists_fire_the_recorded_rules() -> None:
     for index, name in enumerate(RULE_LISTS):
         mine = own & (games["seats"][game_of, seat] == index)[:, None]
         rule = recorded
-        if name == "van-den-bergh":  # its sixth rule there never fires, and ours leaves it out
+        if name == "van-den-bergh":  # the original's sixth rule never fires; ours omits it
             assert not (recorded[mine] == 5).any()
             rule = np.where(recorded > 5, recorded - 1, recorded)
         assert (place[index][mine] == rule[mine]).all(), name

@@ -1,7 +1,4 @@
-"""Agents on the Hugging Face Hub, from its cache alone, and published there: its client is replaced
-where it would speak to the network."""
-
-from __future__ import annotations
+"""Hugging Face Hub: loading from its cache and publishing, with the network client replaced."""
 
 import json
 import re
@@ -60,7 +57,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("hf:me/a/y.safetensors@refs/pr/1", ("me/a", "y.safetensors", "refs/pr/1")),
     ],
 )
-def test_a_name(name: str, parts: tuple[str | None, ...]) -> None:
+def test_hub_names_parse(name: str, parts: tuple[str | None, ...]) -> None:
     assert parse_hub_name(name) == parts
 
 
@@ -74,12 +71,12 @@ def test_a_name(name: str, parts: tuple[str | None, ...]) -> None:
         ("hf:-me/anyone.", "expected a repository OWNER/NAME, got '-me/anyone.'"),
     ],
 )
-def test_a_name_that_is_none(name: str, message: str, cache: Path) -> None:
+def test_invalid_hub_names_are_rejected(name: str, message: str, cache: Path) -> None:
     with pytest.raises(ValueError, match=message):
         load_policy(name)
 
 
-def test_an_exported_agent(cache: Path, exported: Path) -> None:
+def test_exported_agent_loads_from_hub(cache: Path, exported: Path) -> None:
     """By its repository alone, with a file, at a tag and at a commit, and with options."""
     files = {"policy.safetensors": exported.read_bytes(), "README.md": b"", "b.safetensors": b""}
     keep_in_cache(cache, "me/anyone", files, ref="main")
@@ -101,7 +98,7 @@ def test_an_exported_agent(cache: Path, exported: Path) -> None:
     assert short_labels(["hf:me/anyone", "hf:me/anyone@v2"]) == ["anyone", "anyone@v2"]
 
 
-def test_which_file_of_a_repository(cache: Path, exported: Path) -> None:
+def test_repository_file_selection(cache: Path, exported: Path) -> None:
     content = exported.read_bytes()
     keep_in_cache(cache, "me/one", {"x/only.safetensors": content, "a.txt": b""}, ref="main")
     assert load_policy("hf:me/one").identity() == read_file(exported).identity()
@@ -114,12 +111,12 @@ def test_which_file_of_a_repository(cache: Path, exported: Path) -> None:
         match=r"hf:me/none: expected policy.safetensors, .* got no .safetensors file: README.md, m",
     ):
         load_policy("hf:me/none")
-    with pytest.raises(ValueError, match=r"a.safetensors: expected a safetensors file, got"):
+    with pytest.raises(ValueError, match=r"a.safetensors: expected a safetensors file, cannot"):
         load_policy("hf:me/two/a.safetensors")
 
 
 @pytest.mark.parametrize("name", ["hf:me/away", "hf:me/away/a.safetensors", "hf:me/two@v9"])
-def test_without_a_connection_and_not_in_the_cache(name: str, cache: Path) -> None:
+def test_uncached_agent_needs_connection(name: str, cache: Path) -> None:
     keep_in_cache(cache, "me/two", {"a.safetensors": b""}, ref="main")
     with pytest.raises(ConnectionError, match=r"could not .*me/(away|two).*'hf download me/"):
         load_policy(name)
@@ -136,10 +133,10 @@ def answer(status: int) -> Any:
         (RepositoryNotFoundError, ValueError, "expected a repository that exists .*me/a; if"),
         (RevisionNotFoundError, ValueError, "me/a: expected a branch, a tag or .* got 'v9'"),
         (RemoteEntryNotFoundError, ValueError, r"expected a file x.safetensors; its files: a, b"),
-        (HfHubHTTPError, ConnectionError, "could not fetch x.safetensors from .*name it by its"),
+        (HfHubHTTPError, ConnectionError, "could not fetch x.safetensors from .*name its local"),
     ],
 )
-def test_what_the_hub_refuses(
+def test_hub_errors_are_translated(
     error: type[HfHubHTTPError],
     kind: type[Exception],
     message: str,
@@ -160,7 +157,7 @@ def test_what_the_hub_refuses(
 
 
 @pytest.mark.parametrize("name", ["hf:me/away", "hf:me/away/x.safetensors"])
-def test_the_retries_of_the_client_are_not_shown(
+def test_client_retries_are_silent(
     name: str, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     logger = huggingface_hub.utils.logging.get_logger("huggingface_hub.utils._http")
@@ -180,11 +177,11 @@ def test_the_retries_of_the_client_are_not_shown(
 
 @pytest.fixture(autouse=True)
 def token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--push` looks for one before it measures."""
+    """`--push` checks the token before the evaluation."""
     monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
 
 
-def test_without_a_token_nothing_is_measured(
+def test_missing_token_fails_before_evaluation(
     exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
@@ -196,7 +193,7 @@ def test_without_a_token_nothing_is_measured(
 
 
 class Hub:
-    """The client's calls of a push, noted; the repository is there already, and public or not."""
+    """Records the client's calls of a push; the repository exists, public or private."""
 
     def __init__(self, private: bool = True, refuse: Exception | None = None) -> None:
         self.private, self.refuse = private, refuse
@@ -226,7 +223,7 @@ class Hub:
         return SimpleNamespace(commit_url=f"https://hub/{repository}/commit/1")
 
 
-def test_an_agent_is_published(
+def test_push_publishes_agent(
     exported: Path,
     tmp_path: Path,
     cache: Path,
@@ -240,7 +237,7 @@ def test_an_agent_is_published(
     assert "Published as hf:me/anyone: https://hub/me/anyone/commit/1" in capsys.readouterr().err
     assert hub.made == [("me/anyone", True)]
     assert sorted(hub.files) == ["README.md", "policy.safetensors"]
-    # what was published is what loads, and its card is kept
+    # the published file loads, with its card
     keep_in_cache(cache, "me/anyone", hub.files, ref="main")
     assert load_policy("hf:me/anyone").identity() == read_file(exported).identity()
     (tmp_path / "back.safetensors").write_bytes(hub.files["policy.safetensors"])
@@ -255,7 +252,7 @@ def test_an_agent_is_published(
     assert "hanabi-rl play hf:me/anyone" in text and "| training partners | bot:iggi |" in text
 
 
-def test_what_is_not_published(
+def test_unpublishable_agents_are_rejected(
     exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hub = Hub(private=False)
@@ -295,7 +292,7 @@ def fields_of(page: str) -> dict[str, Any]:
     return fields
 
 
-def test_a_second_push_keeps_what_its_owner_wrote(
+def test_second_push_keeps_owner_text(
     exported: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = Hub()
@@ -317,15 +314,15 @@ def test_a_second_push_keeps_what_its_owner_wrote(
     assert "language: en  # of the text\nversion: 1.10\n" in again
     fields = fields_of(again)
     assert fields["license"] == "cc-by-4.0" and fields["tags"][0] == "mine"
-    assert push(128) == again  # and is stable
+    assert push(128) == again  # stable
     assert fields_of(push(128, "--license", "mit"))["license"] == "mit"
     assert fields_of(push(128))["license"] == "mit"
-    # the owner's text aside, what is not the licence's is as it was
+    # except the owner's text and licence, the page is unchanged
     assert push(128).replace("license: mit", "license: cc-by-4.0") == again
 
 
 @pytest.mark.parametrize(
-    ("before", "kept"),
+    ("before", "expected"),
     [
         ("---\nlicense: mit\n---\n", []),  # as the Hub's form for a new repository makes it
         ("---\r\nlicense: mit\r\n---\r\n# Mine\r\n\r\nText.\r\n", ["# Mine\r\n\r\nText."]),
@@ -334,24 +331,24 @@ def test_a_second_push_keeps_what_its_owner_wrote(
         ("---\n# why\nlicense: mit\ntags: [x]\n# last\n---", ["# why\n", "# last\n"]),
     ],
 )
-def test_a_page_that_another_program_wrote_is_kept(before: str, kept: list[str]) -> None:
+def test_push_keeps_foreign_front_matter(before: str, expected: list[str]) -> None:
     page = model_page("me/a", card_with(), None, before.encode()).replace("\r\n", "\n")
     assert fields_of(page)["license"] == "mit" and fields_of(page)["library_name"] == "hanabi-rl"
     assert fields_of(page)["tags"] == (["x"] if "[x]" in before else fields_of(page)["tags"])
-    assert all(text.replace("\r\n", "\n") in page for text in kept)
+    assert all(text.replace("\r\n", "\n") in page for text in expected)
     assert page.count(START) == page.count(END) == 1 and "20.5 [20.1, 20.9]" in page
     again = model_page("me/a", card_with(), None, page.encode())
     assert again == page
 
 
-def test_a_page_without_fields_and_one_without_text() -> None:
+def test_push_completes_partial_pages() -> None:
     page = model_page("me/a", card_with(), None, b"# Mine\n\nText.\n")
     assert "# Mine\n\nText.\n" in page and "It plays." not in page
     assert fields_of(page)["license"] == "unknown"
     assert "# a\n\nIt plays.\n" in model_page("me/a", card_with(), None, b" \n")
 
 
-def test_results_of_others_stay_on_a_page_and_ours_are_replaced() -> None:
+def test_push_replaces_only_own_results() -> None:
     predicted = {"prediction": {"file": "people.json", "accuracy": 0.5}}
     first = model_page("me/a", card_with(**predicted), "mit")
     fields = fields_of(first)
@@ -376,17 +373,17 @@ def test_results_of_others_stay_on_a_page_and_ours_are_replaced() -> None:
     ("before", "message"),
     [
         (b"\xff\xfe-", "README.md of me/a: expected UTF-8"),
-        (b"---\na: [\n---\n", "README.md of me/a: expected YAML between the two lines ---"),
+        (b"---\na: [\n---\n", "README.md of me/a: expected YAML between the lines ---"),
         (b"---\n- a\n---\n", "README.md of me/a: expected fields between"),
-        (b"---\nlicense: mit\n", "README.md of me/a: expected a second line ---"),
+        (b"---\nlicense: mit\n", "README.md of me/a: expected a line ---"),
         (b"---\nmodel-index: [a]\n---\n", "README.md of me/a: expected model-index to list models"),
         (b"---\nmodel-index: [{results: [a]}]\n---\n", "me/a: expected model-index to list models"),
-        (START.encode(), "expected <!-- .* and below it .*, got 1 and 0: correct the page"),
+        (START.encode(), "expected <!-- .* and after it .*, got 1 and 0; correct the page"),
         (f"{END}\n{START}".encode(), "once each or not at all, got 1 and 1"),
         (f"{START}\n{END}\n{START}\n{END}".encode(), "got 2 and 2"),
     ],
 )
-def test_a_page_that_cannot_be_edited_is_refused_and_nothing_is_written(
+def test_invalid_page_prevents_push(
     before: bytes, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = Hub()
@@ -401,7 +398,7 @@ def test_a_page_that_cannot_be_edited_is_refused_and_nothing_is_written(
     assert hub.files == {"README.md": before}
 
 
-def test_a_page_that_cannot_be_read_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_page_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = Hub()
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
     for error in (LocalEntryNotFoundError("away"), OSError("no route to host")):
@@ -415,7 +412,7 @@ def test_a_page_that_cannot_be_read_is_not_replaced(monkeypatch: pytest.MonkeyPa
     assert not hub.files
 
 
-def test_a_table_on_a_page_has_two_cells_a_row_whatever_is_in_a_card() -> None:
+def test_page_table_escapes_card_text() -> None:
     odd = "a | b\nc `d` *e* <f> [g](h) \\ _i_"
     page = model_page(
         "me/a", card_with(data=odd, command=odd, training_partners=[odd, "x|y"], features=odd), None
@@ -428,7 +425,7 @@ def test_a_table_on_a_page_has_two_cells_a_row_whatever_is_in_a_card() -> None:
     assert re.sub(r"\\(.)", r"\1", command) == f"| command | {' '.join(odd.split())} |"
 
 
-def test_a_card_is_shown_in_words(
+def test_card_fields_as_text(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = {"file": "p.json", "accuracy": 0.5, "accuracy_ci95": [0.4, 0.6]}
@@ -438,19 +435,19 @@ def test_a_card_is_shown_in_words(
             ["training_partners  bot:iggi", "20.5 [20.1, 20.9], 1.2% zero, 5,000 greedy games"],
         ),
         (card_with(training_partners=["a", "b", "a"]), ["training_partners  a, b\n"]),
-        (card_with(command=""), ["command            not noted"]),
+        (card_with(command=""), ["command            not recorded"]),
         (card_with(training_partners=[]), ["training_partners  itself"]),
         (card_with(prediction=None), ["prediction         not measured"]),
         (card_with(training_partners=[], algorithm="bc"), ["training_partners  none"]),
-        (card_with(prediction=figures), ["0.500 [0.400, 0.600] of the moves (on p.json)"]),
+        (card_with(prediction=figures), ["0.500 [0.400, 0.600] of moves (on p.json)"]),
         (card_with(selfplay=None), ["selfplay           not measured"]),
     ):
         path = tmp_path / "card.safetensors"
         write_file(path, read_file(exported), card, half=True)
         main(["agents", str(path)])
-        shown = capsys.readouterr().out
-        assert all(text in shown for text in words), shown
-        assert not any(sign in shown for sign in "{}")
+        output = capsys.readouterr().out
+        assert all(text in output for text in words), output
+        assert not any(sign in output for sign in "{}")
         main(["agents", str(path), "--json"])
         assert json.loads(capsys.readouterr().out) == {"name": str(path), **card}
     for name in ("bot:convention", "bot:random", "bot:rules", "agent:hgroup-2p"):

@@ -1,4 +1,4 @@
-"""The parser of agents' names, its settings, and the list of what can be named."""
+"""Agent names, their options, and the agent catalog."""
 
 import json
 import re
@@ -42,21 +42,21 @@ RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_to
         ("C:folder", ("", "C:folder", {})),
     ],
 )
-def test_names_are_taken_apart(text: str, expected: tuple) -> None:
+def test_agent_names_parse(text: str, expected: tuple) -> None:
     name = parse_name(text)
     assert name == AgentName(*expected)
     assert text.partition("?")[0] == name.without_options
 
 
 @pytest.mark.parametrize("text", ["bot:x?", "bot:x?a", "bot:x?a=", "bot:x?=1", "bot:x?a=1&&b=2"])
-def test_settings_are_pairs(text: str) -> None:
+def test_malformed_options_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="expected \\?key=value&..., got"):
         load_policy(text)
     with pytest.raises(ValueError, match="expected a once, got it twice"):
         parse_name("bot:x?a=1&a=1")
 
 
-def test_values_have_types() -> None:
+def test_option_values_are_typed() -> None:
     assert read_value("3", int, where="x") == 3
     assert read_value("true", bool, where="x") is True
     assert read_value("0.6,0.1", tuple[float, ...], where="x") == (0.6, 0.1)
@@ -65,7 +65,7 @@ def test_values_have_types() -> None:
             read_value(text, kind, where="x")
 
 
-def test_bots_are_loaded_by_name_and_told_apart() -> None:
+def test_bots_load_by_name_with_distinct_identities() -> None:
     names = ["bot:random", "bot:convention"]
     bots = [load_policy(name, RULES) for name in names]
     assert all(bot.rules == RULES for bot in bots)
@@ -76,13 +76,13 @@ def test_bots_are_loaded_by_name_and_told_apart() -> None:
         load_policy("bot:nobody")
 
 
-def test_what_is_no_name_is_refused_and_an_agent_says_in_a_line_what_it_is() -> None:
+def test_invalid_agents_are_rejected() -> None:
     bot = load_policy("bot:convention?smoothing=0.1", RULES)
     assert repr(bot) == f"ConventionBot(rules={RULES!r}, smoothing=0.1)"
     policy = network_policy(RULES, 0)
     trained = repr(Tempered(policy, temperature=0.5))
     assert "Array" not in trained and repr(policy.network) in trained and "=0.5" in trained
-    with pytest.raises(TypeError, match="name or folder of an agent, .* got ConventionBot and Non"):
+    with pytest.raises(TypeError, match="name or path of an agent, .* got ConventionBot and Non"):
         load_policy(bot)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="and Rules or None, got str and int"):
         load_policy("bot:convention", 3)  # type: ignore[arg-type]
@@ -97,13 +97,13 @@ def test_what_is_no_name_is_refused_and_an_agent_says_in_a_line_what_it_is() -> 
             "temperature, got 'smothing'",
         ),
         ("bot:convention?smoothing=much", "smoothing: expected float, got 'much'"),
-        ("bot:convention?smoothing=1.5", "smoothing: expected a share between 0 and 1, got 1.5"),
+        ("bot:convention?smoothing=1.5", "smoothing: expected a probability between 0 and"),
         (
             "bot:random?smoothing=0.5",
             "expected one of colors, gullible, noise, partner_games, safe, search, temperature, "
             "got 'smoothing'",
         ),
-        ("bot:convention?colors=0,1,2", "colors: expected the colours 0 to 1 in another order"),
+        ("bot:convention?colors=0,1,2", "colors: expected a permutation of the colours 0 to 1"),
         (
             "/nowhere?colour=0",
             "expected one of colors, gullible, noise, partner_games, safe, search, temperature, "
@@ -113,14 +113,14 @@ def test_what_is_no_name_is_refused_and_an_agent_says_in_a_line_what_it_is() -> 
         ("agent:x?search=fast&hands=64", "hands=64: hands was renamed to num_hands"),
     ],
 )
-def test_settings_that_an_agent_does_not_take(name: str, message: str) -> None:
+def test_unknown_options_are_rejected(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load_policy(name, RULES)
 
 
 @pytest.mark.slow
-def test_a_bots_parameters_are_part_of_its_identity_and_its_logits() -> None:
-    """The first move of a game: the same choice, with eps of the probability over the A legal
+def test_bot_parameters_change_identity_and_logits() -> None:
+    """First move of a game: the same choice, with eps of the probability spread over the A legal
     actions."""
     plain, same, other = (
         load_policy(f"bot:convention{setting}", Rules())
@@ -141,7 +141,7 @@ def test_a_bots_parameters_are_part_of_its_identity_and_its_logits() -> None:
     assert legal[0].sum() > 1 and chosen[0][1] == 20
 
 
-def test_wrappers_enter_a_matrix_like_any_other_agent() -> None:
+def test_cross_play_accepts_wrapped_agents() -> None:
     names = ["bot:convention", "bot:convention?colors=1,0,2,3,4", "bot:convention?smoothing=0.5"]
     first, renamed, _ = policies = load_agents([*names], 2)
     assert isinstance(renamed, ColorPermuted) and renamed.policy.identity() == first.identity()
@@ -151,21 +151,21 @@ def test_wrappers_enter_a_matrix_like_any_other_agent() -> None:
         make_agents(load_agents([names[0], f"{names[0]}?smoothing=0.02"]), ["p", "q"], ["a", "a"])
 
 
-def test_a_home_in_a_name_is_that_folder(
+def test_tilde_in_name_is_expanded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     write_file(tmp_path / "a b.safetensors", network_policy(Rules(), 0), {})
     assert load_policy("~/a b.safetensors").identity() == network_policy(Rules(), 0).identity()
-    for name, said in (
+    for name, message in (
         ("~/none", f"got {tmp_path}/none, which does not exist"),
         (
             "bot:random?partner_games=~/g.json",
             f"bot:random?partner_games={tmp_path}/g.json: partner_games: ",
         ),
     ):
-        with pytest.raises(ValueError, match=re.escape(said)):
+        with pytest.raises(ValueError, match=re.escape(message)):
             load_policy(name)
     with pytest.raises(SystemExit):
         main(["evaluate", "~/none", "--games", "4"])
@@ -173,21 +173,21 @@ def test_a_home_in_a_name_is_that_folder(
     assert not (tmp_path / "~").exists()
 
 
-def test_an_agent_named_twice_is_one_object() -> None:
+def test_repeated_name_loads_once() -> None:
     left, right = load_agents(["bot:random", "bot:random"], 4)
     assert left is right and left.rules == Rules(num_players=4)
 
 
-def test_the_list_of_agents(capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_catalog_lists_all_agents(capsys: pytest.CaptureFixture[str]) -> None:
     main(["agents", "--json"])
-    known = json.loads(capsys.readouterr().out)
-    assert known == agent_catalog()
-    bots = {agent["name"]: agent for agent in known["agents"] if "version" in agent}
+    catalog = json.loads(capsys.readouterr().out)
+    assert catalog == agent_catalog()
+    bots = {agent["name"]: agent for agent in catalog["agents"] if "version" in agent}
     assert list(bots) == [f"bot:{name}" for name in BOTS]
     assert bots["bot:convention"]["parameters"]["smoothing"] == {"type": "float", "default": 0.02}
     main(["agents"])
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert bots["bot:smart"]["scores"]["3"]["games"] == 5000
-    assert "self-play: 2 players 23.44, 3 players 23.48" in shown
+    assert "self-play: 2 players 23.44, 3 players 23.48" in output
     for name in (*bots, "obl:FILE", "?smoothing=0.02 (float)", "?colors=1,0,2,3,4"):
-        assert name in shown
+        assert name in output

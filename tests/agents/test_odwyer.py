@@ -1,6 +1,4 @@
-"""SimpleBot, ValueBot, HolmesBot and SmartBot in positions whose move follows by hand."""
-
-from __future__ import annotations
+"""SimpleBot, ValueBot, HolmesBot and SmartBot in positions with a known move."""
 
 import jax
 import jax.numpy as jnp
@@ -45,10 +43,10 @@ def _step(bot: Bot, memory: object, state: State, first: jax.Array) -> tuple:
 
 
 class Duo:
-    """A game of a bot with itself on a made-up deck."""
+    """Self-play of a bot on a constructed deck."""
 
     def __init__(self, name: str, first: str, second: str) -> None:
-        """Hands of seats 0 and 1, oldest card first; the rest in the order of the colours."""
+        """Hands of seats 0 and 1, oldest card first; then the remaining cards by colour."""
         hands, rest = cards(first) + cards(second), full_deck(RULES)
         for card in hands:
             rest.remove(card)
@@ -57,57 +55,57 @@ class Duo:
         self.memory, self.first = self.bot.init_carry(2), True
 
     def play(self, instead: Move | None = None) -> Move:
-        """What the bot to move does, which is done, or `instead` is."""
+        """Return the bot's move, and make it, or `instead`."""
         self.memory, actions = _step(self.bot, self.memory, self.state, self.first)
         self.first = False
-        wish = decode_action(RULES, int(actions[int(self.state.player[0])]))
-        action = jnp.array([encode_action(RULES, instead or wish)], jnp.int32)
+        choice = decode_action(RULES, int(actions[int(self.state.player[0])]))
+        action = jnp.array([encode_action(RULES, instead or choice)], jnp.int32)
         self.state = game.step(RULES, self.state, action)[0]
-        return wish
+        return choice
 
 
 @pytest.mark.parametrize("name", ["simple", "value", "holmes"])
-def test_the_hint_that_shows_most_playable_cards(name: str) -> None:
+def test_simple_bot_hints_most_playable_cards(name: str) -> None:
     duo = Duo(name, JUNK, "R3 R1 Y1 B3 G1")
-    # Rank 1 shows three, yellow and green one; red and blue would mislead.
+    # rank 1 touches three playable cards, yellow and green one; red and blue would mislead
     assert duo.play() == Move("rank", offset=1, value=0)
     assert duo.play() == Move("play", slot=1)
 
 
-def test_simple_forgets_what_a_play_may_have_used_up() -> None:
+def test_simple_bot_clears_flag_after_play() -> None:
     duo = Duo("simple", "R1 Y4 Y4 G4 B4", "R1 Y1 B3 G3 P3")
     duo.play(Move("rank", offset=1, value=0))
-    duo.play(Move("play", slot=0))  # R1: the other 1 could be red as far as its owner knows
+    duo.play(Move("play", slot=0))  # R1: for its owner, the other 1 could be red
     assert duo.play() == Move("color", offset=1, value=1)  # so Y1 is hinted again, colours first
 
 
-def test_value_warns_and_is_warned() -> None:
+def test_value_bot_warns_and_heeds_warnings() -> None:
     duo = Duo("value", JUNK, "R5 R3 Y3 B3 G4")
-    duo.play(Move("rank", offset=1, value=4))  # at all tokens it only passes the turn
+    duo.play(Move("rank", offset=1, value=4))  # with all tokens it only passes the turn
     duo.play(Move("rank", offset=1, value=3))
-    # Seat 1 would discard its 5 next: a warning goes before the 4s that seat 0 takes for playable.
+    # seat 1 would discard its 5 next: a warning precedes the 4s that seat 0 assumes playable
     assert duo.play() == Move("rank", offset=1, value=4)
     assert duo.play() == Move("discard", slot=1)
 
 
-def test_smart_means_the_newest_card_that_is_touched() -> None:
+def test_smart_bot_hint_means_newest_card() -> None:
     duo = Duo("smart", JUNK, "R3 Y3 B3 G4 R1")
-    # Red: 2 cards 25 -> 5 possibilities, 3 cards 25 -> 20, 55 in all; rank 1 rules out only 40.
+    # red: 2 cards 25 -> 5 possibilities, 3 cards 25 -> 20, 55 in all; rank 1 excludes only 40
     assert duo.play() == Move("color", offset=1, value=0)
     assert duo.play() == Move("play", slot=4)
 
 
-def test_smart_sees_what_is_worthless_and_valuable() -> None:
+def test_smart_bot_card_classes() -> None:
     kinds = smart.card_classes(RULES, board(played="R1 Y1", discarded="R3 R3 B2 G1 G1"))
     assert int(kinds.playable) == as_set("R2 Y2 G1 B1 P1")
     assert int(kinds.worthless) == as_set("R1 Y1 R4 R5")
-    # R5 lies above R3, of which none is left.
+    # R5 is above R3, which has no copy left
     assert int(kinds.valuable) == as_set("B2 G1 Y5 G5 B5 P5")
 
 
-def test_holmes_locates_cards() -> None:
-    """A red 5 in one hand leaves the other 5 yellow; a card that is played whatever it is, is
-    worthless."""
+def test_holmes_bot_locates_cards() -> None:
+    """A red 5 in one hand implies that the other 5 is yellow; a card whose candidates were all
+    played is worthless."""
     notes = holmes.nothing_known(RULES)
     possible = notes.possible.at[0, 0].set(as_set("R5")).at[1, 2].set(as_set("R5 Y5"))
     possible = possible.at[1, 3].set(as_set("R1 Y1"))
@@ -119,8 +117,8 @@ def test_holmes_locates_cards() -> None:
     assert np.argwhere(np.array(after.worthless)).tolist() == [[1, 3]]
 
 
-def test_the_table_before_the_last_move() -> None:
-    """It is read back from the table after it, of every kind of move, over a whole game."""
+def test_board_before_last_move() -> None:
+    """The board is reconstructed after every type of move, over a whole game."""
     decks = jnp.array([np.random.default_rng(5).permutation(full_deck(RULES))], jnp.int32)
     state, rng = game.deal(RULES, decks), np.random.default_rng(7)
     look = jax.jit(lambda state: decode_observation(RULES, observe(RULES, state)[0, 0]))
@@ -150,9 +148,9 @@ def test_the_table_before_the_last_move() -> None:
         ("piers", Rules(num_players=4)),
     ],
 )
-def test_choices_are_legal_with_a_partner_who_plays_at_random(name: str, rules: Rules) -> None:
-    """Moves are the bot's at seat 0 and random elsewhere; an illegal choice would have no logit
-    near 0."""
+def test_bots_are_legal_with_random_partner(name: str, rules: Rules) -> None:
+    """The bot holds seat 0, the others move at random; an illegal choice would have no logit near
+    0."""
     games, bot = 16, make_bot(name, rules)
     rng = np.random.default_rng(1)
     decks = np.stack([rng.permutation(full_deck(rules)) for _ in range(games)]).astype(np.int32)
@@ -166,10 +164,10 @@ def test_choices_are_legal_with_a_partner_who_plays_at_random(name: str, rules: 
             obs = observe(rules, state)[:, 0]
             keys = jax.random.split(key, games)
             memory, logits = bot.step(memory, obs, legal, jnp.full(games, first), keys)
-            mover = jnp.take_along_axis(
+            is_current = jnp.take_along_axis(
                 game.legal_actions(rules, state), state.player[:, None, None], axis=1
             )[:, 0]
-            drawn = jax.random.categorical(key, jnp.where(mover, 0.0, -jnp.inf))
+            drawn = jax.random.categorical(key, jnp.where(is_current, 0.0, -jnp.inf))
             action = jnp.where(state.player == 0, jnp.argmax(logits, axis=-1), drawn)
             sure = (jnp.max(logits, axis=-1) > jnp.log(0.9)) | game.finished(rules, state)
             return (game.step(rules, state, action.astype(jnp.int32))[0], memory), sure

@@ -33,7 +33,7 @@ def inputs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return obs, legal, reset
 
 
-def test_stepping_equals_one_pass_over_the_sequence(inputs: tuple[np.ndarray, ...]) -> None:
+def test_stepping_equals_sequence_pass(inputs: tuple[np.ndarray, ...]) -> None:
     policy = make_policy(0)
     assert isinstance(policy, Policy)
     obs, legal, reset = inputs
@@ -49,7 +49,7 @@ def test_stepping_equals_one_pass_over_the_sequence(inputs: tuple[np.ndarray, ..
         np.testing.assert_allclose(logits, expected[t], rtol=1e-5, atol=1e-5)
 
 
-def test_reset_forgets_what_was_seen(inputs: tuple[np.ndarray, ...]) -> None:
+def test_reset_clears_memory(inputs: tuple[np.ndarray, ...]) -> None:
     policy = make_policy(0)
     obs, legal, _ = inputs
     step = jax.jit(NetworkPolicy.step)
@@ -62,7 +62,7 @@ def test_reset_forgets_what_was_seen(inputs: tuple[np.ndarray, ...]) -> None:
     assert np.abs(np.asarray(remembered) - np.asarray(fresh))[legal[1]].max() > 1e-4
 
 
-def test_act_is_greedy_without_a_key_and_samples_with_one(inputs: tuple[np.ndarray, ...]) -> None:
+def test_act_samples_only_with_key(inputs: tuple[np.ndarray, ...]) -> None:
     policy = make_policy(0)
     obs, legal, reset = (x[0] for x in inputs)
     _, logits = jax.jit(NetworkPolicy.step)(policy, policy.init_carry(BATCH), obs, legal, reset)
@@ -80,7 +80,7 @@ def test_act_is_greedy_without_a_key_and_samples_with_one(inputs: tuple[np.ndarr
     assert counted[~legal[0]].sum() == 0
 
 
-def test_policies_of_one_shape_share_a_compiled_function(inputs: tuple[np.ndarray, ...]) -> None:
+def test_policies_of_equal_shape_share_compilation(inputs: tuple[np.ndarray, ...]) -> None:
     obs, legal, reset = (x[0] for x in inputs)
     traces = 0
 

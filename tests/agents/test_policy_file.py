@@ -1,7 +1,4 @@
-"""Policies as one file: what is read is what was written, and what is damaged is refused; and the
-agents that come with the package."""
-
-from __future__ import annotations
+"""Policy files: round trips, damaged files, and the bundled agents."""
 
 import json
 import re
@@ -41,27 +38,27 @@ FIRST_HASHES = {
     "adhoc-3p": "66067942f626bce449ea1ad3587a1ee570da751c41c5044c7dc3a497cd2b38a4",
     "clone-2p": "bc4bdf0800f4025373a7e2a6871d7c1aa14e9b5228e9338037c4cf4575b0a502",
 }
-"""Identities before fields were renamed: caches and published scores are keyed by them."""
+"""Identities before fields were renamed: keys of caches and published scores."""
 
 
-def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
-    """In float32, every bit of it: numbers that half precision has not."""
+def test_policy_file_round_trips(tmp_path: Path) -> None:
+    """Bitwise float32, with numbers that half precision cannot represent."""
     policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
     odd = np.array([1 / 3, 1e-30, 1e30, np.inf, np.nan, -0.0], np.float32)
     params = jax.tree.map(lambda leaf: jnp.resize(odd, leaf.shape), policy.params)
     write_file(path, policy.replace(params=params))
     back = read_file(path)
     assert (back.rules, back.network, back.info) == (policy.rules, policy.network, policy.info)
-    for leaf, kept in zip(jax.tree.leaves(params), jax.tree.leaves(back.params), strict=True):
-        assert kept.dtype == np.float32
-        np.testing.assert_array_equal(np.asarray(kept).view(np.uint32), leaf.view(np.uint32))
+    for leaf, stored in zip(jax.tree.leaves(params), jax.tree.leaves(back.params), strict=True):
+        assert stored.dtype == np.float32
+        np.testing.assert_array_equal(np.asarray(stored).view(np.uint32), leaf.view(np.uint32))
     assert read_card(path) == {} and read_rules(path) == TINY
 
 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("layout", ["transposed", "backwards", "big-endian", "JAX"])
-def test_parameters_of_any_layout(tmp_path: Path, layout: str, half: bool) -> None:
-    """`torch_weight.numpy().T` is a view: the file, and the identity, are of its numbers."""
+def test_parameter_memory_layout_is_irrelevant(tmp_path: Path, layout: str, half: bool) -> None:
+    """`torch_weight.numpy().T` is a view: file and identity depend on its numbers only."""
     change = {
         "transposed": lambda leaf: np.ascontiguousarray(leaf.T).T,
         "backwards": lambda leaf: np.ascontiguousarray(leaf[::-1])[::-1],
@@ -80,63 +77,63 @@ def test_parameters_of_any_layout(tmp_path: Path, layout: str, half: bool) -> No
         assert load_policy(str(tmp_path / "policy")).identity() == policy.identity()
 
 
-def test_an_agent_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+def test_policy_file_bytes_are_deterministic(tmp_path: Path) -> None:
     policy, files = network_policy(TINY, 0), set()
     card = {"about": "a test", "selfplay": {"mean": 1.5}}
     for number in range(8):
         write_file(path := tmp_path / f"{number}.safetensors", policy, card, half=True)
         files.add(path.read_bytes())
-        write_file(path, read_file(path), read_card(path), half=True)  # an export of the export
+        write_file(path, read_file(path), read_card(path), half=True)  # export of an export
         files.add(path.read_bytes())
     assert len(files) == 1
 
 
 @pytest.mark.parametrize("bits", [4, 9, 11])
-def test_parameters_of_fewer_digits(bits: int) -> None:
-    """Against each number's own power of two; half a digit is the most that is lost."""
+def test_parameters_round_to_fewer_bits(bits: int) -> None:
+    """Relative to each number's power of two; at most half a unit is lost."""
     policy = network_policy(TINY, 4)
-    for exact, kept in zip(
+    for exact, stored in zip(
         jax.tree.leaves(policy.params),
         jax.tree.leaves(round_to_half(policy, bits).params),
         strict=True,
     ):
         half = np.asarray(exact, np.float16).astype(np.float64)
         step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(half), 2.0**-14))) + 1 - bits)
-        np.testing.assert_array_equal(kept, np.round(half / step) * step)
+        np.testing.assert_array_equal(stored, np.round(half / step) * step)
 
 
-def test_half_precision(tmp_path: Path) -> None:
+def test_half_precision_rounds_parameters(tmp_path: Path) -> None:
     policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
     write_file(path, policy, {"about": "a test"}, half=True)
     back = read_file(path)
     assert back.identity() == round_to_half(policy).identity() != policy.identity()
     assert (back.rules, back.network, back.info) == (policy.rules, policy.network, policy.info)
-    for leaf, kept in zip(
+    for leaf, stored in zip(
         jax.tree.leaves(policy.params), jax.tree.leaves(back.params), strict=True
     ):
-        assert kept.dtype == np.float32
-        np.testing.assert_allclose(kept, leaf, rtol=2**-11, atol=2**-25)
+        assert stored.dtype == np.float32
+        np.testing.assert_allclose(stored, leaf, rtol=2**-11, atol=2**-25)
     assert read_card(path) == {"about": "a test"}
     assert load_policy(str(path)).identity() == back.identity()
     size = sum(leaf.size for leaf in jax.tree.leaves(policy.params))
     assert 2 * size < path.stat().st_size < 2 * size + 4000
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
-def test_a_damaged_file_is_refused(tmp_path: Path, share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9, 0.999])
+def test_damaged_policy_file_is_rejected(tmp_path: Path, fraction: float) -> None:
     path = tmp_path / "a.safetensors"
     write_file(path, network_policy(TINY, 0), {"about": "a test"})
     data = bytearray(path.read_bytes())
-    data[int(share * len(data))] ^= 4
+    data[int(fraction * len(data))] ^= 4
     path.write_bytes(data)
     with pytest.raises(ValueError, match="a.safetensors"):
         read_file(path)
-    path.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(CorruptError, match="expected a policy's file"):
+    path.write_bytes(data[: int(fraction * len(data))])
+    with pytest.raises(CorruptError, match="expected a policy file"):
         read_file(path)
 
 
-def test_other_files_and_parameters_are_refused(tmp_path: Path) -> None:
+def test_invalid_policy_files_are_rejected(tmp_path: Path) -> None:
     policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
     save_file({"x": np.zeros(3)}, path)
     with pytest.raises(
@@ -148,17 +145,17 @@ def test_other_files_and_parameters_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"expected a file named \*.safetensors, got"):
         write_file(tmp_path / "a.bin", policy, {})
     large = policy.replace(params=jax.tree.map(lambda x: jnp.full_like(x, 1e6), policy.params))
-    with pytest.raises(ValueError, match="that half precision can hold"):
+    with pytest.raises(ValueError, match="too large for half precision"):
         write_file(path, large, half=True)
     decoder = policy.params["decoder_0"]
     broken = {**policy.params, "decoder_0": {**decoder, "bias": decoder["bias"].at[2].set(jnp.nan)}}
     write_file(path, policy.replace(params=broken))
-    with pytest.raises(ValueError, match="expected finite parameters, got others in decoder_0/bia"):
+    with pytest.raises(ValueError, match="expected finite parameters, got .* in decoder_0/bias"):
         load_policy(str(path))
 
 
 def rewrite(path: Path, change: Any) -> None:
-    """Another description of the same parameters, by somebody who took care of the digest."""
+    """Change the metadata of a file and its SHA-256."""
     leaves, header = read_tensors(path)
     about = json.loads(header["policy"])
     change(about)
@@ -181,7 +178,7 @@ def rewrite(path: Path, change: Any) -> None:
         ),
     ],
 )
-def test_a_policy_of_another_kind(tmp_path: Path, change: Any, message: str) -> None:
+def test_policy_header_errors_name_the_key(tmp_path: Path, change: Any, message: str) -> None:
     path = tmp_path / "a.safetensors"
     write_file(path, network_policy(TINY, 0))
     rewrite(path, change)
@@ -194,7 +191,7 @@ def test_a_policy_of_another_kind(tmp_path: Path, change: Any, message: str) -> 
     [("pretrained-3p", "learnt"), ("adhoc-3p", "reading"), ("clone-2p", "reading")],
 )
 def test_format_2_loads_as_same_policy(tmp_path: Path, name: str, level: str) -> None:
-    """Its header spells `features` and keys of the card as it was at first."""
+    """Its header uses the old names of `features` and of keys of the card."""
     path = tmp_path / "a.safetensors"
     leaves, header = read_tensors(bundled_files()[name])
     about, card = json.loads(header["policy"]), json.loads(header["card"])
@@ -215,7 +212,7 @@ def test_format_2_loads_as_same_policy(tmp_path: Path, name: str, level: str) ->
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int32])
-def test_parameters_of_another_dtype(tmp_path: Path, dtype: Any) -> None:
+def test_parameters_of_other_dtype_are_rejected(tmp_path: Path, dtype: Any) -> None:
     """They are neither written nor read."""
     path, policy = tmp_path / "a.safetensors", network_policy(TINY, 0)
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), policy.params)
@@ -231,26 +228,28 @@ def test_parameters_of_another_dtype(tmp_path: Path, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["[1]", "{", "[" * 100_000, '{"format_version": 2}', '{"format_version": 3}']
+    "text", ["[1]", "{", "[" * 100_000, '{"format_version": 2}', '{"format_version": 3}']
 )
-def test_a_description_that_is_none(tmp_path: Path, said: str) -> None:
-    """Whoever wrote it took care of the digest."""
+def test_malformed_header_is_rejected(tmp_path: Path, text: str) -> None:
+    """With a correct SHA-256."""
     path, leaves = tmp_path / "a.safetensors", {"x": np.zeros(3, np.float16)}
-    header = {"policy": said, "card": said}
+    header = {"policy": text, "card": text}
     save_file(leaves, path, header | {"sha256": _digest(leaves, header)})
     with pytest.raises(ValueError, match=r"a\.safetensors: (policy: )?expected"):
         read_file(path)
-    if not said.startswith('{"'):
+    if not text.startswith('{"'):
         with pytest.raises(ValueError, match=r"a\.safetensors: card: expected"):
             read_card(path)
 
 
-def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_evaluates_written_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, path = tmp_path / "run" / "policy", tmp_path / "a.safetensors"
     save_policy(folder, network_policy(TINY, 0), algorithm="bc", steps=7, score=None)
-    met = {"config": {"partners": ["bot:simple", "bot:iggi"], "data": ["people.safetensors"]}}
-    met["commit"] = "abc"
-    (folder.parent / "config.json").write_text(json.dumps(met))
+    run = {"config": {"partners": ["bot:simple", "bot:iggi"], "data": ["people.safetensors"]}}
+    run["commit"] = "abc"
+    (folder.parent / "config.json").write_text(json.dumps(run))
     main(["export", str(folder), str(path), "--about", "A test.", "--games", "64"])
     assert f"Written: {path} (" in capsys.readouterr().err
     card, summary = read_card(path), evaluate_selfplay(read_file(path), 64, 1).summary
@@ -262,7 +261,7 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
         == ["bot:simple", "bot:iggi"]
         == list(training_partners(str(path)))
     )
-    # the file's card is shown, wherever it lies, and of the run what is known
+    # a file's card is printed at any place; for a run, its metadata
     copy = tmp_path / "fetched" / "policy.safetensors"
     copy.parent.mkdir()
     copy.write_bytes(path.read_bytes())
@@ -273,31 +272,31 @@ def test_export_measures_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     assert re.search("^about +A test.$", capsys.readouterr().out, re.MULTILINE)
     for name in (str(folder.parent), str(folder)):
         main(["agents", name, "--json"])
-        shown = json.loads(capsys.readouterr().out)
-        assert shown["card"] == "none: `hanabi-rl export` writes one"
-        assert (shown["players"], shown["algorithm"], shown["steps"]) == (2, "bc", 7)
-        assert shown["data"] == "people.safetensors"
-        assert shown["training_partners"] == card["training_partners"]
+        output = json.loads(capsys.readouterr().out)
+        assert output["card"] == "none: `hanabi-rl export` writes one"
+        assert (output["players"], output["algorithm"], output["steps"]) == (2, "bc", 7)
+        assert output["data"] == "people.safetensors"
+        assert output["training_partners"] == card["training_partners"]
     main(["agents", "bot:simple?noise=0.1", "--json"])
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["name"] == "bot:simple" and shown["scores"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["name"] == "bot:simple" and output["scores"]
     with pytest.raises(SystemExit):
         main(["agents", str(tmp_path)])
     assert f"{tmp_path}: expected one run, got a folder of" in capsys.readouterr().err
-    # how well it predicts is said of the same parameters alone
+    # the recorded prediction is of the same parameters
     write_file(copy, read_file(path), {**card, "prediction": {"file": "people"}}, half=True)
-    for bits, kept in (("11", {"file": "people"}), ("4", None)):
+    for bits, stored in (("11", {"file": "people"}), ("4", None)):
         again = tmp_path / f"{bits}.safetensors"
         main(["export", str(copy), str(again), "--bits", bits, "--games", "64"])
-        assert read_card(again)["prediction"] == kept
+        assert read_card(again)["prediction"] == stored
     with pytest.raises(SystemExit):
         main(["export", "bot:random", str(path), "--about", "No policy."])
     assert "expected a trained policy" in capsys.readouterr().err
 
 
-def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bundled_agents_have_complete_cards(capsys: pytest.CaptureFixture[str]) -> None:
     agents = {agent["name"]: agent for agent in agent_catalog()["agents"]}
-    # as a wheel packs them: it is to stay below 10 MB, and has 0.8 MB beside them
+    # compressed as in a wheel, which must stay below 10 MB; the other files take 0.8 MB
     packed = sum(len(zlib.compress(path.read_bytes())) for path in BUNDLED_DIR.iterdir())
     assert bundled_files() and packed < 9.2e6
     for name, path in bundled_files().items():
@@ -310,22 +309,22 @@ def test_the_agents_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
     assert card["command"] in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["agents", "agent:nobody"])
-    assert "agent:nobody: expected agent: and one of" in capsys.readouterr().err
+    assert "agent:nobody: expected agent:NAME with one of" in capsys.readouterr().err
     with pytest.raises(ValueError, match="^agent:anyone-2p was renamed to agent:adhoc-2p$"):
         load_policy("agent:anyone-2p?noise=0.1")
-    with pytest.raises(ValueError, match="agent:nobody: expected agent: and one of"):
+    with pytest.raises(ValueError, match="agent:nobody: expected agent:NAME with one of"):
         load_policy("agent:nobody")
 
 
-@pytest.mark.slow  # test_leaderboard_file.py loads those on the boards of the docs
+@pytest.mark.slow  # test_leaderboard_file.py loads the agents of the leaderboards in docs
 @pytest.mark.parametrize("name", sorted(bundled_files()))
-def test_a_shipped_agent_is_loaded(name: str) -> None:
+def test_bundled_agent_loads_by_name(name: str) -> None:
     assert load_policy(f"agent:{name}").rules == read_rules(bundled_files()[name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(bundled_files())[::6])  # about a minute each
-def test_a_shipped_agent_plays_as_its_card_says(name: str) -> None:
+def test_bundled_agent_matches_card_score(name: str) -> None:
     card = read_card(bundled_files()[name])
     scores = evaluate_selfplay(load_policy(f"agent:{name}"), 512, 99).summary.mean
     error = np.hypot(scores.bounds[1] - scores.mean, np.diff(card["selfplay"]["ci95"])[0] / 2)

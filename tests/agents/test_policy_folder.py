@@ -52,13 +52,13 @@ def damaged(run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run / "policy", tmp_path / "policy"))
 
 
-def test_a_run_without_a_policy_is_said_to_have_none_yet(tmp_path: Path) -> None:
-    """As one that is stopped while it clones is: its clone has checkpoints alone."""
+def test_run_without_policy_error(tmp_path: Path) -> None:
+    """A run that stopped while cloning: only its clone has checkpoints."""
     run, clone = tmp_path / "runs" / "a", tmp_path / "runs" / "a" / "bc"
     for folder, algorithm in ((run, "hdr_ippo"), (clone, "bc")):
         folder.mkdir(parents=True)
         write_config(folder, {"seed": 0}, algorithm=algorithm, seed=0)
-    go_on = f"this run has no policy yet: continue it with --resume --run-dir {run}"
+    go_on = f"this run has no policy yet; continue it with --resume --run-dir {run}"
     for name in ("", "bc", "policy", "bc-policy", "bc/policy"):
         with pytest.raises(ValueError, match=f"{re.escape(f'{run / name}: {go_on}')}$"):
             load_policy(run / name)
@@ -70,21 +70,21 @@ def test_a_run_without_a_policy_is_said_to_have_none_yet(tmp_path: Path) -> None
             load_policy(run / name)
     with pytest.raises(ValueError, match=f"checkpoints: expected one .*, such as {newest}$"):
         load_policy(clone / "checkpoints")
-    with pytest.raises(ValueError, match=f"expected one run, got .* 1: name one, such as {run}$"):
+    with pytest.raises(ValueError, match=f"expected one run, got .* 1; name one, such as {run}$"):
         load_policy(tmp_path / "runs")
 
 
-def test_another_folder_is_not_said_to_be_a_run(tmp_path: Path) -> None:
+def test_other_folder_is_not_called_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"config": "of another program"}')
     for name in ("", "policy", "none"):
         with pytest.raises(ValueError, match="expected an agent: bot:NAME"):
             load_policy(tmp_path / name)
     write_config(tmp_path, {}, algorithm="bc", seed=0)
     with pytest.raises(ValueError, match=r"expected an agent: .*none, which does not exist"):
-        load_policy(tmp_path / "none")  # a misspelt name in a run's folder
+        load_policy(tmp_path / "none")  # misspelt name in a run's folder
 
 
-def test_a_policy_folder_round_trips(run: Path) -> None:
+def test_policy_folder_round_trips(run: Path) -> None:
     policy = load_policy(run / "policy", RULES)
     assert isinstance(policy, NetworkPolicy)
     assert (policy.rules, policy.network) == (RULES, NETWORK)
@@ -93,10 +93,10 @@ def test_a_policy_folder_round_trips(run: Path) -> None:
     assert [path.name for path in (run / "policy").iterdir()] == ["policy.safetensors"]
 
 
-def test_a_policy_is_saved_in_the_home_folder(
+def test_save_policy_expands_home(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python expands no `~`, which would be a folder of that name."""
+    """Python does not expand `~`, which would create a folder of that name."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     save_policy("~/mine", load_policy(run), algorithm="ippo", steps=1, score=None)
@@ -104,7 +104,7 @@ def test_a_policy_is_saved_in_the_home_folder(
     assert load_policy("~/mine").identity() == load_policy(run).identity()
 
 
-def test_a_run_a_string_and_a_file_name_its_policy(
+def test_run_string_and_file_name_same_policy(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run)
@@ -113,7 +113,7 @@ def test_a_run_a_string_and_a_file_name_its_policy(
         assert load_policy(name).identity() == make_policy(1).identity()
 
 
-def test_saving_again_replaces(damaged: Path) -> None:
+def test_save_policy_replaces_older_policy(damaged: Path) -> None:
     save_policy(damaged, make_policy(2), algorithm="bc", steps=8, score=None)
     policy = load_policy(damaged)
     assert isinstance(policy, NetworkPolicy)
@@ -122,8 +122,8 @@ def test_saving_again_replaces(damaged: Path) -> None:
     assert [path.name for path in damaged.parent.rglob("*")] == ["policy", "policy.safetensors"]
 
 
-def test_what_could_not_be_read_back_is_not_saved(damaged: Path, tmp_path: Path) -> None:
-    """And a policy that is there stays."""
+def test_unreadable_policies_are_not_saved(damaged: Path, tmp_path: Path) -> None:
+    """An existing policy is kept."""
     policy = make_policy(2)
     halved = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), policy.params)
     for params, problem in ((halved, "expected float32.*, stored bfloat16"), ({}, "is not stored")):
@@ -140,10 +140,10 @@ def test_what_could_not_be_read_back_is_not_saved(damaged: Path, tmp_path: Path)
     assert_same_params(load_policy(damaged).params, make_policy(1).params)
 
 
-def test_a_policy_replaced_while_it_is_read_is_read_whole(
+def test_policy_replaced_during_read_is_consistent(
     damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run in progress saves a better policy when its file was opened, and not yet read."""
+    """A run in progress saves a better policy after its file was opened and before it is read."""
     safe_open, opened = tensors.safe_open, []
 
     def replaced_meanwhile(*args: Any, **kwargs: Any) -> Any:
@@ -159,7 +159,7 @@ def test_a_policy_replaced_while_it_is_read_is_read_whole(
     assert len(opened) == 2
 
 
-def test_saving_takes_nothing_else_from_a_folder(tmp_path: Path) -> None:
+def test_save_policy_keeps_other_files(tmp_path: Path) -> None:
     (tmp_path / "params").mkdir()
     (tmp_path / "manifest.json").write_text("{}")
     save_policy(tmp_path, make_policy(1), algorithm="bc", steps=8, score=None)
@@ -168,10 +168,10 @@ def test_saving_takes_nothing_else_from_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_kill_while_saving_leaves_the_policy_before_or_none(
+def test_kill_during_save_keeps_old_policy(
     damaged: Path, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
-    """Before each of the renames; what is left beside is cleared when the run goes on."""
+    """Kill before each of the renames; leftovers are removed when the run continues."""
     run, renames = damaged.parent, ["replace", "rename"] if first else ["replace"]
     if first:
         shutil.rmtree(damaged)
@@ -193,9 +193,7 @@ def test_a_kill_while_saving_leaves_the_policy_before_or_none(
     assert load_policy(run).identity() == make_policy(2).identity()
 
 
-def test_the_identity_is_of_what_a_policy_plays_and_not_of_where_it_came_from(
-    run: Path, tmp_path: Path
-) -> None:
+def test_identity_ignores_provenance(run: Path, tmp_path: Path) -> None:
     first = load_policy(run).identity()
     for i, (seed, algorithm, step, score) in enumerate(
         [(1, "bc", 7, 1.25), (1, "bc", 8, 1.25), (1, "bc", 7, 1.5), (1, "ippo", 7, None)]
@@ -212,9 +210,9 @@ def test_the_identity_is_of_what_a_policy_plays_and_not_of_where_it_came_from(
     assert load_policy(saves / "40").identity() == first
 
 
-def test_the_identity_tells_apart_what_may_play_differently() -> None:
+def test_identity_covers_all_behaviour() -> None:
     policy = make_policy(1)
-    other_game = dataclasses.replace(RULES, max_life_tokens=3)  # of the same sizes but one
+    other_game = dataclasses.replace(RULES, max_life_tokens=3)  # equal sizes
     changed = jax.tree.map(lambda x: x, policy.params)
     changed["logits"]["bias"] = changed["logits"]["bias"] + np.float32(1e-6)
     others = [
@@ -227,8 +225,8 @@ def test_the_identity_tells_apart_what_may_play_differently() -> None:
     assert len({p.identity() for p in [policy, *others]}) == 6
 
 
-def test_the_identity_is_the_hash_of_a_document_that_numpy_writes() -> None:
-    """Identities outlive the process in caches: what they are made of may not change in silence."""
+def test_identity_matches_numpy_reference() -> None:
+    """Caches store identities, so their definition must not change unnoticed."""
     policy = make_policy(1)
     about = {
         "game": {"name": "hanabi", **dataclasses.asdict(RULES)},
@@ -253,8 +251,8 @@ def test_the_identity_is_the_hash_of_a_document_that_numpy_writes() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "unit"), [("bc", "minibatches"), ("hdr_ippo", "environment steps")]
 )
-def test_an_older_description_is_read(tmp_path: Path, algorithm: str, unit: str) -> None:
-    """Of format 1: one `step`, a clone's in minibatches."""
+def test_format_1_metadata_loads(tmp_path: Path, algorithm: str, unit: str) -> None:
+    """Format 1 has one `step`, which for a clone counts minibatches."""
     info = PolicyInfo(algorithm, 7, score=1.25)
     about = policy_metadata(make_policy(1).replace(info=info)) | {"format_version": 1, "step": 7}
     del about["steps"], about["unit"]
@@ -263,7 +261,7 @@ def test_an_older_description_is_read(tmp_path: Path, algorithm: str, unit: str)
     assert dataclasses.astuple(info) == (algorithm, 7, unit, 1.25, True)
 
 
-def test_other_rules_and_missing_agents_are_refused(run: Path, tmp_path: Path) -> None:
+def test_other_rules_and_missing_agents_are_rejected(run: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="an agent for 2 players, 5 colours, .* and 3 lives, got one for 3 "
     ):
@@ -273,7 +271,7 @@ def test_other_rules_and_missing_agents_are_refused(run: Path, tmp_path: Path) -
             load_policy(tmp_path / name)
 
 
-def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
+def test_checkpoint_loads_as_agent(tmp_path: Path) -> None:
     policy = make_policy(3)
     state = {
         "learner": {"params": {"actor": policy.params, "critic": {"bias": jnp.zeros(4)}}},
@@ -289,8 +287,8 @@ def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
     assert_same_params(loaded.params, policy.params)
 
 
-def test_a_checkpoint_without_a_policy_says_so(tmp_path: Path) -> None:
+def test_checkpoint_without_policy_error(tmp_path: Path) -> None:
     with Checkpointer(tmp_path) as checkpointer:
         checkpointer.save(1, {"x": jnp.zeros(3)})
-    with pytest.raises(ValueError, match="does not say which policy it holds"):
+    with pytest.raises(ValueError, match="has no policy metadata"):
         load_policy(tmp_path / "1")

@@ -1,6 +1,4 @@
-"""An agent that knows its partner from recorded games."""
-
-from __future__ import annotations
+"""Profiles preloaded from recorded games."""
 
 import dataclasses
 from pathlib import Path
@@ -25,15 +23,18 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.nn.structured_network import StructuredConfig
 
-TOLD = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
+READER = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
 HINT, TURN = (list(COUNTS).index(name) for name in ("hint", "turn"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An agent that is told whom it plays with, one that is not, and games of two."""
+    """An agent with a profile, one without, and 2-player games."""
     path = tmp_path_factory.mktemp("knowing")
-    for name, network in (("told", TOLD), ("blind", dataclasses.replace(TOLD, profile=False))):
+    for name, network in (
+        ("reader", READER),
+        ("blind", dataclasses.replace(READER, profile=False)),
+    ):
         params = init_params(TINY, network, jax.random.key(2))
         write_file(path / f"{name}.safetensors", NetworkPolicy(params, TINY, network), {})
     save_games(path / "games.safetensors", recorded())
@@ -55,8 +56,8 @@ def counted(games: Games, seats: list[int]) -> tuple[int, int]:
     return hints, turns
 
 
-def test_the_partner_is_who_sat_where_the_name_says() -> None:
-    """By default at the seats of people, and where none is marked at every seat."""
+def test_profile_is_of_named_seat() -> None:
+    """Default: the human seats, or every seat if none is marked."""
     games = recorded()
     human = np.zeros((6, 2), bool)
     human[:, 0] = True
@@ -76,56 +77,56 @@ def test_the_partner_is_who_sat_where_the_name_says() -> None:
         profile_counts(games, 2)
 
 
-def test_which_agents_learn_of_their_partners(folder: Path) -> None:
-    told = load_policy(str(folder / "told.safetensors"))
-    assert has_profile(told) and has_profile(
-        load_policy(f"{folder / 'told.safetensors'}?temperature=2")
+def test_has_profile_detects_networks_with_profile(folder: Path) -> None:
+    reader = load_policy(str(folder / "reader.safetensors"))
+    assert has_profile(reader) and has_profile(
+        load_policy(f"{folder / 'reader.safetensors'}?temperature=2")
     )
-    known = load_policy(
-        f"{folder / 'told.safetensors'}?partner_games={folder / 'games.safetensors'}"
+    preloaded = load_policy(
+        f"{folder / 'reader.safetensors'}?partner_games={folder / 'games.safetensors'}"
     )
-    assert has_profile(known)
+    assert has_profile(preloaded)
     assert not has_profile(load_policy(str(folder / "blind.safetensors")))
     assert not has_profile(load_policy("bot:simple", TINY))
 
 
-@pytest.mark.slow  # test_profile.py has what is counted in play
-def test_what_it_counts_in_play_is_added_to_what_it_knows(folder: Path) -> None:
-    """Seat 1 of another game, its beginning, another game with the same partner, and a stranger,
-    who again is the player of the games."""
-    policy = load_policy(f"{folder}/told.safetensors?partner_games={folder}/games.safetensors,0")
-    known = profile_counts(recorded(), 0)
+@pytest.mark.slow  # test_profile.py tests the counts of play
+def test_play_adds_to_preloaded_counts(folder: Path) -> None:
+    """Seat 1 of another game, its beginning, another game with the same partner, and a new partner,
+    which starts with the profile of the games."""
+    policy = load_policy(f"{folder}/reader.safetensors?partner_games={folder}/games.safetensors,0")
+    preloaded = profile_counts(recorded(), 0)
     games = random_games(TINY, 6, seed=9)
     played = jax.device_get(replay(TINY, games.decks, games.actions).state)
 
-    def turn(carry: Any, turn: int, new: bool, asked: Policy = policy) -> Any:
+    def turn(carry: Any, turn: int, new: bool, agent: Policy = policy) -> Any:
         state = jax.tree.map(lambda x: x[turn, :1], played)
         obs, legal = (np.asarray(see(TINY, state))[:, 1] for see in (observe, legal_actions))
-        return ask(asked, carry, obs, legal, np.array([new]))
+        return ask(agent, carry, obs, legal, np.array([new]))
 
     carry, counts, last = policy.init_carry(1), player_counts(games)[0, ::-1], games.num_actions[0]
-    np.testing.assert_array_equal(carry.profile.counts[0], known)
+    np.testing.assert_array_equal(carry.profile.counts[0], preloaded)
     for t in range(last):
         carry, logits = turn(carry, t, t == 0)
         if t == 1:
             mine = logits
-    np.testing.assert_array_equal(carry.profile.counts[0], known + counts)
+    np.testing.assert_array_equal(carry.profile.counts[0], preloaded + counts)
     carry = next_game(policy, carry, jnp.array([True]))
-    np.testing.assert_array_equal(carry.profile.counts[0], known + counts)
+    np.testing.assert_array_equal(carry.profile.counts[0], preloaded + counts)
     carry, _ = turn(carry, 0, True)
-    np.testing.assert_array_equal(carry.profile.counts[0], known)
+    np.testing.assert_array_equal(carry.profile.counts[0], preloaded)
     _, again = turn(carry, 1, False)
     np.testing.assert_array_equal(again, mine)
-    stranger = policy.replace(counts=0 * known)
-    carry, _ = turn(stranger.init_carry(1), 0, True, stranger)
-    _, before = turn(carry, 1, False, stranger)
+    blank = policy.replace(counts=0 * preloaded)
+    carry, _ = turn(blank.init_carry(1), 0, True, blank)
+    _, before = turn(carry, 1, False, blank)
     assert np.abs(np.asarray(before) - np.asarray(mine)).max() > 1e-4
 
 
-def test_identity_and_options_of_others(folder: Path) -> None:
-    """Who is known is part of who it is, and other wrappers may lie beneath."""
+def test_preloaded_profile_changes_identity(folder: Path) -> None:
+    """The profile is part of the identity, and other wrappers can be applied before it."""
     names = [
-        f"{folder}/told.safetensors{option}"
+        f"{folder}/reader.safetensors{option}"
         for option in (
             "",
             f"?partner_games={folder}/games.safetensors",
@@ -135,9 +136,9 @@ def test_identity_and_options_of_others(folder: Path) -> None:
     ]
     policies = [load_policy(name) for name in names]
     assert len({policy.identity() for policy in policies}) == 4
-    known = profile_counts(recorded())
-    whose = {"wrapper": "knowing", "of": policies[0].identity()}
-    assert policies[1].identity() == agent_hash(whose, known)
+    preloaded = profile_counts(recorded())
+    description = {"wrapper": "knowing", "of": policies[0].identity()}
+    assert policies[1].identity() == agent_hash(description, preloaded)
 
 
 @pytest.mark.parametrize(
@@ -145,27 +146,27 @@ def test_identity_and_options_of_others(folder: Path) -> None:
     [
         (
             "{f}/blind.safetensors?partner_games={f}/games.safetensors",
-            "got a NetworkPolicy, which has no profile$",
+            "got a NetworkPolicy without a profile$",
         ),
         (
             "bot:random?partner_games={f}/games.safetensors",
-            "--network.profile trains.*, got a RandomBot",
+            "with --network.profile.*, got a RandomBot",
         ),
         (
-            "{f}/told.safetensors?partner_games={f}/games.safetensors,2",
+            "{f}/reader.safetensors?partner_games={f}/games.safetensors,2",
             "expected a seat from 0 to 1, got",
         ),
         (
-            "{f}/told.safetensors?partner_games={f}/games.safetensors,x",
+            "{f}/reader.safetensors?partner_games={f}/games.safetensors,x",
             "partner_games: expected a file of games, ",
         ),
-        ("{f}/told.safetensors?partner_games={f}/games.safetensors,0,1", "FILE,SEAT; got .*,0,1"),
+        ("{f}/reader.safetensors?partner_games={f}/games.safetensors,0,1", "FILE,SEAT; got .*,0,1"),
         (
-            "{f}/told.safetensors?partner_games={f}/three.safetensors",
+            "{f}/reader.safetensors?partner_games={f}/three.safetensors",
             "expected games of 2 players, got 3 players$",
         ),
         (
-            "{f}/told.safetensors?partner_games={f}/none.safetensors",
+            "{f}/reader.safetensors?partner_games={f}/none.safetensors",
             "expected a file of games, got .*none.safetensors, which does",
         ),
     ],

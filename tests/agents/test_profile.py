@@ -1,7 +1,5 @@
-"""The profile of who one plays with: recounted in plain Python, the same for every seat, blind to
-hidden cards, and kept from game to game."""
-
-from __future__ import annotations
+"""Profiles: against plain Python, equal for all seats, independent of hidden cards, kept over
+games."""
 
 import dataclasses
 from typing import Any
@@ -32,7 +30,7 @@ NAMES = list(profile.COUNTS)
 
 
 def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """int[P, K] by absolute seat, of a table that plays the game."""
+    """Counts int[P, K] by absolute seat, from a game in plain Python."""
     table, counts = PythonGame(rules, deck), np.zeros((rules.num_players, len(NAMES)), int)
     first: dict[int, dict[str, Any]] = {}
     latest: dict[int, dict[str, Any]] = {}
@@ -58,7 +56,7 @@ def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
             for order in table.hands[me]
             if order in latest and turn - latest[order]["turn"] < rules.num_players
         }
-        for kind in {"told_rank" if r["rank"] else "told_color" for r in recent.values()}:
+        for kind in {"received_rank" if r["rank"] else "received_color" for r in recent.values()}:
             add(me, kind)
         if move.kind in ("color", "rank"):
             touched = table.touched(move)
@@ -95,7 +93,7 @@ def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
                 add(me, *(["play_known"] if could_be <= playable else []))
                 add(me, *(["play_blind"] if order not in first else []))
                 if order in recent:
-                    kind = "told_rank" if recent[order]["rank"] else "told_color"
+                    kind = "received_rank" if recent[order]["rank"] else "received_color"
                     add(me, f"{kind}_play")
                     add(me, *([f"{kind}_newest"] if recent[order]["newest"] else []))
             else:
@@ -106,16 +104,16 @@ def recount(rules: Rules, deck: np.ndarray, actions: np.ndarray) -> np.ndarray:
                 add(me, *(["discard_many_tokens"] if rich else []))
                 add(me, *(["discard_critical"] if card in critical else []))
             if order in first:
-                shown = first[order]
-                ways = ["rank" if shown["rank"] else "color"]
-                ways += ["newest" if shown["newest_new"] else "not_newest"]
-                ways += ["chop"] if shown["chop"] else []
+                record = first[order]
+                ways = ["rank" if record["rank"] else "color"]
+                ways += ["newest" if record["newest_new"] else "not_newest"]
+                ways += ["chop"] if record["chop"] else []
                 for way in ways:
-                    add(shown["giver"], way)
-                    if card in shown["playable"]:
-                        add(shown["giver"], f"{way}_playable")
-                    elif card in shown["critical"] and f"{way}_critical" in NAMES:
-                        add(shown["giver"], f"{way}_critical")
+                    add(record["giver"], way)
+                    if card in record["playable"]:
+                        add(record["giver"], f"{way}_playable")
+                    elif card in record["critical"] and f"{way}_critical" in NAMES:
+                        add(record["giver"], f"{way}_critical")
         table.apply(int(action))
     return counts
 
@@ -144,26 +142,26 @@ def games() -> tuple[Any, State, np.ndarray]:
     return recorded, played.state, exists
 
 
-def remember(kept: hint_memory.Memory, sight: Any) -> hint_memory.Memory:
-    after = profile.remember(RULES, kept.profile, sight, count_cards(RULES, sight))
-    return kept._replace(profile=after)
+def remember(memory: hint_memory.Memory, sight: Any) -> hint_memory.Memory:
+    after = profile.update_profile(RULES, memory.profile, sight, count_cards(RULES, sight))
+    return memory._replace(profile=after)
 
 
 @jax.jit
-def of_movers(states: State) -> hint_memory.Memory:
-    """What each mover knows before its move, [T, N, ...]."""
+def of_current_players(states: State) -> hint_memory.Memory:
+    """Memory of each current player before its move, [T, N, ...]."""
 
-    def turn(kept: hint_memory.Memory, state: State) -> Any:
-        after = remember(kept, from_state(RULES, state))
+    def turn(memory: hint_memory.Memory, state: State) -> Any:
+        after = remember(memory, from_state(RULES, state))
         return hint_memory.next_seat(after), after
 
     start = hint_memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
     return jax.lax.scan(turn, start, states)[1]
 
 
-def test_a_profile_counts_what_a_table_counts(games: Any) -> None:
+def test_profile_matches_python_reference(games: Any) -> None:
     recorded, states, exists = games
-    seen = np.asarray(of_movers(states).profile.counts)
+    seen = np.asarray(of_current_players(states).profile.counts)
     total = np.zeros(len(NAMES), int)
     for game in range(GAMES):
         for turn in range(0, exists[:, game].sum(), 3):
@@ -174,20 +172,21 @@ def test_a_profile_counts_what_a_table_counts(games: Any) -> None:
     assert (total > 0).all(), [n for n, t in zip(NAMES, total, strict=True) if t == 0]
 
 
-def test_a_move_before_the_first_look_at_a_game_counts_for_nobody(games: Any) -> None:
-    """Where a game begins at a recorded position, whoever moved last there is not at the table."""
+def test_move_before_first_observation_is_not_counted(games: Any) -> None:
+    """In a game that starts at a recorded position, the previous move belongs to none of its
+    players."""
     _, states, exists = games
     turn = int(exists.all(axis=1).sum()) - 2
-    from_there = of_movers(jax.tree.map(lambda x: jnp.roll(x, -turn, axis=0), states))
+    from_there = of_current_players(jax.tree.map(lambda x: jnp.roll(x, -turn, axis=0), states))
     counts = np.asarray(from_there.profile.counts)
     assert turn > 0 and not counts[0].any()
     np.testing.assert_array_equal(counts[1, ..., NAMES.index("turn")].sum(axis=-1), 1)
 
 
-def test_every_seat_counts_what_the_movers_pass_on(games: Any) -> None:
+def test_all_seats_count_the_same(games: Any) -> None:
     _, states, exists = games
-    passed_on = jax.tree.map(np.asarray, of_movers(states))
-    look = jax.jit(lambda kept, obs: remember(kept, from_observation(RULES, obs)))
+    passed_on = jax.tree.map(np.asarray, of_current_players(states))
+    look = jax.jit(lambda memory, obs: remember(memory, from_observation(RULES, obs)))
     seats = [
         hint_memory.init_memory(RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,)))
         for _ in range(3)
@@ -198,36 +197,36 @@ def test_every_seat_counts_what_the_movers_pass_on(games: Any) -> None:
         for seat in range(RULES.num_players):
             seats[seat] = look(seats[seat], obs[:, seat])
         here = exists[turn]
-        for own, mover in zip(seats[turn % 3].profile, passed_on.profile, strict=True):
-            np.testing.assert_array_equal(np.asarray(own)[here], np.asarray(mover[turn])[here])
+        for own, passed in zip(seats[turn % 3].profile, passed_on.profile, strict=True):
+            np.testing.assert_array_equal(np.asarray(own)[here], np.asarray(passed[turn])[here])
 
 
-def test_hidden_cards_change_nothing(games: Any) -> None:
-    """Every hand is another's, slot by slot: what was counted so far stays."""
+def test_profile_is_independent_of_hidden_cards(games: Any) -> None:
+    """Each hand is replaced by another player's, slot by slot; the counts are unchanged."""
     _, states, exists = games
-    before = of_movers(states).profile
-    kept = hint_memory.Memory(jnp.zeros((GAMES, 3, 3, 0), jnp.uint32))
+    before = of_current_players(states).profile
+    memory = hint_memory.Memory(jnp.zeros((GAMES, 3, 3, 0), jnp.uint32))
     rolled = states.replace(
         colors=np.roll(states.colors, 1, -1), ranks=np.roll(states.ranks, 1, -1)
     )
     turn = 9
     one, other = (jax.tree.map(lambda x: np.asarray(x)[turn], s) for s in (states, rolled))
     start = jax.tree.map(lambda x: np.asarray(x)[turn - 1], before)
-    start = hint_memory.next_seat(kept._replace(profile=start))
+    start = hint_memory.next_seat(memory._replace(profile=start))
     full = np.asarray((one.hands != 0).all(axis=(1, 2))) & exists[turn]
     assert full.sum() > 3
-    learn = jax.jit(lambda kept, state: remember(kept, from_state(RULES, state)))
+    learn = jax.jit(lambda memory, state: remember(memory, from_state(RULES, state)))
     a, b = (learn(start, s).profile for s in (one, other))
     np.testing.assert_array_equal(np.asarray(a.counts)[full], np.asarray(b.counts)[full])
     assert not np.array_equal(np.asarray(one.hands)[full], np.asarray(other.hands)[full])
 
 
-def test_another_game_keeps_the_counts_alone(games: Any) -> None:
-    """Some rows begin another game with the same players; the others go on."""
+def test_next_game_keeps_only_counts(games: Any) -> None:
+    """Some rows begin another game with the same players; the others continue."""
     policy = NetworkPolicy(params={}, rules=RULES, network=StructuredConfig(profile=True))
-    carry = jax.tree.map(lambda x: np.asarray(x)[7], of_movers(games[1]))
-    met = jnp.arange(GAMES) % 2 == 0
-    after = next_game(policy, carry, met)
+    carry = jax.tree.map(lambda x: np.asarray(x)[7], of_current_players(games[1]))
+    continues = jnp.arange(GAMES) % 2 == 0
+    after = next_game(policy, carry, continues)
     fresh = policy.init_carry(GAMES)
     for name in ("cards", "known", "before"):
         got, was, new = (np.asarray(getattr(x.profile, name)) for x in (after, carry, fresh))
@@ -238,9 +237,9 @@ def test_another_game_keeps_the_counts_alone(games: Any) -> None:
 
 
 @pytest.mark.parametrize("seats", [1, 2])
-def test_a_profile_turns_with_the_table(games: Any, seats: int) -> None:
-    """An int, or one a game: row 0 is who sits so many seats further."""
-    known = jax.tree.map(lambda x: np.asarray(x)[6], of_movers(games[1])).profile
+def test_profile_rotates_with_seats(games: Any, seats: int) -> None:
+    """An int, or one per game: row 0 is the player `seats` further."""
+    known = jax.tree.map(lambda x: np.asarray(x)[6], of_current_players(games[1])).profile
     for turned in (
         jax.jit(lambda known: known.rotated(seats))(known),
         jax.jit(lambda known, by: known.rotated(by))(known, np.full(GAMES, seats - 3)),
@@ -251,8 +250,8 @@ def test_a_profile_turns_with_the_table(games: Any, seats: int) -> None:
             np.testing.assert_array_equal(turned.cards[:, row], known.cards[:, (row + seats) % 3])
 
 
-def test_recorded_games_are_counted_for_every_seat(games: Any) -> None:
-    """All moves but the last, which no player sees."""
+def test_recorded_games_are_counted_per_seat(games: Any) -> None:
+    """All moves but the last, which no player observes."""
     recorded = games[0]
     found = player_counts(recorded)
     for game in range(GAMES):
@@ -262,14 +261,12 @@ def test_recorded_games_are_counted_for_every_seat(games: Any) -> None:
     np.testing.assert_array_equal(player_counts(one)[0], found[4])
 
 
-def test_what_is_known_when_a_game_begins_is_of_the_same_table_and_of_this_series(
-    games: Any,
-) -> None:
-    """In series of three: the third table is of others, the last is in another order."""
+def test_counts_before_game_are_of_same_series(games: Any) -> None:
+    """Series of three; the third group has other players, the last has another seat order."""
     order = [[0, 1, 2], [1, 2, 0], [5, 6, 7], [2, 0, 1], [0, 1, 2], [1, 2, 0], [0, 2, 1]]
     earlier: list[list[int]] = [[], [0], [], [0, 1], [], [4], []]
     recorded = games[0].select(slice(len(order)))
-    assert not counts_before(recorded, 3).any()  # nobody knows who they are
+    assert not counts_before(recorded, 3).any()  # unknown players
     recorded = dataclasses.replace(recorded, players=np.array(order, np.int32))
     counts, found = player_counts(recorded), counts_before(recorded, 3)
     for game, (seats, before) in enumerate(zip(order, earlier, strict=True)):
@@ -281,41 +278,41 @@ def test_what_is_known_when_a_game_begins_is_of_the_same_table_and_of_this_serie
     assert found[[1, 3, 5]].any()
 
 
-def test_shares_are_drawn_towards_nothing_where_there_is_little_to_go_by() -> None:
+def test_profile_rates_shrink_with_few_counts() -> None:
     counts = dict.fromkeys(NAMES, 0) | {"turn": 4, "play": 3, "misplay": 2}
     known = profile.init_profile(RULES, (1,))
     known = known._replace(
         counts=jnp.array([[list(counts.values()), [0] * len(NAMES), [0] * len(NAMES)]], jnp.float32)
     )
-    shown = [float(x[0]) / 1023 for x in profile.features(known)]
-    shares = [name for name, whole in profile.COUNTS.items() if whole is not None]
-    assert len(shown) % RULES.num_players == 0
-    own, others = np.split(np.array(shown), [len(shown) // 3])
-    assert own[shares.index("play")] == pytest.approx(3 / 5, abs=1e-3)
-    assert own[shares.index("misplay")] == pytest.approx(2 / 4, abs=1e-3)
-    assert own[shares.index("discard_chop")] == 0
+    columns = [float(x[0]) / 1023 for x in profile.features(known)]
+    rates = [name for name, whole in profile.COUNTS.items() if whole is not None]
+    assert len(columns) % RULES.num_players == 0
+    own, others = np.split(np.array(columns), [len(columns) // 3])
+    assert own[rates.index("play")] == pytest.approx(3 / 5, abs=1e-3)
+    assert own[rates.index("misplay")] == pytest.approx(2 / 4, abs=1e-3)
+    assert own[rates.index("discard_chop")] == 0
     assert own[-1] == pytest.approx(4 / 68, abs=1e-3)
     assert not others.any()
 
 
-def test_a_policy_without_a_profile_is_who_it_was_and_reads_what_it_read(games: Any) -> None:
-    """The identity of a policy does not say that it has no profile, and of features with one it is
-    shown all the rest."""
+def test_policy_without_profile_is_unchanged(games: Any) -> None:
+    """The identity of a policy without a profile does not mention profiles, and it ignores the
+    profile in wider features."""
     network = StructuredConfig(trunk=(8,), head=8, card=(8,))
     policy = NetworkPolicy(init_params(RULES, network, jax.random.key(0)), RULES, network)
-    told = policy.replace(network=dataclasses.replace(network, profile=True))
-    assert (policy.feature_spec, told.feature_spec) == ("facts", "facts+profile")
-    assert policy.identity() != told.identity()
+    with_profile = policy.replace(network=dataclasses.replace(network, profile=True))
+    assert (policy.feature_spec, with_profile.feature_spec) == ("facts", "facts+profile")
+    assert policy.identity() != with_profile.identity()
     state = jax.tree.map(lambda x: np.asarray(x)[5], games[1])
 
     @jax.jit
-    def shown(state: State) -> Any:
-        kept = hint_memory.init_memory(
+    def encode(state: State) -> Any:
+        memory = hint_memory.init_memory(
             RULES, "facts", (GAMES,), profile.init_profile(RULES, (GAMES,))
         )
-        return encode_step(RULES, "facts", kept, from_state(RULES, state))[1]
+        return encode_step(RULES, "facts", memory, from_state(RULES, state))[1]
 
-    both = shown(state)
+    both = encode(state)
     width = features.sizes(RULES, "facts").table.shape[1]
     assert both.table.shape[1] > width
     alone = both._replace(table=both.table[:, :width])

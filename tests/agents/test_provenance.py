@@ -1,6 +1,4 @@
-"""What is known of whom an agent met, and of the games that it learnt from."""
-
-from __future__ import annotations
+"""Provenance of agents: training partners and overlap with games."""
 
 import json
 from pathlib import Path
@@ -15,73 +13,71 @@ from hanabi_rl.agents.policy_folder import CLONE_FOLDER, FILE, save_policy
 from hanabi_rl.agents.provenance import describe_data_overlap, training_partners
 
 CARD = {
-    "3p_human_train_180.safetensors": "learnt from 3p_human_train_180.safetensors itself",
-    "3p_human_val_41.safetensors": "did not learn from 3p_human_val_41.safetensors",
-    "others.json": "learnt from 180 games of people",
+    "3p_human_train_180.safetensors": "trained on 3p_human_train_180.safetensors",
+    "3p_human_val_41.safetensors": "selected an epoch on 3p_human_val_41.safetensors",
+    "others.json": "trained on 180 human games",
 }
 
 
 @pytest.mark.parametrize(("file", "words"), CARD.items())
-def test_of_an_agent_by_its_card(file: str, words: str) -> None:
+def test_data_overlap_from_card(file: str, words: str) -> None:
     assert (describe_data_overlap("agent:human-3p?safe=0.6,0.1", Path("there") / file) or "")[
         :60
     ].startswith(words[:60])
 
 
-def test_of_a_run_by_its_config(tmp_path: Path) -> None:
-    """A clone's games are its own fields, those of a policy made of one are of its `bc`."""
+def test_data_overlap_from_run_config(tmp_path: Path) -> None:
+    """A clone's games are in its own config, those of an HDR-IPPO policy in its `bc` config."""
     games = {"data": ["there/a.json"], "val": ["there/b.json"]}
     for name, config in {"clone": games, "policy": {"bc": games}}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({"config": config}))
-        said = [
+        overlaps = [
             describe_data_overlap(str(tmp_path / name), Path(f"{file}.json")) or ""
             for file in "abc"
         ]
-        assert [words[:18] for words in said] == [
-            "learnt from a.json",
-            "did not learn from",
-            "learnt from there/",
+        assert [words[:18] for words in overlaps] == [
+            "trained on a.json,",
+            "selected an epoch ",
+            "trained on there/a",
         ]
 
 
-@pytest.mark.parametrize("said", ['{"model_type": "bert"}', "[1]", "// none", '{"config": 1}'])
-def test_beside_a_config_of_another_program(tmp_path: Path, said: str) -> None:
-    (tmp_path / "config.json").write_text(said)
+@pytest.mark.parametrize("text", ['{"model_type": "bert"}', "[1]", "// none", '{"config": 1}'])
+def test_foreign_config_is_ignored(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
     assert training_partners(str(tmp_path / "mine")) == ()
     assert describe_data_overlap(str(tmp_path / "mine"), Path("a.json")) is None
 
 
-def test_of_a_card_with_an_apostrophe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_card_command_with_apostrophe(monkeypatch: pytest.MonkeyPatch) -> None:
     card = {"command": "my friend's script --data a.json"}
     monkeypatch.setattr(provenance, "read_model_card", lambda name: card)
     assert describe_data_overlap("mine.safetensors", Path("a.json")) == (
-        "learnt from a.json itself, so that its prediction flatters it"
+        "trained on a.json, so its predictions there are optimistic"
     )
 
 
 @pytest.mark.parametrize("flag", ["--data", "--bc.data"])
-def test_of_a_card_whose_command_has_its_file_behind_an_equals_sign(
-    monkeypatch: pytest.MonkeyPatch, flag: str
-) -> None:
+def test_card_command_with_equals_sign(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     card = {"command": f"train/x.py --val=b.json {flag}=there/a.json c.json --val b.json d.json"}
     monkeypatch.setattr(provenance, "read_model_card", lambda name: card)
-    said = [describe_data_overlap("mine", Path(f"{file}.json")) or "" for file in "abcd"]
-    assert [words.split(",")[0] for words in said] == [
-        "learnt from a.json itself",
-        "did not learn from b.json",
-        "learnt from there/a.json",
-        "did not learn from d.json",
+    overlaps = [describe_data_overlap("mine", Path(f"{file}.json")) or "" for file in "abcd"]
+    assert [words.split(",")[0] for words in overlaps] == [
+        "trained on a.json",
+        "selected an epoch on b.json",
+        "trained on there/a.json",
+        "selected an epoch on d.json",
     ]
 
 
-def test_of_no_games() -> None:
+def test_agents_without_training_games() -> None:
     assert describe_data_overlap("bot:convention", Path("a.json")) is None
     assert "no recorded games" in (describe_data_overlap("agent:ippo-2p", Path("a.json")) or "")
 
 
-def test_of_data_that_nobody_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `hanabi-rl export` writes the card of a run without --data: nothing is known."""
+def test_unrecorded_data_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hanabi-rl export` writes such a card for a run without --data."""
     monkeypatch.setattr(
         provenance, "read_model_card", lambda name: {"data": provenance.NOT_RECORDED, "command": ""}
     )
@@ -94,40 +90,42 @@ def run_of(folder: Path, algorithm: str = "best_response", **config: Any) -> str
     return str(folder)
 
 
-def test_renamed_agents_of_old_runs_are_recognised(tmp_path: Path) -> None:
+def test_old_runs_resolve_renamed_agents(tmp_path: Path) -> None:
     old = {"start_from": "agent:human-3p-robust", "partners": ["agent:anyone-3p?noise=0.1"]}
     first, second, *others = training_partners(run_of(tmp_path / "1", **old))
     assert (first, second) == ("agent:adhoc-3p?noise=0.1", "agent:human-3p-population")
     assert others == [f"Q{i}?temperature=0.3" for i in range(1, 9)]
 
 
-def test_whom_an_agent_began_as_was_met_and_whom_that_one_met(tmp_path: Path) -> None:
-    """Over runs and cards, each once, nearest first."""
+def test_training_partners_include_ancestors(tmp_path: Path) -> None:
+    """Over runs and cards, without duplicates, nearest first."""
     card = "agent:human-3p-population"
     of_card = tuple(f"Q{i}?temperature=0.3" for i in range(1, 9))
     assert training_partners(card) == of_card
     first = run_of(tmp_path / "1", init_from=card, partners=["bot:iggi", "bot:iggi", of_card[0]])
     second = run_of(tmp_path / "2", init_from=first, partners=["bot:smart", "bot:iggi"])
-    met = ("bot:smart", "bot:iggi", first, of_card[0], card, *of_card[1:])
+    partners = ("bot:smart", "bot:iggi", first, of_card[0], card, *of_card[1:])
     assert (
-        training_partners(second) == training_partners(f"{second}/checkpoints/5?noise=0.1") == met
+        training_partners(second)
+        == training_partners(f"{second}/checkpoints/5?noise=0.1")
+        == partners
     )
     clone = {"data": [], "init_from": second}
     for name, algorithm, config, expected in (
-        ("3", "hdr_ippo", {"bc": clone, "partners": []}, (second, *met)),
-        ("4", "hdr_ippo", {"bc": {"init_from": first}, "bc_policy": second}, (second, *met)),
-        ("5", "obl", {"previous_level": second}, (second, *met)),
-        # begins with random parameters, beside the clone, which is all that it met
+        ("3", "hdr_ippo", {"bc": clone, "partners": []}, (second, *partners)),
+        ("4", "hdr_ippo", {"bc": {"init_from": first}, "bc_policy": second}, (second, *partners)),
+        ("5", "obl", {"previous_level": second}, (second, *partners)),
+        # random initial parameters; its only training partner is the clone
         ("6", "br_bc", {"bc": clone, "bc_policy": None}, (second, first, card)),
         ("7", "br_bc", {"bc": clone, "bc_policy": first, "partners": ["a"]}, ("a", first, card)),
         ("8", "bc", {"data": [], "init_from": None}, ()),
     ):
         assert training_partners(run_of(tmp_path / name, algorithm, **config)) == expected, name
-    beside = run_of(tmp_path / "9", init_from=str(tmp_path / "7"), partners=["b"])
-    assert training_partners(beside) == ("b", str(tmp_path / "7"), "a", first, card)
+    tenth = run_of(tmp_path / "9", init_from=str(tmp_path / "7"), partners=["b"])
+    assert training_partners(tenth) == ("b", str(tmp_path / "7"), "a", first, card)
 
 
-def test_runs_that_began_as_each_other_or_as_what_is_gone(tmp_path: Path) -> None:
+def test_cyclic_and_missing_ancestors(tmp_path: Path) -> None:
     places = [str(tmp_path / name) for name in "abc"]
     for place, start in zip(places, [places[1], places[0], "agent:gone"], strict=True):
         run_of(Path(place), init_from=start, partners=[f"bot:of-{place[-1]}"])
@@ -136,8 +134,9 @@ def test_runs_that_began_as_each_other_or_as_what_is_gone(tmp_path: Path) -> Non
     assert describe_data_overlap(places[0], Path("x.json")) is not None
 
 
-def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) -> None:
-    """Learnt from is what any of them learnt from; it is denied where all of them are known."""
+def test_data_overlap_includes_ancestors(tmp_path: Path) -> None:
+    """An agent trained on what any of its ancestors trained on; overlap is denied only if all are
+    known."""
     old = run_of(tmp_path / "old", "bc", data=["there/a.json"], val=["b.json"])
     new = run_of(tmp_path / "new", "bc", data=["c.json"], val=["d.json"], init_from=old)
     best = run_of(tmp_path / "best", init_from=new, partners=["bot:simple"])
@@ -145,72 +144,79 @@ def test_games_that_reached_an_agent_through_whom_it_began_as(tmp_path: Path) ->
     own = run_of(tmp_path / "own", "br_bc", bc={"data": ["e.json"], "init_from": new})
     given = run_of(tmp_path / "given", "br_bc", bc_policy=new, bc={"data": []})
     best_of = run_of(tmp_path / "best_of", init_from=given)
-    itself, by_name = "itself, so that its prediction flatters it", "by its name"
+    optimistic, by_name = "so its predictions there are optimistic", "(by name)"
     for agent, file, words in (
-        (new, "c.json", f"learnt from c.json {itself}"),
-        (new, "a.json", f"learnt from c.json; began as {old}, which learnt from a.json {itself}"),
+        (new, "c.json", f"trained on c.json, {optimistic}"),
+        (
+            new,
+            "a.json",
+            f"trained on c.json; initialised from {old}, which trained on a.json, {optimistic}",
+        ),
         (
             new,
             "d.json",
-            f"did not learn from d.json, by which an epoch was chosen; began as {old}, which "
-            f"learnt from there/a.json, not from d.json {by_name}",
+            f"selected an epoch on d.json, not trained on it; initialised from {old}, which "
+            f"trained on there/a.json, not on d.json {by_name}",
         ),
-        (hdr, "a.json", f"began as {old}, which learnt from a.json {itself}"),
-        (own, "e.json", f"learnt from e.json {itself}"),
+        (hdr, "a.json", f"initialised from {old}, which trained on a.json, {optimistic}"),
+        (own, "e.json", f"trained on e.json, {optimistic}"),
         (
             own,
             "c.json",
-            f"learnt from e.json; its clone is, or began as, {new}, which learnt from c.json "
-            f"{itself}",
+            f"trained on e.json; its clone is, or was initialised from, {new}, which trained on "
+            f"c.json, {optimistic}",
         ),
-        (given, "c.json", f"its clone is, or began as, {new}, which learnt from c.json {itself}"),
+        (
+            given,
+            "c.json",
+            f"its clone is, or was initialised from, {new}, which trained on c.json, {optimistic}",
+        ),
         (
             best_of,
             "c.json",
-            f"began as {given}; the clone is, or began as, {new}, which learnt from c.json "
-            f"{itself}",
+            f"initialised from {given}; the clone is, or was initialised from, {new}, which "
+            f"trained on c.json, {optimistic}",
         ),
         (
             best,
             "x.json",
-            f"began as {new}, which learnt from c.json, not from x.json {by_name}; that one "
-            f"began as {old}, which learnt from there/a.json, not from x.json {by_name}",
+            f"initialised from {new}, which trained on c.json, not on x.json {by_name}; that agent "
+            f"was initialised from {old}, which trained on there/a.json, not on x.json {by_name}",
         ),
     ):
         assert describe_data_overlap(agent, Path("elsewhere") / file) == words, (agent, file)
 
 
-def test_games_beside_a_given_clone_are_not_learnt_from(tmp_path: Path) -> None:
-    """--bc.data and --bc.val are for a clone that is trained: with --bc-policy none is."""
+def test_bc_policy_ignores_game_files(tmp_path: Path) -> None:
+    """--bc.data and --bc.val are for training a clone, which --bc-policy replaces."""
     clone = run_of(tmp_path / "clone", "bc", data=["a.json"], val=["b.json"])
     unread = {"data": ["c.json"], "val": ["d.json"]}
     hdr = run_of(tmp_path / "hdr", "hdr_ippo", bc_policy=clone, bc=unread)
     for file, words in (
-        ("a", "learnt from a.json itself, so that its prediction flatters it"),
-        ("b", "did not learn from b.json, by which an epoch was chosen"),
-        ("c", "learnt from a.json, not from c.json by its name"),
-        ("d", "learnt from a.json, not from d.json by its name"),
+        ("a", "trained on a.json, so its predictions there are optimistic"),
+        ("b", "selected an epoch on b.json, not trained on it"),
+        ("c", "trained on a.json, not on c.json (by name)"),
+        ("d", "trained on a.json, not on d.json (by name)"),
     ):
-        assert (
-            describe_data_overlap(hdr, Path(f"{file}.json")) == f"began as {clone}, which {words}"
-        )
+        overlap = describe_data_overlap(hdr, Path(f"{file}.json"))
+        assert overlap == f"initialised from {clone}, which {words}"
     policy = network_policy(TINY, seed=0)
     assert [provenance.run_metadata(name, policy)["data"] for name in (hdr, clone)] == [
         "a.json"
     ] * 2
 
 
-def test_the_clone_that_a_run_keeps_is_the_clone(tmp_path: Path) -> None:
-    """It met nobody whom the run met."""
-    met = {"init_from": "bot:iggi", "data": ["a.json"]}
-    clone = run_of(tmp_path / "clone", "bc", **met)
+def test_saved_clone_has_clone_provenance(tmp_path: Path) -> None:
+    """Its training partners do not include those of the run."""
+    config = {"init_from": "bot:iggi", "data": ["a.json"]}
+    clone = run_of(tmp_path / "clone", "bc", **config)
     given = run_of(tmp_path / "given", "br_bc", bc_policy=clone, bc={}, partners=["bot:simple"])
-    own = run_of(tmp_path / "own", "hdr_ippo", bc_policy=None, bc=met, partners=["bot:simple"])
-    run_of(tmp_path / "own" / "bc", "bc", **met)
+    own = run_of(tmp_path / "own", "hdr_ippo", bc_policy=None, bc=config, partners=["bot:simple"])
+    run_of(tmp_path / "own" / "bc", "bc", **config)
     for run, began in ((given, (clone, "bot:iggi")), (own, ("bot:iggi",))):
-        kept = f"{run}/{CLONE_FOLDER}"
-        save_policy(kept, network_policy(TINY, seed=0), algorithm="bc", steps=1, score=None)
-        for name in (kept, f"{kept}/{FILE}", f"{kept}?noise=0.1"):
+        saved = f"{run}/{CLONE_FOLDER}"
+        save_policy(saved, network_policy(TINY, seed=0), algorithm="bc", steps=1, score=None)
+        for name in (saved, f"{saved}/{FILE}", f"{saved}?noise=0.1"):
             assert training_partners(name) == ("bot:iggi",), name
             assert describe_data_overlap(name, Path("a.json")) == describe_data_overlap(
                 clone, Path("a.json")
@@ -220,22 +226,22 @@ def test_the_clone_that_a_run_keeps_is_the_clone(tmp_path: Path) -> None:
     assert training_partners(f"{gone}/{CLONE_FOLDER}") == ()
 
 
-def test_what_an_agent_began_as_may_have_learnt_is_not_denied(tmp_path: Path) -> None:
+def test_unknown_ancestor_data_is_not_denied(tmp_path: Path) -> None:
     gone = run_of(tmp_path / "1", "bc", data=["a.json"], val=["b.json"], init_from="no/such")
     assert describe_data_overlap(gone, Path("x.json")) == (
-        "learnt from a.json; began as no/such, whose data is not noted"
+        "trained on a.json; initialised from no/such, with unrecorded data"
     )
     assert describe_data_overlap(gone, Path("b.json")) == (
-        "had an epoch chosen by b.json; began as no/such, whose data is not noted"
+        "selected an epoch on b.json; initialised from no/such, with unrecorded data"
     )
     prior = run_of(tmp_path / "2", "bc", data=["a.json"], init_from="agent:pretrained-3p")
     words = describe_data_overlap(prior, Path("x.json")) or ""
     assert words.startswith(
-        "learnt from a.json; began as agent:pretrained-3p, which learnt from 10,500"
+        "trained on a.json; initialised from agent:pretrained-3p, which trained on 10,500"
     )
-    assert words.endswith("whether x.json is of them its card does not say")
+    assert words.endswith("its card does not say if that includes x.json")
     alone = run_of(tmp_path / "3", "bc", data=["a.json"], init_from="agent:ippo-2p")
     assert describe_data_overlap(alone, Path("x.json")) == (
-        "learnt from a.json, not from x.json by its name; began as agent:ippo-2p, which learnt "
-        "from no recorded games, as far as its card says"
+        "trained on a.json, not on x.json (by name); initialised from agent:ippo-2p, which trained "
+        "on no recorded games, according to its card"
     )

@@ -1,5 +1,4 @@
-"""Published weights: the forward pass against NumPy, on random weights in the same file layouts;
-what is refused."""
+"""Published weights: forward passes against NumPy on random weights, and rejected files."""
 
 import json
 
@@ -29,7 +28,7 @@ TIMESTEPS, ROWS = 5, 4
 
 
 class Weights(dict):
-    """Random tensors by key, as a published file holds them."""
+    """Random tensors by key, as in a published file."""
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
@@ -113,7 +112,7 @@ def relu(x):
 
 
 class NumPyForward:
-    """The published networks in float64 NumPy, one row at a time; `memory` is cleared by hand."""
+    """Published networks in float64 NumPy, one row at a time; `memory` is cleared by the caller."""
 
     def __init__(self, weights: Weights, prefix: str = "") -> None:
         self.weights = {key: value.astype(np.float64) for key, value in weights.items()}
@@ -167,7 +166,7 @@ class NumPyForward:
 
 @pytest.fixture
 def stored(tmp_path):
-    """`stored(weights)` is the path of a file that holds them."""
+    """`stored(weights)` returns the path of a file with these weights."""
 
     def write(weights: Weights, name: str = "weights.safetensors"):
         save_file(dict(weights), tmp_path / name)
@@ -177,8 +176,8 @@ def stored(tmp_path):
 
 
 def assert_same_logits(policy, row_forward) -> None:
-    """`row_forward()` makes one row's NumPy network, a function of its observation and whether a
-    game begins."""
+    """`row_forward()` returns one row's NumPy network, a function of its observation and reset
+    flag."""
     rules, rng = policy.rules, np.random.default_rng(1)
     obs = (rng.random((TIMESTEPS, ROWS, rules.obs_size)) < 0.3).astype(np.float32)
     legal = rng.random((TIMESTEPS, ROWS, rules.num_moves)) < 0.7
@@ -212,7 +211,7 @@ def numpy_row(weights, prefix, forward):
 
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("prefix", ["", "params,"])
-def test_a_clone_computes_what_numpy_does(stored, prefix, deep):
+def test_published_clone_matches_numpy(stored, prefix, deep):
     depth = dict(embedding=(12, 10), lstm=(8, 6), decoder=(6, 5)) if deep else {}
     weights = clone(3 if deep else 2, prefix=prefix, **depth)
     policy = load_policy(f"ah2ac2:{stored(weights)}")
@@ -224,7 +223,7 @@ def test_a_clone_computes_what_numpy_does(stored, prefix, deep):
     )
 
 
-def test_hdr_ippo_computes_what_numpy_does(stored):
+def test_published_hdr_ippo_matches_numpy(stored):
     weights = hdr_ippo(players=3, lstm=(8, 7))
     policy = load_policy(f"ah2ac2:{stored(weights)}")
     assert isinstance(policy, NetworkPolicy) and policy.info.algorithm == "ah2ac2-hdr-ippo"
@@ -233,14 +232,14 @@ def test_hdr_ippo_computes_what_numpy_does(stored):
     )
 
 
-def test_feed_forward_computes_what_numpy_does(stored):
+def test_published_feed_forward_matches_numpy(stored):
     weights = feed_forward(players=3)
     policy = load_policy(f"ah2ac2:{stored(weights)}")
     assert policy.network.kind == "feed_forward" and policy.rules == Rules(num_players=3)
     assert_same_logits(policy, numpy_row(weights, "", NumPyForward.feed_forward))
 
 
-def test_obl_computes_what_numpy_does(stored):
+def test_obl_matches_numpy(stored):
     weights = obl()
     policy = load_policy(f"obl:{stored(weights)}")
     assert isinstance(policy, OBLPolicy) and policy.rules == Rules()
@@ -248,7 +247,7 @@ def test_obl_computes_what_numpy_does(stored):
 
 
 @pytest.mark.slow  # jaxmarl's agents take seconds to import
-def test_obl_plays_as_jaxmarls_agent(stored):
+def test_obl_matches_jaxmarl(stored):
     from flax.traverse_util import unflatten_dict
     from jaxmarl.environments.hanabi.pretrained import OBLAgentR2D2
 
@@ -272,7 +271,7 @@ def test_obl_plays_as_jaxmarls_agent(stored):
         np.testing.assert_array_equal(np.asarray(logits).argmax(axis=-1), action)
 
 
-def test_published_agents_play_a_game_and_are_told_apart(stored):
+def test_published_agents_play_with_distinct_identities(stored):
     names = [f"ah2ac2:{stored(feed_forward())}", f"obl:{stored(obl(), 'obl.safetensors')}"]
     names += [
         f"ah2ac2:{stored(weights, f'{k}.safetensors')}"
@@ -290,8 +289,8 @@ def test_published_agents_play_a_game_and_are_told_apart(stored):
 
 
 @pytest.mark.parametrize("layout", ["clone", "hdr_ippo", "feed_forward", "obl"])
-def test_a_published_layout_is_told_by_its_tensors(stored, tmp_path, monkeypatch, capsys, layout):
-    """On the Hub anybody may have it, in any repository."""
+def test_published_layout_is_detected(stored, tmp_path, monkeypatch, capsys, layout):
+    """The file may be in any Hub repository."""
     path = stored(globals()[layout]())
     family = "obl" if layout == "obl" else "ah2ac2"
     offline(monkeypatch, tmp_path / "hub")
@@ -302,11 +301,11 @@ def test_a_published_layout_is_told_by_its_tensors(stored, tmp_path, monkeypatch
     assert ("NON-COMMERCIAL" in capsys.readouterr().err) == (layout == "obl")
     for name in (f"{family}:{path}", "hf:you/x/a/w.safetensors"):
         main(["agents", name, "--json"])
-        shown = {"name": name, "card": "none: published by others", "players": 2}
-        assert json.loads(capsys.readouterr().out) == shown
+        printed = {"name": name, "card": "none: published by others", "players": 2}
+        assert json.loads(capsys.readouterr().out) == printed
 
 
-def test_a_published_clone_starts_hdr_ippo_and_is_saved_as_ours(stored, tmp_path):
+def test_published_clone_initialises_hdr_ippo(stored, tmp_path):
     name = f"ah2ac2:{stored(clone())}"
     config = HDRIPPOConfig(bc_policy=name)
     reference, policy = load_or_train_clone(config, tmp_path / "run"), load_policy(name)
@@ -317,7 +316,7 @@ def test_a_published_clone_starts_hdr_ippo_and_is_saved_as_ours(stored, tmp_path
     )
 
 
-def test_the_configuration_beside_a_clone_is_read(stored, tmp_path):
+def test_published_clone_config_is_read(stored, tmp_path):
     path = stored(clone())
     path.with_suffix(".yaml").write_text("act_fn: 'gelu'\ndropout: 0.3\n")
     assert load_policy(f"ah2ac2:{path}").network.dropout == 0.3
@@ -337,14 +336,14 @@ def test_the_configuration_beside_a_clone_is_read(stored, tmp_path):
         (b"dropout: [1]", r"dropout: expected a rate in \[0, 1\), got \[1\]"),
     ],
 )
-def test_a_configuration_that_is_none(stored, content, message):
+def test_invalid_published_config_is_rejected(stored, content, message):
     path = stored(clone())
     path.with_suffix(".yaml").write_bytes(content)
     with pytest.raises(ValueError, match=f"weights.yaml: {message}"):
         load_policy(f"ah2ac2:{path}")
 
 
-def test_the_licence_is_shown_before_anything_is_loaded(tmp_path, capsys):
+def test_obl_licence_is_printed_before_loading(tmp_path, capsys):
     with pytest.raises(FileNotFoundError, match="which does not exist"):
         load_policy(f"obl:{tmp_path}/missing.safetensors")
     assert "NON-COMMERCIAL" in capsys.readouterr().err
@@ -370,7 +369,7 @@ def reshaped(key, shape=(3, 4)):
         ("ah2ac2", clone, without("LayerNorm_0,bias"), "expected a tensor 'LayerNorm_0,bias'"),
         ("ah2ac2", clone, without(f"{CELL}0,hi,bias"), f"expected a tensor '{CELL}0,hi,bias'"),
         ("ah2ac2", clone, without(f"{CELL}0,ig,kernel"), f"expected a tensor '{CELL}0,ig,kernel'"),
-        ("ah2ac2", clone, reshaped("extra"), "expected no tensor but .*; got 'extra'"),
+        ("ah2ac2", clone, reshaped("extra"), "expected only the tensors .*; got 'extra'"),
         (
             "ah2ac2",
             clone,
@@ -417,18 +416,16 @@ def reshaped(key, shape=(3, 4)):
         ("obl", clone, lambda weights: None, "expected a tensor 'params,fc_a,kernel'"),
     ],
 )
-def test_a_file_of_another_layout_names_the_tensor(stored, family, make, change, message):
+def test_wrong_layout_error_names_tensor(stored, family, make, change, message):
     weights = make()
     change(weights)
     with pytest.raises(ValueError, match=message):
         load_policy(f"{family}:{stored(weights)}")
 
 
-def test_pickles_and_damaged_files_are_refused(tmp_path):
+def test_pickles_and_damaged_files_are_rejected(tmp_path):
     (tmp_path / "broken.safetensors").write_bytes(b"no weights")
-    with pytest.raises(
-        ValueError, match="expected a safetensors file, got one that cannot be read"
-    ):
+    with pytest.raises(ValueError, match="expected a safetensors file, cannot read it"):
         load_policy(f"ah2ac2:{tmp_path}/broken.safetensors")
     for name in ("ah2ac2:op/weights.pkl", "obl:OBL1/a.pthw"):
         with pytest.raises(
@@ -441,17 +438,17 @@ def test_pickles_and_damaged_files_are_refused(tmp_path):
         load_policy("obl:")
 
 
-def test_a_name_without_a_local_file_is_fetched_from_the_hub(stored, monkeypatch):
-    path, asked = stored(clone()), []
+def test_published_file_is_fetched_from_hub(stored, monkeypatch):
+    path, requested = stored(clone()), []
 
     def fetch(repository, name, **options):
-        asked.append((repository, name, options))
+        requested.append((repository, name, options))
         return str(path)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     policy = load_policy("ah2ac2:bc_1k/2p.safetensors")
     assert policy.identity() == load_policy(f"ah2ac2:{path}").identity()
-    assert asked == [
+    assert requested == [
         (
             "ah2ac2/baselines",
             "bc_1k/2p.safetensors",
@@ -460,7 +457,7 @@ def test_a_name_without_a_local_file_is_fetched_from_the_hub(stored, monkeypatch
     ]
 
 
-def test_without_a_connection(monkeypatch):
+def test_missing_connection_error_gives_command(monkeypatch):
     def fail(*args, **options):
         raise OSError("no route to host")
 
@@ -470,6 +467,6 @@ def test_without_a_connection(monkeypatch):
     for part in (
         "https://huggingface.co/mttga/obl-r2d2-flax",
         "no route to host",
-        "name the file it is in: obl:PATH",
+        "name its local file: obl:PATH",
     ):
         assert part in str(caught.value)

@@ -1,6 +1,4 @@
-"""The family of rule players: what each parameter changes, by hand; side by side; colours."""
-
-from __future__ import annotations
+"""The family of rule-based bots: effect of each parameter, batching, colours."""
 
 from typing import Any
 
@@ -25,8 +23,8 @@ from hanabi_rl.learning.partner_population import stack_policies
 RULES = Rules()
 TURNS, GAMES = 30, 32
 FIRST_HASH = "3fe52b2cc5a68d86a296dddd6bca21e6915c69d73c161d334a77642b29e3febb"
-"""Of `bot:rules?seed=3&trusts=true`, before its parameters were renamed."""
-DISCARD, PLAY, COLOR, RANK = 0, 5, 10, 15  # the first action of each kind; colours are RYGBP
+"""Hash of `bot:rules?seed=3&trusts=true` before its parameters were renamed."""
+DISCARD, PLAY, COLOR, RANK = 0, 5, 10, 15  # the first action of each type; colours are RYGBP
 
 
 def deck(text: str) -> list[int]:
@@ -39,8 +37,8 @@ def deck(text: str) -> list[int]:
 
 @jax.jit
 def follow(members: Any, decks: jax.Array, forced: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Every member's log-probabilities at every turn and seat [T, K, N, P, A], and the moves
-    [T, N]: those of `forced` int32[T, N], where negative the likeliest of the first member."""
+    """Every member's log-probabilities at every turn and seat [T, K, N, P, A], and the moves [T,
+    N]: those of `forced` int32[T, N], or where negative the most likely of the first member."""
     num, seats = decks.shape[0], decks.shape[0] * 2
 
     def turn(carry: tuple, inputs: tuple) -> tuple:
@@ -77,7 +75,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
 
 
 def chosen(text: str, moves: list[int]) -> dict[str, int]:
-    """What each member does after these moves of a game whose first two hands are given."""
+    """Action of each member after these moves of a game with given first two hands."""
     members = stack_policies([make_bot("rules", RULES, **fields) for fields in MEMBERS.values()])
     decks = np.tile(np.array(deck(text), np.int32), (GAMES, 1))
     forced = np.full((TURNS, GAMES), -1, np.int32)
@@ -87,17 +85,18 @@ def chosen(text: str, moves: list[int]) -> dict[str, int]:
     return dict(zip(MEMBERS, np.argmax(at, axis=-1).tolist(), strict=True))
 
 
-def test_what_they_hint() -> None:
-    """Of R3 R1 Y1 B3 R5 the R1 in slot 1 is the first playable; the R3 is two ranks above a 1."""
-    told = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [])
+def test_rule_family_hints() -> None:
+    """Among R3 R1 Y1 B3 R5, the R1 in slot 1 is the first playable card; the R3 is two ranks above
+    a 1."""
+    choices = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [])
     expected = dict.fromkeys(MEMBERS, RANK + 0)
-    assert told == expected | {"colour": COLOR + 0, "ahead": RANK + 2}
+    assert choices == expected | {"colour": COLOR + 0, "ahead": RANK + 2}
 
 
-def test_what_they_do_with_a_hint() -> None:
-    """Told of 1s in slots 1 and 2, they play the older, or the newer. Told of red in slots 0, 1
-    and 4, only the trusting play one; the others, with nothing to hint, discard what no hint
-    touched."""
+def test_rule_family_responses_to_hints() -> None:
+    """After a hint of 1s in slots 1 and 2, they play the older or the newer. After a hint of red in
+    slots 0, 1 and 4, only members that trust hints play; the others, with nothing to hint, discard
+    an unhinted card."""
     hands = "R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5"
     newest = {"newest", "trusting newest"}
     assert chosen(hands, [RANK + 0]) == {
@@ -106,33 +105,36 @@ def test_what_they_do_with_a_hint() -> None:
     expected = dict.fromkeys(MEMBERS, DISCARD + 2)
     expected |= {"chop": DISCARD + 3, "trusting": PLAY + 0, "trusting newest": PLAY + 4}
     expected |= {"rash": PLAY + 0, "rasher": PLAY + 0}
-    # two ranks above a 1 is a 3, and seat 0 holds 4s alone: nobody hints
+    # two ranks above a 1 is a 3, and seat 0 holds only 4s: no hint
     assert chosen(hands, [COLOR + 0]) == expected
 
 
-def test_who_plays_whatever_is_hinted() -> None:
-    """A 5 on an empty table cannot be playable. With the last life, and a 1 to hint, the trusting
-    hint; the rash play the R1 that the hint just before touched."""
+def test_plays_hinted_rule() -> None:
+    """A 5 on an empty table cannot be playable. On the last life, and with a 1 to hint, members
+    that trust hints give a hint; those with `plays_hinted` play the R1 that the last hint
+    touched."""
     hands = "R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5"
-    told = dict.fromkeys(MEMBERS, DISCARD + 0) | {"chop": DISCARD + 3, "rasher": PLAY + 4}
-    assert chosen(hands, [RANK + 4]) == told
+    choices = dict.fromkeys(MEMBERS, DISCARD + 0) | {"chop": DISCARD + 3, "rasher": PLAY + 4}
+    assert chosen(hands, [RANK + 4]) == choices
     lost_two = [PLAY + 0, PLAY + 0, COLOR + 0]  # R4 and R3; either draws an R1
     expected = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0}
     assert chosen(hands, lost_two) == expected | {"rash": PLAY + 0, "rasher": PLAY + 0}
 
 
-def test_who_hints_what_is_playable_alone() -> None:
-    """Of two R1 the exact names the colour, as of hints that touch as many. Once an R1 is played
-    and another drawn, no hint touches the Y1 alone that was not told it is a 1: they discard."""
-    told = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0, "exact": COLOR + 0}
-    assert chosen("R4 R4 Y4 Y4 G4 R1 R1 Y3 Y5 B4", []) == told
+def test_exact_hints_rule() -> None:
+    """With two R1, members with `exact_hints` hint the colour, as both hints touch equally many.
+    After an R1 is played and another drawn, no hint touches only the Y1 with unknown rank: they
+    discard."""
+    choices = dict.fromkeys(MEMBERS, RANK + 0) | {"colour": COLOR + 0, "exact": COLOR + 0}
+    assert chosen("R4 R4 Y4 Y4 G4 R1 R1 Y3 Y5 B4", []) == choices
     after = chosen("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5", [RANK + 0, PLAY + 1])
     assert after["default"] == COLOR + 1 and after["exact"] == DISCARD + 0
 
 
 @jax.jit
 def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
-    """What each does after the deal, had it no token to hint with and a deck of so many cards."""
+    """Action of each member after the deal, without tokens and with `cards_left` cards in the
+    deck."""
     state = game.deal(RULES, jnp.asarray([full_deck(RULES)], jnp.int32))
     seen = decode_observation(RULES, observe(RULES, state)[0, 0])
     seen = seen._replace(deck=cards_left, info=jnp.int32(0))
@@ -145,15 +147,16 @@ def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
     return jnp.argmax(jax.vmap(weights)(members), axis=-1)
 
 
-def test_who_gambles_at_the_end() -> None:
+def test_plays_at_deck_end_rule() -> None:
     bots = [make_bot("rules", RULES, plays_at_deck_end=x) for x in (False, True)]
     members = stack_policies(bots).stacks[0]
-    told = {cards: without_tokens(members, np.int32(cards)).tolist() for cards in (2, 1, 0)}
-    assert told == {2: [DISCARD, DISCARD], 1: [DISCARD, PLAY + 4], 0: [DISCARD, PLAY + 4]}
+    choices = {cards: without_tokens(members, np.int32(cards)).tolist() for cards in (2, 1, 0)}
+    assert choices == {2: [DISCARD, DISCARD], 1: [DISCARD, PLAY + 4], 0: [DISCARD, PLAY + 4]}
 
 
-def test_when_they_hint_before_they_play() -> None:
-    """Both hold a 1; seat 0 was told of its own. With three tokens left one of them saves."""
+def test_plays_first_rule() -> None:
+    """Both players hold a 1; seat 0 has a hint on its own. With three tokens left, one member saves
+    them."""
     hands = "R1 R4 Y4 Y4 G4 B1 R4 Y3 B3 P4"
     assert chosen(hands, [RANK + 3, RANK + 0]) == {
         name: RANK + 0 if name == "hinting" else PLAY + 0 for name in MEMBERS
@@ -163,8 +166,8 @@ def test_when_they_hint_before_they_play() -> None:
     assert after["default"] == RANK + 0 and after["saving"] == DISCARD + 0
 
 
-def test_chances_and_colours() -> None:
-    """epsilon is spread over the legal moves, and other names of the colours change nothing."""
+def test_rule_family_probabilities_and_colors() -> None:
+    """epsilon is spread over the legal moves, and permuting colours changes nothing."""
     rng = np.random.default_rng(0)
     decks = rng.permuted(np.tile(np.array(full_deck(RULES), np.int32), (GAMES, 1)), axis=1)
     bots: list[Bot] = [make_bot("rules", RULES, **fields) for fields in MEMBERS.values()]
@@ -186,12 +189,12 @@ def test_chances_and_colours() -> None:
     np.testing.assert_allclose(again, expected, atol=1e-5)
 
 
-def test_members_by_seed() -> None:
+def test_rule_family_members_by_seed() -> None:
     drawn = [sample_member(seed) for seed in range(200)]
     for name, values in RANGES.items():
         assert {member[name] for member in drawn} == set(values)
     assert all(0.0 <= member["epsilon"] <= MAX_EPSILON for member in drawn)
-    with pytest.raises(ValueError, match="seed=9..0: expected seeds from the least to the"):
+    with pytest.raises(ValueError, match="seed=9..0: expected seeds in ascending order"):
         expand_seed_ranges(["bot:rules?seed=9..0"])
     with pytest.raises(ValueError, match=r"seed=5\.\.10005: expected at most 10,000 seeds"):
         expand_seed_ranges(["bot:rules?seed=5..10005"])

@@ -1,6 +1,4 @@
-"""The rules of the rule-list bots: which actions each allows, and how likely, by hand."""
-
-from __future__ import annotations
+"""Rules of the rule-list bots: allowed actions and their probabilities."""
 
 import jax
 import numpy as np
@@ -36,7 +34,7 @@ def cards(text: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def position() -> RuleInputs:
-    """At the deal, with a hand of five cards in view."""
+    """After the deal, with a visible hand of five cards."""
     hands, rest = cards("R4 R4 Y4 Y4 G4") + cards("R3 R1 Y1 B3 R5"), full_deck(RULES)
     for card in hands:
         rest.remove(card)
@@ -45,11 +43,11 @@ def position() -> RuleInputs:
     return jax.device_get(judge(RULES, np.full(5, RULES.all_cards, np.uint32), seen))
 
 
-def knowing(
+def inputs(
     facts: RuleInputs, *sets: str, tokens: int = 8, played: str = "", lives: int = 3
 ) -> RuleInputs:
-    """Own cards that can be one of these ("" for any); a card known by one colour was named it,
-    and likewise by rank."""
+    """Own cards with these candidates ("" for any); a card with a single colour has a colour hint,
+    and likewise for ranks."""
     possible = [
         sum(1 << card for card in cards(text)) or RULES.all_cards for text in (*sets, *[""] * 5)
     ][:5]
@@ -72,55 +70,55 @@ def weights(which: rule.Rule, facts: RuleInputs) -> dict[int, float]:
     return {int(action): float(found[action]) for action in np.flatnonzero(found)}
 
 
-def test_plays(position: RuleInputs) -> None:
-    facts = knowing(position, "", "R1 Y1 G1", "B1", "R1 R2 R3")
+def test_rule_list_plays(position: RuleInputs) -> None:
+    facts = inputs(position, "", "R1 Y1 G1", "B1", "R1 R2 R3")
     assert weights(rule.safe, facts) == {PLAY(1): 1}
     assert weights(rule.certain, facts) == {PLAY(2): 1}
-    # Of the red 1s, 2s and 3s two, two and one are unseen: R1, R2 and R3 are 2, 2, 1 of 5.
-    uncertain = knowing(position, "", "", "", "R1 R2 R3")
+    # of the red 1s, 2s and 3s two, two and one are unseen: R1, R2, R3 are 2, 2, 1 of 5
+    uncertain = inputs(position, "", "", "", "R1 R2 R3")
     assert weights(rule.probable(0.4), uncertain) == {PLAY(3): 1}
     assert weights(rule.probable(0.41), uncertain) == {}
-    assert weights(rule.probable(0.4, spare=True), knowing(position, lives=1)) == {}
+    assert weights(rule.probable(0.4, spare=True), inputs(position, lives=1)) == {}
     assert weights(rule.hail_mary, facts) == {}
     last = facts._replace(seen=facts.seen._replace(deck=np.int32(0)))
     assert weights(rule.hail_mary, last) == {PLAY(1): 1}
 
 
-def test_discards(position: RuleInputs) -> None:
-    nothing = knowing(position, tokens=5)
+def test_rule_list_discards(position: RuleInputs) -> None:
+    nothing = inputs(position, tokens=5)
     assert weights(rule.discard_oldest, nothing) == {DISCARD(0): 1}
     assert weights(rule.discard_random, nothing) == {DISCARD(slot): 1 for slot in range(5)}
-    assert weights(rule.discard_oldest, knowing(position)) == {}  # at 8 tokens it is not allowed
+    assert weights(rule.discard_oldest, inputs(position)) == {}  # with 8 tokens it is not allowed
     assert weights(rule.osawa, nothing) == {}
     ones = "R1 Y1 G1 B1 P1"
-    below = knowing(position, "", "R1", ones, tokens=5, played="R1 Y1")
+    below = inputs(position, "", "R1", ones, tokens=5, played="R1 Y1")
     assert weights(rule.osawa, below) == {DISCARD(1): 1}
-    all_ones = knowing(position, "", "", ones, tokens=5, played=ones)
+    all_ones = inputs(position, "", "", ones, tokens=5, played=ones)
     assert weights(rule.osawa, all_ones) == {DISCARD(2): 1}
     assert weights(rule.discard_useless(0.99), all_ones) == {DISCARD(2): 1}
     assert weights(rule.discard_useless(0.99), nothing) == {}
     assert weights(rule.discard_useless(0.0), nothing) == {DISCARD(0): 1}
 
 
-def test_hints(position: RuleInputs) -> None:
-    """To a partner who holds R3 R1 Y1 B3 R5."""
+def test_rule_list_hints(position: RuleInputs) -> None:
+    """The partner holds R3 R1 Y1 B3 R5."""
     assert weights(rule.useful, position) == {rank(1): 1}
     assert weights(rule.playable_hint, position) == {color("R"): 1, rank(1): 1}
     assert weights(rule.unknown, position) == {color("R"): 1}
     anything = {color("R"): 3, color("Y"): 1, color("B"): 1, rank(1): 2, rank(3): 2, rank(5): 1}
     assert weights(rule.any_hint, position) == anything
-    assert weights(rule.any_hint, knowing(position, tokens=0)) == {}
-    played = knowing(position, tokens=2, played="R1 Y1")
+    assert weights(rule.any_hint, inputs(position, tokens=0)) == {}
+    played = inputs(position, tokens=2, played="R1 Y1")
     assert weights(rule.useless_hint, played) == {color("R"): 1}
-    assert weights(rule.useless_hint, knowing(position, tokens=1, played="R1 Y1")) == {}
+    assert weights(rule.useless_hint, inputs(position, tokens=1, played="R1 Y1")) == {}
     assert weights(rule.dispensable(3), played) == {}
-    low = knowing(position, tokens=2, played="R1 Y1 G1 B1 P1")
+    low = inputs(position, tokens=2, played="R1 Y1 G1 B1 P1")
     assert weights(rule.dispensable(3), low) == {rank(1): 1}
     assert weights(rule.dispensable(2), low) == {}
 
 
-def test_the_first_rule_that_fires_moves(position: RuleInputs) -> None:
-    facts, legal = knowing(position, "B1", tokens=5), np.arange(21) < 3
+def test_first_matching_rule_acts(position: RuleInputs) -> None:
+    facts, legal = inputs(position, "B1", tokens=5), np.arange(21) < 3
     fire = jax.jit(first_matching_rule, static_argnums=(0, 1))
     found, place = fire(RULES, (rule.osawa, rule.safe, rule.useful), facts, legal)
     assert int(place) == 1 and np.flatnonzero(found).tolist() == [PLAY(0)]
@@ -128,8 +126,8 @@ def test_the_first_rule_that_fires_moves(position: RuleInputs) -> None:
     assert int(place) == 1 and np.flatnonzero(found).tolist() == [0, 1, 2]
 
 
-def test_a_bot_answers_with_its_distribution_or_with_what_it_drew() -> None:
-    """Internal at the deal names the first playable card's colour or rank: R1 behind R3."""
+def test_key_selects_sample_or_distribution() -> None:
+    """After the deal, Internal hints the first playable card's colour or rank: R1 behind R3."""
     hands, rest = cards("R4 R4 Y4 Y4 G4") + cards("R3 R1 Y1 B3 R5"), full_deck(RULES)
     for card in hands:
         rest.remove(card)
@@ -148,5 +146,5 @@ def test_a_bot_answers_with_its_distribution_or_with_what_it_drew() -> None:
     _, drawn = step(start, obs, legal, reset, jax.random.split(jax.random.key(3), rows))
     actions = np.argmax(np.array(drawn), axis=-1)
     assert set(actions) == {color("R"), rank(1)}
-    # A fair coin 400 times: 200, standard deviation 10.
+    # a fair coin 400 times: 200, standard deviation 10
     assert abs((actions == rank(1)).sum() - 200) < 50

@@ -16,7 +16,8 @@ RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=3, max_life_to
 
 
 def played(seed: int, turns: int) -> tuple[PythonGame, np.ndarray, np.ndarray]:
-    """A random game after some turns: the table, the mover's observation and legal actions."""
+    """A random game after some turns: the game, the current player's observation and legal
+    actions."""
     rng = np.random.default_rng(seed)
     deck = rng.permutation(full_deck(RULES))
     table = PythonGame(RULES, deck)
@@ -26,13 +27,13 @@ def played(seed: int, turns: int) -> tuple[PythonGame, np.ndarray, np.ndarray]:
         action = int(rng.choice(legal))
         table.apply(action)
         state, _, _ = game.step(RULES, state, jnp.array([action]))
-    mover = table.player
-    obs = observe(RULES, state)[0, mover]
-    return table, np.asarray(obs), np.asarray(game.legal_actions(RULES, state)[0, mover])
+    seat = table.player
+    obs = observe(RULES, state)[0, seat]
+    return table, np.asarray(obs), np.asarray(game.legal_actions(RULES, state)[0, seat])
 
 
 def counted(table: PythonGame) -> list[float]:
-    """The chance that each card of the mover's hand is playable, card by card of the deck."""
+    """Probability that each card of the current player's hand is playable, by counting the deck."""
     me, ranks = table.player, RULES.num_ranks
     others = {order for seat, hand in enumerate(table.hands) if seat != me for order in hand}
     gone = set(range(table.drawn)) - others - set(table.hands[me])
@@ -47,16 +48,16 @@ def counted(table: PythonGame) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_chances_are_those_of_counting_the_deck(seed: int) -> None:
+def test_playable_probs_match_card_counting(seed: int) -> None:
     table, obs, _ = played(seed, turns=seed)
-    chance, lives = jax.jit(playable_probs, static_argnums=0)(RULES, obs)
-    np.testing.assert_allclose(chance, counted(table), atol=1e-6)
+    prob, lives = jax.jit(playable_probs, static_argnums=0)(RULES, obs)
+    np.testing.assert_allclose(prob, counted(table), atol=1e-6)
     assert lives == table.life_tokens
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_only_the_plays_below_the_threshold_are_filtered(seed: int) -> None:
-    """Against the same agent without the filter, whose logits are the uniform distribution."""
+def test_filter_removes_only_risky_plays(seed: int) -> None:
+    """Compared with the unfiltered agent, whose logits are the uniform distribution."""
     table, obs, legal = played(seed, turns=seed)
     rows = obs[None], legal[None], np.ones(1, bool)
     plain, safe = (load_policy(f"bot:random{option}", RULES) for option in ("", "?safe=0.7,0.4"))
@@ -64,15 +65,15 @@ def test_only_the_plays_below_the_threshold_are_filtered(seed: int) -> None:
     _, held = game.ask(safe, safe.init_carry(1), *rows)
     least = 0.7 if table.life_tokens == 1 else 0.4
     expected = legal.copy()
-    for slot, chance in enumerate(counted(table)):
-        expected[RULES.hand_size + slot] &= chance >= least
+    for slot, prob in enumerate(counted(table)):
+        expected[RULES.hand_size + slot] &= prob >= least
     assert expected.any()
     np.testing.assert_array_equal(np.asarray(held)[0] > -1e9, expected)
     np.testing.assert_array_equal(np.asarray(held)[0][expected], np.asarray(free)[0][expected])
 
 
-def test_who_drew_a_risky_play_makes_another_legal_move() -> None:
-    """A bot that plays by chance says with a key what it drew, and nothing else."""
+def test_sampled_risky_play_is_replaced() -> None:
+    """With a key, a stochastic bot returns only its sampled action."""
     _, obs, legal = played(0, turns=0)
     many = 64
     rows = np.tile(obs, (many, 1)), np.tile(legal, (many, 1)), np.ones(many, bool)
@@ -90,8 +91,9 @@ def test_who_drew_a_risky_play_makes_another_legal_move() -> None:
         np.testing.assert_array_equal(row == row.max(), legal & ~risky)
 
 
-def test_a_policy_that_is_sure_of_a_risky_play_takes_the_safe_moves_alike() -> None:
-    """A gullible agent rules out all but one play. Without it each safe move has 1 / n."""
+def test_filtered_certain_play_becomes_uniform() -> None:
+    """A gullible agent excludes all but one play. Without that play, each safe move has probability
+    1 / n."""
     seed, found = 0, 0
     while found < 3:
         _, obs, legal = played(seed, turns=6)
@@ -112,8 +114,8 @@ def test_a_policy_that_is_sure_of_a_risky_play_takes_the_safe_moves_alike() -> N
     assert seed < 100
 
 
-def test_where_every_legal_move_is_too_risky_nothing_is_filtered() -> None:
-    """As with hands of one card: all tokens, nobody to tell, and no discard."""
+def test_filter_keeps_moves_if_all_risky() -> None:
+    """For example with hands of one card: all tokens, no partner to hint, and no discard."""
     table, obs, _ = played(0, turns=0)
     legal = np.zeros(RULES.num_moves, bool)
     legal[RULES.hand_size : 2 * RULES.hand_size] = True
@@ -123,12 +125,12 @@ def test_where_every_legal_move_is_too_risky_nothing_is_filtered() -> None:
     np.testing.assert_array_equal(np.asarray(held)[0] > -1e9, legal)
 
 
-def test_a_wrong_setting_is_named() -> None:
+def test_setting_errors_name_the_setting() -> None:
     for text in ("0.5", "0.5,2", "0.1,0.2,0.3"):
         with pytest.raises(ValueError, match="safe: expected two probabilities from 0 to 1"):
             load_policy(f"bot:random?safe={text}", RULES)
 
 
-def test_identity_tells_thresholds_apart() -> None:
+def test_identity_covers_thresholds() -> None:
     names = ["bot:random", "bot:random?safe=0.6,0.1", "bot:random?safe=0.6,0.2"]
     assert len({load_policy(name, RULES).identity() for name in names}) == 3

@@ -1,7 +1,4 @@
-"""Search at the time of play: the belief and the values against every world in turn, played by the
-policy on its observations; and that a search knows no more than its seat."""
-
-from __future__ import annotations
+"""Search: belief and values against enumerated worlds, and independence of hidden cards."""
 
 import dataclasses
 import itertools
@@ -41,8 +38,8 @@ from hanabi_rl.people.serve.lifecycle import Game
 def exact_belief(
     game: Game, seat: int, settings: SearchConfig
 ) -> dict[tuple[int, ...], np.ndarray]:
-    """Every hand -> (how many ways to deal it, log-likelihood of the others' last moves), by
-    replaying the whole game in a world where it was held."""
+    """Every hand -> (number of ways to deal it, log-likelihood of the others' last moves), by
+    replaying the whole game with it."""
     state = state_after(game)
     hands = every_hand(TINY, state, 0, seat)
     unseen = unseen_cards(TINY, state, 0, seat)
@@ -52,21 +49,21 @@ def exact_belief(
         for card in hand:
             rest.remove(card)
         decks.append(world(game, seat, hand, rest))
-    chances, choices, _ = in_worlds(reader(), np.array(decks), game.moves)
+    probs, choices, _ = in_worlds(reader(), np.array(decks), game.moves)
     theirs = [t for t in range(len(game.moves)) if t % TINY.num_players != seat]
     loglik = np.zeros(len(decks))
     for turn in theirs[-settings.history_window :]:
         at_random = settings.epsilon / choices[turn]
-        loglik += np.log((1 - settings.epsilon) * chances[turn] + at_random)
+        loglik += np.log((1 - settings.epsilon) * probs[turn] + at_random)
     return {
         hand: np.array([ways, log]) for (hand, ways), log in zip(hands.items(), loglik, strict=True)
     }
 
 
-@pytest.mark.slow  # three programs; the best of several models is found by these weights
-def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
-    """Against whole games replayed with every hand that the seat might hold; cards that it played
-    and drew since are among them, and moves too old to be read."""
+@pytest.mark.slow  # three programs; the test of several models covers these weights
+def test_hands_are_weighted_by_partner_moves() -> None:
+    """Compared with whole games replayed with every possible hand, including cards played and drawn
+    since, and moves older than the window."""
     games = games_at_turn(6, range(4, 19))
     assert any(len(game.moves) > 2 * SETTINGS.history_window for game in games)
     games += games_at_the_end()[:2]
@@ -87,11 +84,11 @@ def test_hands_are_weighted_by_what_the_partner_would_have_done() -> None:
             assert len({ways for ways, _ in exact.values()}) == 1, "they count alike"
         else:
             assert counted.all()
-    assert max(spreads) > 1, "what the partner did says something of the hand"
+    assert max(spreads) > 1, "the partner's moves must be informative"
 
 
-def test_at_the_end_of_the_deck_every_hand_is_there_as_often_as_asked() -> None:
-    """With what is then in the deck; where they do not fit, hands are drawn."""
+def test_all_hands_are_enumerated_at_deck_end() -> None:
+    """With the card left in the deck; if the hands do not fit, they are sampled."""
     taken = jax.jit(determinization.sample_hands, static_argnums=(0, 1, 2))
     several = 0
     for game in games_at_the_end()[:10]:
@@ -116,14 +113,14 @@ def test_at_the_end_of_the_deck_every_hand_is_there_as_often_as_asked() -> None:
 
 
 def habit(kind: str) -> Habit:
-    """Who almost always does one kind of move."""
+    """A policy that almost always makes one type of move."""
     weights = np.full(TINY.num_moves, -9.0, np.float32)
     weights[action_slices(TINY)[kind]] = 0.0
     return Habit(jnp.asarray(weights), TINY)
 
 
 def game_with_one_who_discards() -> Game:
-    """Seat 0 has played a card and is to move; seat 1 threw cards away as soon as it could."""
+    """Seat 0 has played a card and is to move; seat 1 discarded as soon as it could."""
     slices = action_slices(TINY)
     for seed in itertools.count():
         deck = tuple(map(int, np.random.default_rng(seed).permutation(full_deck(TINY))))
@@ -140,9 +137,9 @@ def game_with_one_who_discards() -> Game:
     raise AssertionError
 
 
-def test_of_several_models_the_one_that_fits_is_played_on_with() -> None:
-    """With a partner who throws cards away the point on the table stays the only one, with one who
-    plays every card it does not; which of them it is is seen from what it did."""
+def test_fitting_partner_model_is_used() -> None:
+    """With a partner that discards, the score stays at one point; with one that plays every card,
+    it does not. The partner's past moves identify its model."""
     discards, plays = habit("discard"), habit("play")
     game = game_with_one_who_discards()
 
@@ -163,7 +160,7 @@ def test_of_several_models_the_one_that_fits_is_played_on_with() -> None:
 
 
 def games_at_the_end() -> list[Game]:
-    """With no more than one card in the deck."""
+    """Games with at most one card in the deck."""
     games = games_at_turn(40, range(8, 20))
     return [game for game in games if len(game.deck) - game.table().drawn <= 1]
 
@@ -174,11 +171,11 @@ def games_at_the_end() -> list[Game]:
 def exact_values(
     game: Game, seat: int, settings: SearchConfig, moves: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """The expected score of each move, over every hand and every order of the deck; and how many
-    worlds there are."""
+    """Expected score of each move over every hand and order of the deck, and the number of
+    worlds."""
     beliefs = exact_belief(game, seat, settings)
     unseen = unseen_cards(TINY, state_after(game), 0, seat)
-    decks, shares = [], []
+    decks, positions = [], []
     best = max(log for _, log in beliefs.values())
     for hand, (ways, log) in beliefs.items():
         rest = list(unseen)
@@ -186,14 +183,14 @@ def exact_values(
             rest.remove(card)
         orders = sorted(set(itertools.permutations(rest)))
         decks += [world(game, seat, hand, order) for order in orders]
-        shares += [ways * np.exp(log - best) / len(orders)] * len(orders)
-    weight = np.array(shares) / np.sum(shares)
+        positions += [ways * np.exp(log - best) / len(orders)] * len(orders)
+    weight = np.array(positions) / np.sum(positions)
     scores = [in_worlds(reader(), np.array(decks), game.moves, [int(m)])[2] for m in moves]
     return np.array(scores) @ weight, len(decks)
 
 
-def test_values_are_those_of_every_world_played_to_its_end() -> None:
-    """At the end of the deck, exactly."""
+def test_values_match_exhaustive_rollouts() -> None:
+    """Exact at the end of the deck."""
     games = games_at_the_end()[:10]
     several, compared = 0, 0
     for game, found in zip(games, decisions(searcher(), games, [0] * len(games)), strict=True):
@@ -213,9 +210,9 @@ def test_values_are_those_of_every_world_played_to_its_end() -> None:
     assert several >= 2
 
 
-def test_a_move_better_than_the_habit_is_found() -> None:
-    """The last move of a game: a card that is known to be playable, which the policy would
-    discard, is played; the larger lambda, the more habit. The others' hands do not matter."""
+def test_search_finds_better_move() -> None:
+    """On the last move of a game, a known playable card is played although the policy would discard
+    it; a larger lambda stays closer to the policy. The others' hands do not matter."""
     slices = action_slices(TINY)
     logits = np.full(TINY.num_moves, -3.0, np.float32)
     logits[slices["discard"]], logits[slices["play"]] = [2.0, 1.0], [0.5, 0.0]
@@ -241,7 +238,8 @@ def test_a_move_better_than_the_habit_is_found() -> None:
 
 
 def last_move_with_a_known_playable_card() -> Game:
-    """Found among random games: the newest card is known, playable, and the move is the last."""
+    """Found among random games: the newest card is known to be playable, and the move is the
+    last."""
     for seed in range(20_000):
         game = random_game(TINY, seed, turns=30, seat=0)
         for turns in range(len(game.moves), 8, -1):
@@ -265,7 +263,7 @@ def last_move_with_a_known_playable_card() -> Game:
 # ---- the choice --------------------------------------------------------------------------------
 
 
-def test_logits_are_the_policy_s_and_the_gain_over_lambda() -> None:
+def test_logits_add_gain_over_lambda() -> None:
     settings = dataclasses.replace(SETTINGS, lam=0.5, gain_std_errors=1.0)
     policy = np.log(np.array([0.5, 0.3, 0.2], np.float32))
     tried, gain, error = np.array([0, 2]), np.array([0.0, 0.7]), np.array([0.0, 0.2])
@@ -277,7 +275,7 @@ def test_logits_are_the_policy_s_and_the_gain_over_lambda() -> None:
     np.testing.assert_allclose(doubtful, policy, rtol=1e-6)
 
 
-def test_moves_worth_trying_are_likely_and_legal() -> None:
+def test_candidates_are_likely_and_legal() -> None:
     policy = jnp.log(jnp.array([0.01, 0.5, 0.2, 0.2, 0.09]))
     legal = jnp.array([True, True, True, False, True])
     settings = dataclasses.replace(SETTINGS, max_moves=3, min_prob=0.1)
@@ -288,7 +286,7 @@ def test_moves_worth_trying_are_likely_and_legal() -> None:
     assert decision.select_candidates(one, policy, legal)[1] == 1
 
 
-def test_hands_weigh_what_they_are_likely() -> None:
+def test_hand_weights_follow_likelihood() -> None:
     weight, effective = determinization.normalized_weights(
         np.log(np.array([0.1, 0.1, 0.2, 0.0001], np.float32))
     )
@@ -297,7 +295,7 @@ def test_hands_weigh_what_they_are_likely() -> None:
     np.testing.assert_allclose(effective, 1 / (expected**2).sum(), rtol=1e-5)
 
 
-def test_a_hand_is_drawn_again_as_often_as_it_weighs() -> None:
+def test_resampling_is_proportional_to_weight() -> None:
     weight = np.array([0.5, 0.0, 0.125, 0.375], np.float32)
     for start in (0.0, 0.3, 0.99):
         drawn = determinization.systematic_resample(
@@ -306,7 +304,7 @@ def test_a_hand_is_drawn_again_as_often_as_it_weighs() -> None:
         np.testing.assert_array_equal(np.bincount(drawn, minlength=4), 16 * weight)
 
 
-def test_with_too_few_hands_that_fit_the_policy_plays_as_it_is() -> None:
+def test_low_effective_sample_size_disables_search() -> None:
     games = games_at_turn(24, range(6, 16))
     least = SETTINGS.min_ess_fraction * SETTINGS.num_hands
     few, gained = 0, 0

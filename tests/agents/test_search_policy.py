@@ -1,6 +1,4 @@
-"""The searching agent: what it is shown, that it knows no more than its seat, and its names."""
-
-from __future__ import annotations
+"""Search agents: information, independence of hidden cards, names and options."""
 
 import dataclasses
 from typing import Any
@@ -42,11 +40,11 @@ from hanabi_rl.play.episodes import play_games
 THREE = Rules(num_players=3, num_colors=3, num_ranks=4, hand_size=3, max_info_tokens=4)
 
 
-# ---- what is seen ------------------------------------------------------------------------------
+# ---- observations ------------------------------------------------------------------------------
 
 
-def test_a_state_read_back_shows_what_was_seen() -> None:
-    """Of three players, with the own cards put back: the observation and the legal moves."""
+def test_reconstructed_state_matches_observation() -> None:
+    """With 3 players and the own cards inserted: observation and legal moves agree."""
     rules = THREE
     decks = evaluation_decks(rules, 24, 5)
     state = deal(rules, decks)
@@ -59,7 +57,7 @@ def test_a_state_read_back_shows_what_was_seen() -> None:
         obs = observe_seat(rules, state, seats)
         back = state_of(rules, from_observation(rules, obs), turn, since)
         turned = (jnp.arange(rules.num_players) + seat) % rules.num_players
-        back = back.replace(  # the mover, and the cards that the seat does not see
+        back = back.replace(  # the current player, and the cards that the seat does not see
             colors=back.colors.at[:, 0].set(state.colors[:, seat]),
             ranks=back.ranks.at[:, 0].set(state.ranks[:, seat]),
         )
@@ -93,26 +91,26 @@ def test_a_state_read_back_shows_what_was_seen() -> None:
     assert since.max() > 0
 
 
-def test_without_a_deck_the_last_round_begins_with_the_first_move() -> None:
+def test_last_round_starts_at_empty_deck() -> None:
     rules = Rules(
         num_players=2, num_colors=2, num_ranks=3, hand_size=3, num_cards_of_rank=(1, 1, 1)
     )
-    state, shown = deal(rules, evaluation_decks(rules, 2, 0)), FeatureSpec("facts", False)
-    history = init_history(rules, shown, 4, 2)
+    state, spec = deal(rules, evaluation_decks(rules, 2, 0)), FeatureSpec("facts", False)
+    history = init_history(rules, spec, 4, 2)
     for turn in range(2):
         obs = observe_seat(rules, state, jnp.zeros(2, jnp.int32))
-        history = update_carry(rules, shown, history, obs, jnp.full(2, turn == 0))
+        history = update_carry(rules, spec, history, obs, jnp.full(2, turn == 0))
         now = history.now.state
         assert np.asarray(now.last_round).tolist() == [turn] * 2
         np.testing.assert_array_equal(now.last_round, state.last_round)
         state = step(rules, state, np.full(2, rules.hand_size))[0]  # a play
 
 
-# ---- what it may not know, and chance ----------------------------------------------------------
+# ---- hidden information and determinism --------------------------------------------------------
 
 
 def swapped(count: int) -> tuple[list[Game], list[Game], list[int]]:
-    """Games and others that their seats to move cannot tell from them."""
+    """Games, and others that their current players cannot distinguish from them."""
     found = [pair for pair in pairs(TINY, 4 * count) if pair[0].current_player == pair[2]]
     one, other, seats = (list(column) for column in zip(*found[:count], strict=True))
     assert len(one) == count
@@ -120,14 +118,14 @@ def swapped(count: int) -> tuple[list[Game], list[Game], list[int]]:
 
 
 def cheats(searching: SearchPolicy, see: Any, count: int) -> int:
-    """In how many positions other hidden cards change the answer, to the bit."""
+    """Number of positions in which other hidden cards change the output, bitwise."""
     one, other, seats = swapped(count)
     answers = [decisions(searching, games, seats, see) for games in (one, other)]
     return sum((a.logits != b.logits).any() for a, b in zip(*answers, strict=True))
 
 
 def seen_with_a_leak(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
-    """What the seat sees, with its own hand in place of its partner's."""
+    """Observation with the seat's own hand in place of its partner's."""
     rows, partner = jnp.arange(len(seat)), 1 - seat
     own = {
         name: getattr(state, name).at[rows, partner].set(getattr(state, name)[rows, seat])
@@ -136,19 +134,19 @@ def seen_with_a_leak(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
     return observe_seat(rules, state.replace(**own), seat)
 
 
-def test_hidden_cards_change_no_choice() -> None:
-    """A search that is shown its own hand would be found out."""
+def test_search_is_independent_of_hidden_cards() -> None:
+    """The test detects a search that sees its own hand."""
     assert cheats(searcher(), observe_seat, 24) == 0
     assert cheats(searcher(), seen_with_a_leak, 24) > 12
 
 
 @pytest.mark.slow
-def test_hidden_cards_change_no_choice_in_a_thousand_positions() -> None:
+def test_search_independence_in_thousand_positions() -> None:
     assert cheats(searcher(), observe_seat, 1000) == 0
 
 
-def test_the_same_history_is_the_same_choice_whatever_is_beside_it() -> None:
-    """To the bit."""
+def test_search_is_batch_invariant() -> None:
+    """Bitwise equality."""
     games = games_at_turn(8, range(2, 12))
     one = decisions(searcher(), games, [0] * 8)
     other = decisions(searcher(), games[::-1], [0] * 8)[::-1]
@@ -160,8 +158,8 @@ def test_the_same_history_is_the_same_choice_whatever_is_beside_it() -> None:
 
 
 @pytest.mark.slow
-def test_models_of_other_levels_are_shown_their_part() -> None:
-    """A partner that reads less than the policy is asked what it would be asked by itself; of two,
+def test_models_of_other_feature_sets_read_theirs() -> None:
+    """A partner model with fewer features than the policy gets its own features; with two models,
     each has every other hand."""
     policy, partners = (
         reader(feature_set="hint-history"),
@@ -182,20 +180,20 @@ def test_models_of_other_levels_are_shown_their_part() -> None:
             decks.append(world(game, 0, hand, rest))
         expected = np.zeros((len(partners), len(decks)))
         for number, partner in enumerate(partners):
-            chances, choices, _ = in_worlds(partner, np.array(decks), game.moves)
+            probs, choices, _ = in_worlds(partner, np.array(decks), game.moves)
             for turn in range(1, len(game.moves), 2)[-SETTINGS.history_window :]:
                 at_random = SETTINGS.epsilon / choices[turn]
-                expected[number] += np.log((1 - SETTINGS.epsilon) * chances[turn] + at_random)
+                expected[number] += np.log((1 - SETTINGS.epsilon) * probs[turn] + at_random)
         in_turn = expected[np.arange(WORLDS_READ) % 2, np.arange(WORLDS_READ)]
         np.testing.assert_allclose(found.loglik[:WORLDS_READ], in_turn, atol=2e-3)
 
 
 WORLDS_READ = 8
 FIRST_HASH = "3c380ef01b2d30c90a240f5eae3b12604c3ad75de97e28b30ab8f43f8eb92092"
-"""Of a search before its settings were renamed."""
+"""Hash of a search before its settings were renamed."""
 
 
-def test_it_is_named_like_any_other_agent() -> None:
+def test_search_agent_loads_by_name() -> None:
     agent = "agent:convention-2p"
     fast = load_policy(f"{agent}?search=fast")
     assert isinstance(fast, SearchPolicy)
@@ -211,7 +209,7 @@ def test_it_is_named_like_any_other_agent() -> None:
     assert wrapped.policy.policy.temperature == 2
     assert other.identity() == FIRST_HASH
     many = load_policy(f"{agent}?search=fast&max_moves=64")
-    assert many.settings.max_moves == many.rules.num_moves  # all there are
+    assert many.settings.max_moves == many.rules.num_moves  # all moves
     names = [agent, f"{agent}?search=fast", f"{agent}?search=strong"]
     names += [f"{agent}?search=fast&lambda=0.7", f"{agent}?search=fast&partner_model=agent:ippo-2p"]
     assert len({load_policy(name).identity() for name in names}) == len(names)
@@ -224,7 +222,7 @@ def test_it_is_named_like_any_other_agent() -> None:
         ("search=fast&lambda=0", "search: lambda: expected a number above 0"),
         (
             "search=fast&num_rollouts=2",
-            "search: num_rollouts: expected at least one for each of 6 moves, g",
+            "search: num_rollouts: expected at least max_moves, 6, got 2",
         ),
         ("search=fast&num_hands=many", "num_hands: expected int, got 'many'"),
         ("lambda=1&search=fast", "expected one of colors, .*, got 'lambda'"),
@@ -236,15 +234,15 @@ def test_it_is_named_like_any_other_agent() -> None:
         ("safe=0.5,0.1&search=fast", "search: expected an agent with a structured network"),
     ],
 )
-def test_a_wrong_setting_is_named(options: str, message: str) -> None:
+def test_setting_errors_name_the_setting(options: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load_policy(f"agent:convention-2p?{options}")
 
 
 @pytest.mark.slow  # whole games
-def test_it_plays_whole_games_beside_others(capsys: pytest.CaptureFixture[str]) -> None:
-    """Through `play_games`, a few at a time, which says how far it is: who by habit never plays a
-    card does so where it thinks."""
+def test_search_agent_plays_whole_games(capsys: pytest.CaptureFixture[str]) -> None:
+    """`play_games` plays a few at a time and reports progress; a policy that never plays a card
+    does so with search."""
     decks = evaluation_decks(TINY, 12, 1)
     weights = np.linspace(0, -0.1, TINY.num_moves, dtype=np.float32)
     weights[action_slices(TINY)["play"]] -= 1.0

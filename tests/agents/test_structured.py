@@ -1,7 +1,5 @@
-"""The structured view and network: the same from an observation as from the state, blind to the own
-hand and the deck, and indifferent to the names of colours."""
-
-from __future__ import annotations
+"""Structured features and network: state and observation agree, independence of hidden cards,
+colours."""
 
 import json
 from pathlib import Path
@@ -54,11 +52,11 @@ def assert_same(one: Any, other: Any, atol: float = 0.0) -> None:
 
 
 @pytest.mark.parametrize("rules", GAMES, ids=str)
-def test_the_state_shows_what_the_observation_shows(rules: Rules) -> None:
-    states, kept = play_random_games(rules, "hint-history", first_state(rules), jax.random.key(1))
+def test_state_and_observation_features_agree(rules: Rules) -> None:
+    states, memory = play_random_games(rules, "hint-history", first_state(rules), jax.random.key(1))
     obs = observe_seat(rules, states, states.player)
-    by_state = look_at_state(rules, "hint-history", kept, states)
-    assert_same(by_state, look_at_observation(rules, "hint-history", kept, obs), atol=1e-6)
+    by_state = look_at_state(rules, "hint-history", memory, states)
+    assert_same(by_state, look_at_observation(rules, "hint-history", memory, obs), atol=1e-6)
     assert all(np.isfinite(np.asarray(x)).all() for x in by_state[1])
     assert np.abs(np.asarray(by_state[1].own)).max() <= 1.0
 
@@ -67,20 +65,20 @@ def test_the_state_shows_what_the_observation_shows(rules: Rules) -> None:
     "feature_set",
     ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("hint-history", "conventions"))],
 )
-def test_each_seat_keeps_the_memory_that_the_movers_pass_on(feature_set: FeatureSet) -> None:
+def test_all_seats_keep_the_same_memory(feature_set: FeatureSet) -> None:
     rules = SMALL
     state, passed_on = first_state(rules), init_memory(rules, feature_set, (BATCH,))
     seats = [init_memory(rules, feature_set, (BATCH,)) for _ in range(rules.num_players)]
     key = jax.random.key(0)
     for turn in range(9):
-        after, shown = look_at_state(rules, feature_set, passed_on, state)
+        after, view = look_at_state(rules, feature_set, passed_on, state)
         obs, goes_on = np.asarray(observe(rules, state)), ~np.asarray(finished(rules, state))
         for seat in range(rules.num_players):
             seats[seat], seen = look_at_observation(rules, feature_set, seats[seat], obs[:, seat])
             if seat == turn % rules.num_players:
-                pair = ((after, shown), (seats[seat], seen))
-                kept = jax.tree.map(lambda x, goes_on=goes_on: np.asarray(x)[goes_on], pair)
-                assert_same(*kept, atol=1e-6)
+                pair = ((after, view), (seats[seat], seen))
+                memory = jax.tree.map(lambda x, goes_on=goes_on: np.asarray(x)[goes_on], pair)
+                assert_same(*memory, atol=1e-6)
         passed_on = next_seat(after)
         state = random_move(rules, state, jax.random.fold_in(key, turn))
 
@@ -89,21 +87,21 @@ def test_each_seat_keeps_the_memory_that_the_movers_pass_on(feature_set: Feature
     "feature_set",
     ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("hint-history", "conventions"))],
 )
-def test_renaming_colours_permutes_the_logits(feature_set: FeatureSet) -> None:
+def test_structured_logits_are_color_equivariant(feature_set: FeatureSet) -> None:
     rules = SMALL
     actor, params = network(rules, feature_set)
-    states, kept = play_random_games(rules, feature_set, first_state(rules), jax.random.key(2))
+    states, memory = play_random_games(rules, feature_set, first_state(rules), jax.random.key(2))
     perm = random_color_permutations(jax.random.key(3), len(states.last), rules.num_colors)
     renamed = permute_state(rules, states, perm)
-    logits = act(rules, feature_set, actor, params, kept, states)
-    permuted = act(rules, feature_set, actor, params, rename(rules, kept, perm), renamed)
+    logits = act(rules, feature_set, actor, params, memory, states)
+    permuted = act(rules, feature_set, actor, params, rename(rules, memory, perm), renamed)
     expected = permute_legal(rules, logits, perm)
     np.testing.assert_allclose(permuted, expected, atol=1e-5)
 
 
-def rename(rules: Rules, kept: Memory, perm: jax.Array) -> Memory:
-    """The memory with its sets of cards renamed, card by card in NumPy."""
-    words, perms = np.asarray(kept.cards), np.asarray(perm)
+def rename(rules: Rules, memory: Memory, perm: jax.Array) -> Memory:
+    """Permute the colours of the memory's card sets, card by card in NumPy."""
+    words, perms = np.asarray(memory.cards), np.asarray(perm)
     renamed = words.copy()
     sets = [w for w in range(words.shape[-1]) if w not in (0, 3, 6)]
     for w in sets:
@@ -128,39 +126,39 @@ def act(
     feature_set: FeatureSet,
     actor: StructuredActor,
     params: Any,
-    kept: Memory,
+    memory: Memory,
     state: State,
 ) -> np.ndarray:
-    _, shown = look_at_state(rules, feature_set, kept, state)
-    return np.asarray(jax.jit(actor.apply)(params, shown, legal_for_mover(rules, state)))
+    _, view = look_at_state(rules, feature_set, memory, state)
+    return np.asarray(jax.jit(actor.apply)(params, view, legal_for_mover(rules, state)))
 
 
 @pytest.mark.parametrize(
     "feature_set", [*FEATURE_SETS[:2], pytest.param("conventions", marks=pytest.mark.slow)]
 )
-def test_another_own_hand_and_deck_show_the_same(feature_set: FeatureSet) -> None:
-    """The mover's hand is replaced by the next player's, slot by slot; its hints stay."""
+def test_features_are_independent_of_hidden_cards(feature_set: FeatureSet) -> None:
+    """The current player's hand is replaced by the next player's, slot by slot; its hints stay."""
     rules = SMALL
-    states, kept = play_random_games(rules, feature_set, first_state(rules), jax.random.key(4))
+    states, memory = play_random_games(rules, feature_set, first_state(rules), jax.random.key(4))
     playing = ~np.asarray(finished(rules, states))
-    mover = np.arange(rules.num_players) == np.asarray(states.player)[:, None]
+    is_current = np.arange(rules.num_players) == np.asarray(states.player)[:, None]
     full = np.asarray(states.hands != 0).all(axis=(1, 2))
 
     def swapped(words: np.ndarray) -> np.ndarray:
-        return np.where(mover, np.roll(words, 1, axis=1), words)
+        return np.where(is_current, np.roll(words, 1, axis=1), words)
 
     other = states.replace(
         colors=swapped(states.colors), ranks=swapped(states.ranks), deck=states.deck[:, ::-1]
     )
     where = playing & full
     assert where.sum() > BATCH
-    one = look_at_state(rules, feature_set, kept, states)
-    two = look_at_state(rules, feature_set, kept, other)
+    one = look_at_state(rules, feature_set, memory, states)
+    two = look_at_state(rules, feature_set, memory, other)
     assert_same(*(jax.tree.map(lambda x: np.asarray(x)[where], x) for x in (one, two)))
 
 
-def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> None:
-    rules, rows = SMALL, 5  # as many as nothing else has traced
+def test_only_conventions_run_hint_inference(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, rows = SMALL, 5  # a batch size that no other test has traced
     state = jax.tree.map(lambda x: np.asarray(x)[:rows], first_state(rules))
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -187,17 +185,17 @@ def test_only_reading_reads_the_conventions(monkeypatch: pytest.MonkeyPatch) -> 
         trace("conventions")
 
 
-@pytest.mark.slow  # compiles what both make of hints
-def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
-    """The sum of its components is the bot's own worth, which they repeat term by term, and its
-    danger the bot's: else `convention_features` would say another thing than the convention."""
+@pytest.mark.slow  # compiles both interpretations of hints
+def test_hint_values_match_convention_bot() -> None:
+    """The components sum to the bot's own hint value, and the discard loss is equal:
+    `convention_features` reimplements both."""
     rules = SMALL
-    states, kept = play_random_games(rules, "conventions", first_state(rules), jax.random.key(6))
+    states, memory = play_random_games(rules, "conventions", first_state(rules), jax.random.key(6))
 
     @jax.jit
-    def both(states: State, kept: Memory) -> Any:
+    def both(states: State, memory: Memory) -> Any:
         sight = from_state(rules, states)
-        after = features.update_memory(rules, "conventions", kept, sight)
+        after = features.update_memory(rules, "conventions", memory, sight)
         table = count_cards(rules, sight)
         public = hint_memory.to_common_knowledge(hint_memory.unpack(after), sight)
 
@@ -210,9 +208,9 @@ def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
 
         return jax.vmap(one, in_axes=-1)(public, sight.seen, table.unseen[0])
 
-    worth, danger, (place, best, lost) = jax.tree.map(np.asarray, both(states, kept))
+    worth, danger, (place, best, lost) = jax.tree.map(np.asarray, both(states, memory))
     np.testing.assert_array_equal(danger, lost)
-    some = np.isfinite(best)  # a hint may be given
+    some = np.isfinite(best)  # a hint is possible
     assert some.sum() > BATCH and len(np.unique(best[some])) > BATCH
     np.testing.assert_allclose(worth.max(axis=1)[some], best[some], atol=1e-4)
     chosen = np.take_along_axis(worth, place[:, None], axis=1)[:, 0]
@@ -220,12 +218,12 @@ def test_reading_shows_what_each_hint_is_worth_to_the_convention_bot() -> None:
 
 
 @pytest.mark.parametrize("rules", [SMALL, pytest.param(Rules(2), marks=pytest.mark.slow)], ids=str)
-def test_chances_are_counted_by_hand(rules: Rules) -> None:
-    """The chance that each of the mover's cards can be played, from a count of every card."""
-    states, kept = play_random_games(rules, "facts", first_state(rules), jax.random.key(6))
-    _, shown = look_at_state(rules, "facts", kept, states)
+def test_card_probs_match_hand_counts(rules: Rules) -> None:
+    """Probability that each card of the current player is playable, by counting every card."""
+    states, memory = play_random_games(rules, "facts", first_state(rules), jax.random.key(6))
+    _, view = look_at_state(rules, "facts", memory, states)
     copies = np.array(rules.num_cards_of_rank * rules.num_colors)
-    hands, knowledge, own = (np.asarray(x) for x in (states.hands, states.knowledge, shown.own))
+    hands, knowledge, own = (np.asarray(x) for x in (states.hands, states.knowledge, view.own))
     for game in range(0, len(hands), 7):
         me = int(states.player[game])
         others = [seat for seat in range(rules.num_players) if seat != me]
@@ -252,7 +250,7 @@ def test_chances_are_counted_by_hand(rules: Rules) -> None:
 
 
 @pytest.mark.slow
-def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
+def test_saved_structured_policy_matches_network(tmp_path: Path) -> None:
     rules, network = SMALL, StructuredConfig("hint-history", trunk=(16,), head=8)
     params = init_params(rules, network, jax.random.key(0))
     saved = NetworkPolicy(params=params, rules=rules, network=network)
@@ -269,15 +267,15 @@ def test_a_saved_policy_plays_as_the_network_looks(tmp_path: Path) -> None:
         "dropout": 0.3,
         "critic": [256, 128],
     }
-    states, kept = play_random_games(rules, "hint-history", first_state(rules), jax.random.key(7))
+    states, memory = play_random_games(rules, "hint-history", first_state(rules), jax.random.key(7))
     legal, obs = legal_for_mover(rules, states), observe_seat(rules, states, states.player)
     reset = jnp.zeros(len(states.last), bool)
-    _, logits = jax.jit(type(policy).step)(policy, kept, obs, legal, reset)
-    expected = act(rules, "hint-history", network.actor(), {"params": params}, kept, states)
+    _, logits = jax.jit(type(policy).step)(policy, memory, obs, legal, reset)
+    expected = act(rules, "hint-history", network.actor(), {"params": params}, memory, states)
     np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
-def test_unknown_feature_set_is_refused() -> None:
+def test_unknown_feature_set_is_rejected() -> None:
     with pytest.raises(
         ValueError, match="network.features: expected one of facts, hint-history, conventions"
     ):

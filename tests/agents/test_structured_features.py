@@ -1,7 +1,4 @@
-"""Every number of the features `hint-history`, counted again in plain Python: positions of
-random games as sets and lists, without a bit."""
-
-from __future__ import annotations
+"""All `hint-history` features against plain Python, with positions as sets and lists."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -31,7 +28,7 @@ def bits(word: Any) -> set[int]:
 
 
 def fixed(x: float) -> float:
-    """To the ten bits that a share has."""
+    """Round to the ten bits of a quantized feature."""
     return int(min(max(x, 0.0), 1.0) * 1023 + 0.5) / 1023
 
 
@@ -40,7 +37,7 @@ def ratio(part: float, whole: float) -> float:
 
 
 class Position:
-    """One state as its mover sees it; row 0 is the mover."""
+    """A state as seen by its current player, row 0."""
 
     def __init__(self, state: Any, record: Any, ages: Any) -> None:
         self.record, self.ages = record, ages
@@ -79,8 +76,8 @@ class Position:
         self.mine = [knows & set(self.unseen) for knows in self.knows[0]]
         self.elsewhere = {
             card
-            for hand, told in zip(self.hands[1:], self.hinted[1:], strict=True)
-            for card, was in zip(hand, told, strict=True)
+            for hand, hinted in zip(self.hands[1:], self.hinted[1:], strict=True)
+            for card, was in zip(hand, hinted, strict=True)
             if was and card is not None
         }
         self.deck, self.info, self.lives = (
@@ -88,9 +85,10 @@ class Position:
         )
         self.last = decode_action(SMALL, int(state.last_action))
         self.touched = bits(state.last_touched)
-        self.target = (PLAYERS - 1 + self.last.offset) % PLAYERS  # the mover before is the last row
+        # the previous player is the last row
+        self.target = (PLAYERS - 1 + self.last.offset) % PLAYERS
 
-    def told(self, row: int, slot: int) -> bool:
+    def was_touched(self, row: int, slot: int) -> bool:
         hint = self.last.kind in ("color", "rank")
         return hint and row == self.target and slot in self.touched
 
@@ -98,22 +96,22 @@ class Position:
         free = [self.held[row][s] and not self.hinted[row][s] for s in range(slot)]
         return fixed(sum(free) / HAND)
 
-    def wanted(self, told: Callable[[int, int], bool]) -> set[int]:
-        """The playable cards below one seen in a hand, told so, that are in no hand seen."""
+    def wanted(self, is_hinted: Callable[[int, int], bool]) -> set[int]:
+        """Playable cards, in no visible hand, below a card of a hand with such hints."""
         found: set[int] = set()
         for row in range(1, PLAYERS):
             for slot, card in enumerate(self.hands[row]):
-                if card is not None and told(row, slot):
+                if card is not None and is_hinted(row, slot):
                     found |= set(range(card - card % RANKS, card))
         return (found & self.playable) - self.seen
 
     def recently(self, row: int, slot: int) -> bool:
-        """Of the last hint: given at the observer's own last turn or since."""
+        """True if the last hint is from the observer's last turn or later."""
         hinted, age = self.record.hinted[0, row, slot], self.record.age[0, row, slot]
         return bool(hinted) and age <= PLAYERS - 1
 
 
-def chance(of: set[int], among: set[int], copies: Counter[int]) -> float:
+def prob(of: set[int], among: set[int], copies: Counter[int]) -> float:
     return ratio(sum(copies[c] for c in among & of), sum(copies[c] for c in among))
 
 
@@ -126,7 +124,7 @@ def one_color(cards: set[int]) -> bool:
 
 
 def truth(at: Position, card: int | None) -> list[float]:
-    """What a card is worth: itself playable, useless or critical, and so many ranks away."""
+    """Value features of a card: playable, useless or critical, and its distance in ranks."""
     reach, steps = at.playable, []
     for _ in range(min(RANKS, 4) - 1):
         reach = {c + 1 for c in reach if (c + 1) % RANKS}
@@ -158,36 +156,36 @@ def table(at: Position) -> list[float]:
 
 
 def own(at: Position) -> list[list[float]]:
-    chances = [
-        [chance(of, mine, at.unseen) for of in (at.playable, at.useless, at.critical)]
+    probs = [
+        [prob(of, mine, at.unseen) for of in (at.playable, at.useless, at.critical)]
         for mine in at.mine
     ]
-    best = [max(row[i] for row in chances) for i in (0, 1)]
+    best = [max(row[i] for row in probs) for i in (0, 1)]
     return [
         [
             at.held[0][slot],
             at.hinted[0][slot],
             at.older_unhinted(0, slot),
-            *chances[slot],
-            chances[slot][0] == best[0],
-            chances[slot][1] == best[1],
-            fixed(chances[slot][0] / max(1 - chances[slot][1], 51 / 1023)),
-            chance(at.elsewhere, at.mine[slot], at.unseen),
-            chance(at.repeated, at.mine[slot], at.unseen),
+            *probs[slot],
+            probs[slot][0] == best[0],
+            probs[slot][1] == best[1],
+            fixed(probs[slot][0] / max(1 - probs[slot][1], 51 / 1023)),
+            prob(at.elsewhere, at.mine[slot], at.unseen),
+            prob(at.repeated, at.mine[slot], at.unseen),
             *[
-                chance({c for c in CARDS if c % RANKS == rank}, at.mine[slot], at.unseen)
+                prob({c for c in CARDS if c % RANKS == rank}, at.mine[slot], at.unseen)
                 for rank in range(RANKS)
             ],
             fixed(sum(at.unseen[c] for c in at.mine[slot]) / SMALL.deck_size),
             one_color(at.mine[slot]),
             len(ranks_of(at.mine[slot])) <= 1,
             len(at.mine[slot]) == 1,
-            at.told(0, slot),
-            at.told(0, slot) and at.last.kind == "rank",
+            at.was_touched(0, slot),
+            at.was_touched(0, slot) and at.last.kind == "rank",
             *[slot == s for s in range(HAND)],
-            *learnt(at, 0, slot, at.mine[slot], at.unseen),
-            chance(at.wanted(at.recently), at.mine[slot], at.unseen),
-            chance(at.wanted(lambda row, s: at.hinted[row][s]), at.mine[slot], at.unseen),
+            *hint_history(at, 0, slot, at.mine[slot], at.unseen),
+            prob(at.wanted(at.recently), at.mine[slot], at.unseen),
+            prob(at.wanted(lambda row, s: at.hinted[row][s]), at.mine[slot], at.unseen),
         ]
         for slot in range(HAND)
     ]
@@ -196,7 +194,7 @@ def own(at: Position) -> list[list[float]]:
 def others(at: Position, row: int, slot: int) -> list[float]:
     card, knows, held = at.hands[row][slot], at.knows[row][slot], at.held[row][slot]
     playable, useless, critical = (
-        chance(of, knows, at.left) for of in (at.playable, at.useless, at.critical)
+        prob(of, knows, at.left) for of in (at.playable, at.useless, at.critical)
     )
     maybe_mine = {c for s in range(HAND) if at.hinted[0][s] for c in at.mine[s]}
     return [
@@ -214,18 +212,18 @@ def others(at: Position, row: int, slot: int) -> list[float]:
         held and one_color(knows),
         held and len(ranks_of(knows)) <= 1,
         len(knows) == 1,
-        at.told(row, slot),
-        at.told(row, slot) and at.last.kind == "rank",
-        *learnt(at, row, slot, knows, at.left),
+        at.was_touched(row, slot),
+        at.was_touched(row, slot) and at.last.kind == "rank",
+        *hint_history(at, row, slot, knows, at.left),
         card in at.wanted(at.recently),
         card in at.wanted(lambda r, s: at.hinted[r][s]),
     ]
 
 
-def learnt(
+def hint_history(
     at: Position, row: int, slot: int, can_be: set[int], copies: Counter[int]
 ) -> list[float]:
-    """How things stood at the last hint and at the first, and what that makes of the card."""
+    """State at the last and first hint, and the card's probabilities given it."""
 
     def number(cards: set[int]) -> int:
         return sum(copies[c] for c in cards)
@@ -265,25 +263,25 @@ def hint(at: Position, row: int, named: set[int], rank: int | None) -> list[floa
     useless = [n and card in at.useless for n, card in zip(new, at.hands[row], strict=True)]
     facts, more = [], []
     for slot, card in enumerate(at.hands[row]):
-        knows, was_told = at.knows[row][slot], touched[slot]
-        after = knows & named if was_told else set()
+        knows, is_touched = at.knows[row][slot], touched[slot]
+        after = knows & named if is_touched else set()
         facts += [
-            was_told,
+            is_touched,
             new[slot],
-            *[was_told and fact for fact in truth(at, card)],
-            was_told and card in at.repeated,
-            was_told and card in at.elsewhere,
+            *[is_touched and fact for fact in truth(at, card)],
+            is_touched and card in at.repeated,
+            is_touched and card in at.elsewhere,
             at.older_unhinted(row, slot) if new[slot] else 0.0,
-            chance(at.playable, knows, at.left) if was_told else 0.0,
-            chance(at.playable, after, at.left),
-            chance(at.useless, after, at.left),
+            prob(at.playable, knows, at.left) if is_touched else 0.0,
+            prob(at.playable, after, at.left),
+            prob(at.useless, after, at.left),
             len(after) == 1 and len(knows) > 1,
         ]
         more += [
             new[slot] and not any(free[:slot]),
             new[slot] and not any(new[slot + 1 :]),
-            was_told and not any(touched[slot + 1 :]),
-            chance(at.critical, after, at.left),
+            is_touched and not any(touched[slot + 1 :]),
+            prob(at.critical, after, at.left),
         ]
     return [
         some,
@@ -297,7 +295,7 @@ def hint(at: Position, row: int, named: set[int], rank: int | None) -> list[floa
 
 
 def hints(at: Position) -> list[list[float]]:
-    """In the order of the actions: colours to each, then ranks to each."""
+    """In action order: colours to each player, then ranks to each."""
     colors = [{c for c in CARDS if c // RANKS == color} for color in range(COLORS)]
     ranks = [{c for c in CARDS if c % RANKS == rank} for rank in range(RANKS)]
     rows = range(1, PLAYERS)
@@ -307,8 +305,8 @@ def hints(at: Position) -> list[list[float]]:
 
 
 def careful_games(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Decks and moves of games to their ends: half of the time a play that scores, where there is
-    one, and seldom one that loses a life."""
+    """Decks and moves of whole games: half of the time a play that scores, if possible, and rarely
+    one that loses a life."""
     rng, tables, moves = np.random.default_rng(seed), [], []
     for _ in range(BATCH):
         table = PythonGame(SMALL, rng.permutation(full_deck(SMALL)))
@@ -327,8 +325,8 @@ def careful_games(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def shown() -> tuple[list[Position], Any]:
-    """Every second position of 16 games, and what the mover's network is shown of it."""
+def positions_and_features() -> tuple[list[Position], Any]:
+    """Every second position of 16 games, and the features of its current player."""
     decks, actions = careful_games()
     states = jax.device_get(replay(SMALL, decks, actions).state)
     kept, positions, found = init_memory(SMALL, "hint-history", (BATCH,)), [], []
@@ -350,7 +348,7 @@ def shown() -> tuple[list[Position], Any]:
 
 
 def assert_equal(found: Any, expected: Any, constant: list[int]) -> None:
-    """Every column; but for so many, none is the same everywhere."""
+    """Compare every column; all but `constant` of them vary."""
     wanted = np.asarray(expected, np.float64)
     assert found.shape == wanted.shape
     wrong = np.argwhere(np.abs(found - wanted) > 1.1 / 1023)
@@ -359,12 +357,12 @@ def assert_equal(found: Any, expected: Any, constant: list[int]) -> None:
     assert steady.tolist() == constant
 
 
-def test_what_a_critic_is_told_of_the_own_hand() -> None:
-    """What the mover holds in truth, in the middle of 16 games."""
+def test_true_hand_features_of_critic() -> None:
+    """In the middle of 16 games."""
     decks, actions = careful_games()
     played = jax.device_get(replay(SMALL, decks, actions).state)
     states = jax.tree.map(lambda x: x[13], played)
-    told = np.asarray(jax.jit(true_hand_features, static_argnums=0)(SMALL, states))
+    features = np.asarray(jax.jit(true_hand_features, static_argnums=0)(SMALL, states))
     playing = np.flatnonzero(actions[:, 13] != SMALL.noop)
     assert len(playing) > 8
     fields = {name: np.asarray(getattr(states, name)) for name in READ}
@@ -376,27 +374,27 @@ def test_what_a_critic_is_told_of_the_own_hand() -> None:
             ranks = [card is not None and card % RANKS == rank for rank in range(RANKS)]
             rows.append([card is not None, *truth(at, card)[:3], *ranks])
         expected.append(rows)
-    np.testing.assert_array_equal(told[playing], np.array(expected, np.float32))
-    assert (np.ptp(told[playing].reshape(-1, 4 + RANKS), axis=0)[1:] == 1).all()
+    np.testing.assert_array_equal(features[playing], np.array(expected, np.float32))
+    assert (np.ptp(features[playing].reshape(-1, 4 + RANKS), axis=0)[1:] == 1).all()
 
 
-def test_the_table(shown: Any) -> None:
-    positions, found = shown
+def test_table_features(positions_and_features: Any) -> None:
+    positions, found = positions_and_features
     assert_equal(found.table, [table(at) for at in positions], constant=[5, 27])
 
 
-def test_the_own_cards(shown: Any) -> None:
-    positions, found = shown
+def test_own_card_features(positions_and_features: Any) -> None:
+    positions, found = positions_and_features
     assert_equal(found.own, [own(at) for at in positions], constant=[0])
 
 
-def test_the_others_cards(shown: Any) -> None:
-    positions, found = shown
+def test_other_card_features(positions_and_features: Any) -> None:
+    positions, found = positions_and_features
     rows, slots = range(1, PLAYERS), range(HAND)
     expected = [[[others(at, r, s) for s in slots] for r in rows] for at in positions]
     assert_equal(found.others, expected, constant=[57, 58])
 
 
-def test_the_hints(shown: Any) -> None:
-    positions, found = shown
+def test_hint_features(positions_and_features: Any) -> None:
+    positions, found = positions_and_features
     assert_equal(found.hints, [hints(at) for at in positions], constant=[21])

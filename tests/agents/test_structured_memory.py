@@ -1,6 +1,4 @@
-"""What is remembered of each card's hints, beside a notebook kept in plain Python."""
-
-from __future__ import annotations
+"""Hint memory against records kept in plain Python."""
 
 import functools
 from typing import Any
@@ -24,15 +22,15 @@ from hanabi_rl.games.hanabi.state import State
 Note = dict[str, Any]
 
 WIDE = Rules(num_colors=1, num_ranks=2, hand_size=8, num_cards_of_rank=(12, 10))
-"""The largest hand there is, and a colour hint touches all of it."""
+"""Maximum hand size, and a colour hint touches all of it."""
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def remembered(rules: Rules, states: State) -> tuple[HintSnapshot, jax.Array]:
-    """Games [T, N] -> the records [T, 2, P, H, N] and ages [T, P, H, N] that each mover has."""
+    """Games [T, N] -> records [T, 2, P, H, N] and ages [T, P, H, N] of each current player."""
 
-    def turn(kept: Any, state: State) -> Any:
-        after = features.update_memory(rules, "hint-history", kept, from_state(rules, state))
+    def turn(memory: Any, state: State) -> Any:
+        after = features.update_memory(rules, "hint-history", memory, from_state(rules, state))
         bits = hint_memory.unpack(after)
         return next_seat(after), (hint_memory.records(bits), hint_memory.ages(bits))
 
@@ -41,7 +39,7 @@ def remembered(rules: Rules, states: State) -> tuple[HintSnapshot, jax.Array]:
 
 
 def note_hint(table: PythonGame, notes: dict[int, list[Note]], turn: int, action: int) -> None:
-    """Writes down, for each card that a hint touches, how things stand."""
+    """Record the state of the game for each card that a hint touches."""
     move, rules = decode_action(table.rules, action), table.rules
     if move.kind not in ("color", "rank"):
         return
@@ -69,8 +67,7 @@ def note_hint(table: PythonGame, notes: dict[int, list[Note]], turn: int, action
 
 
 def cards(table: PythonGame, which: Any) -> int:
-    """The set, as bits, of the cards (colour, rank) that are not played, still reachable, and
-    so."""
+    """Set, as bits, of the reachable unplayed cards (colour, rank) with a property."""
     rules, found = table.rules, 0
     for color, height in enumerate(table.fireworks):
         for rank in range(height, rules.num_ranks):
@@ -81,14 +78,14 @@ def cards(table: PythonGame, which: Any) -> int:
 
 
 def copies(table: PythonGame, color: int, rank: int) -> int:
-    """Of a card that is not played: those that are not discarded."""
+    """Remaining copies of an unplayed card."""
     lost = [table.deck[order] for order in table.discards]
     card = color * table.rules.num_ranks + rank
     return table.rules.num_cards_of_rank[rank] - lost.count(card)
 
 
 @pytest.mark.parametrize("rules", [SMALL, WIDE], ids=["small", "wide"])
-def test_each_card_keeps_how_things_stood_at_its_last_and_its_first_hint(rules: Rules) -> None:
+def test_memory_records_first_and_last_hint(rules: Rules) -> None:
     games: Games = random_games(rules, 12, seed=3)
     states = replay(rules, games.decks, games.actions).state
     records, ages = jax.device_get(remembered(rules, states))
@@ -102,8 +99,8 @@ def test_each_card_keeps_how_things_stood_at_its_last_and_its_first_hint(rules: 
                 for slot, order in enumerate(hand):
                     where = f"game {game}, turn {turn}, seat {seat}, slot {slot}"
                     assert ages[turn, row, slot, game] == turn - drawn[order], where
-                    told = notes.get(order, [{}])
-                    for which, note in enumerate((told[-1], told[0])):
+                    history = notes.get(order, [{}])
+                    for which, note in enumerate((history[-1], history[0])):
                         if note:
                             note["age"] = turn - 1 - note["turn"]
                         for field in HintSnapshot._fields:

@@ -1,4 +1,4 @@
-"""An agent at another temperature."""
+"""Temperature wrapper."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def probabilities(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Of first moves, and which are legal: [N, A]."""
+    """Probabilities of first moves, and the legal ones: [N, A]."""
     env, policy = HanabiEnv(**dataclasses.asdict(TINY)), load_policy(name)
     state, games = env.reset(jax.random.key(0), 8), 8
     legal = env.legal_actions(state)[:, 0]
@@ -34,9 +34,7 @@ def probabilities(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.5, 1.7])
-def test_probabilities_are_to_the_power_of_one_over_the_temperature(
-    agent: str, temperature: float
-) -> None:
+def test_temperature_scales_logits(agent: str, temperature: float) -> None:
     (plain, legal), (got, _) = (
         probabilities(agent),
         probabilities(f"{agent}?temperature={temperature}"),
@@ -46,7 +44,7 @@ def test_probabilities_are_to_the_power_of_one_over_the_temperature(
     assert np.abs(got - plain).max() > 1e-3
 
 
-def test_greedy_play_and_only_that_stays_what_it_is(agent: str) -> None:
+def test_temperature_keeps_greedy_play(agent: str) -> None:
     plain, warm = load_policy(agent), load_policy(f"{agent}?temperature=1.7")
     played = [evaluate_selfplay(policy, 50, seed=1).records.actions for policy in (plain, warm)]
     np.testing.assert_array_equal(*played)
@@ -57,6 +55,6 @@ def test_greedy_play_and_only_that_stays_what_it_is(agent: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1e-320", "1e-12", "1e300", "inf", "nan"])
-def test_a_temperature_is_above_0_and_logits_stay_numbers(agent: str, value: str) -> None:
+def test_temperature_range_keeps_logits_finite(agent: str, value: str) -> None:
     with pytest.raises(ValueError, match=r"temperature: expected a number from 0\.000001 to"):
         load_policy(f"{agent}?temperature={value}")

@@ -1,6 +1,4 @@
-"""Parameters of a structured network for one that is shown more."""
-
-from __future__ import annotations
+"""Parameters of a structured network, converted to more features."""
 
 import dataclasses
 
@@ -27,28 +25,28 @@ from hanabi_rl.play.episodes import play_games
         ((6, 5), ("hint-history", True), ("conventions", True)),
     ],
 )
-def test_parameters_for_a_network_that_is_shown_more_answer_the_same(
+def test_widened_params_keep_outputs(
     card: tuple[int, ...], narrow: tuple[FeatureSet, bool], wide: tuple[FeatureSet, bool]
 ) -> None:
-    """A feature set has the columns of the smaller ones first, and the profile comes last."""
+    """A feature set starts with the columns of the smaller ones, and the profile is last."""
     start = StructuredConfig(*narrow, trunk=(16, 8), head=4, card=card)
     to = dataclasses.replace(start, features=wide[0], profile=wide[1], critic=(9,))
     params = jax.device_get(init_params(SMALL, start, jax.random.key(2)))
     rng = np.random.default_rng(3)
-    shown = jax.tree.map(
+    features = jax.tree.map(
         lambda x: rng.normal(size=(8, *x.shape[1:])).astype(np.float32), sizes(SMALL, *wide)
     )
-    less = jax.tree.map(lambda x, some: x[..., : some.shape[-1]], shown, sizes(SMALL, narrow[0]))
+    less = jax.tree.map(lambda x, some: x[..., : some.shape[-1]], features, sizes(SMALL, narrow[0]))
     if narrow[1]:
-        told = shown.table[..., sizes(SMALL, wide[0]).table.shape[-1] :]
-        less = less._replace(table=np.concatenate([less.table, told], axis=-1))
+        profile = features.table[..., sizes(SMALL, wide[0]).table.shape[-1] :]
+        less = less._replace(table=np.concatenate([less.table, profile], axis=-1))
     legal = np.ones((8, SMALL.num_moves), bool)
     answer = jax.jit(logits, static_argnums=0)
     np.testing.assert_allclose(
         answer(
             to,
             jax.jit(widen_params, static_argnums=(0, 1, 3))(SMALL, start, params, to),
-            shown,
+            features,
             legal,
         ),
         answer(start, params, less, legal),
@@ -65,15 +63,13 @@ def test_parameters_for_a_network_that_is_shown_more_answer_the_same(
         StructuredConfig("conventions", profile=True, head=32),
     ],
 )
-def test_parameters_are_refused_by_a_network_that_is_shown_less_or_has_other_widths(
-    to: StructuredConfig,
-) -> None:
-    with pytest.raises(ValueError, match="expected a network of the same widths .* got Structured"):
+def test_widen_rejects_fewer_features_or_other_widths(to: StructuredConfig) -> None:
+    with pytest.raises(ValueError, match="expected a network with the same widths .* got Str"):
         widen_params(SMALL, StructuredConfig("hint-history", profile=True), {}, to)
 
 
 @pytest.mark.slow
-def test_an_agent_whose_network_is_shown_more_plays_as_it_did() -> None:
+def test_widened_agent_plays_the_same() -> None:
     agent = load_policy("agent:human-3p-facts")
     assert isinstance(agent, NetworkPolicy) and isinstance(agent.network, StructuredConfig)
     to = dataclasses.replace(agent.network, features="conventions", profile=True)

@@ -1,4 +1,4 @@
-"""What holds of every wrapper of an agent."""
+"""Properties of all wrappers."""
 
 import itertools
 from typing import Any, ClassVar
@@ -29,8 +29,9 @@ from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 
 
-def test_no_two_wrappers_are_one_structure_to_jit() -> None:
-    """See `own_structure`: at one number, a temperature and a chance of a random move were."""
+def test_wrappers_have_distinct_treedefs() -> None:
+    """See `tag_treedef`: without tags, a temperature and an equal noise probability had equal
+    structures."""
     bot = make_bot("simple", Rules())
     wrapped = [
         EpsilonNoise(bot, epsilon=0.5),
@@ -48,7 +49,7 @@ def test_no_two_wrappers_are_one_structure_to_jit() -> None:
     assert all(each.rules == bot.rules for each in wrapped)
 
 
-def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
+def test_wrapper_identity_covers_all_settings() -> None:
     bots = [make_bot(name, Rules()) for name in ("simple", "random")]
     wrapped = [
         wrapper
@@ -77,7 +78,7 @@ def test_every_setting_of_a_wrapper_is_part_of_who_it_is() -> None:
 
 @flax.struct.dataclass
 class Drawer:
-    """With a key it draws a move, which it says but for a tenth, and remembers it."""
+    """With a key it samples a move, returns it with probability 0.9, and remembers it."""
 
     weights: jax.Array  # [O, A]
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -89,17 +90,17 @@ class Drawer:
     def step(
         self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
     ) -> tuple[Any, jax.Array]:
-        chances = jax.nn.softmax(jnp.where(legal, obs @ self.weights, -jnp.inf))
+        probs = jax.nn.softmax(jnp.where(legal, obs @ self.weights, -jnp.inf))
         if key is not None:
-            carry = jax.vmap(jax.random.categorical)(key, jnp.log(chances)).astype(jnp.int32)
-            chances = jax.nn.one_hot(carry, legal.shape[1])
+            carry = jax.vmap(jax.random.categorical)(key, jnp.log(probs)).astype(jnp.int32)
+            probs = jax.nn.one_hot(carry, legal.shape[1])
         spread = 0.1 * legal / jnp.sum(legal, axis=1, keepdims=True)
-        return carry, jnp.where(legal, jnp.log(0.9 * chances + spread), -1e10)
+        return carry, jnp.where(legal, jnp.log(0.9 * probs + spread), -1e10)
 
 
 @pytest.fixture(scope="module")
 def positions() -> tuple[np.ndarray, np.ndarray]:
-    """What the movers of random games see after 6 moves, [N, O], and may do, [N, A]."""
+    """Observations after 6 moves of random games, [N, O], and legal actions, [N, A]."""
     rules, rng = LENIENT_3P, np.random.default_rng(1)
     decks = rng.permuted(np.tile(full_deck(rules), (6, 1)), axis=1)
     state = game.deal(rules, jnp.asarray(decks, jnp.int32))
@@ -111,13 +112,7 @@ def positions() -> tuple[np.ndarray, np.ndarray]:
     return seen, np.asarray(game.legal_for_mover(rules, state))
 
 
-SETTINGS = {
-    "colors": (1, 0),
-    "gullible": 1,
-    "noise": 0.3,
-    "safe": (0.9, 0.6),
-    "temperature": 2.0,
-}
+SETTINGS = {"colors": (1, 0), "gullible": 1, "noise": 0.3, "safe": (0.9, 0.6), "temperature": 2.0}
 CHAINS = [
     *((option,) for option in SETTINGS),
     ("safe", "temperature"),
@@ -128,15 +123,12 @@ CHAINS = [
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids="&".join)
-def test_around_who_draws_a_move_the_draws_are_of_the_whole_distribution(
+def test_wrapped_stochastic_policy_samples_whole_distribution(
     chain: tuple[str, ...], positions: tuple[np.ndarray, ...]
 ) -> None:
-    """See `Policy.step`: the mean of the softmax over keys is the distribution without any. What
-    is remembered is what was drawn, and no wrapper makes an illegal move."""
-    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - {
-        "partner_games",
-        "search",
-    }  # which are of networks
+    """See `Policy.step`: the mean softmax over keys equals the distribution without a key. The
+    sampled move is remembered, and no wrapper makes an illegal move."""
+    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - {"partner_games", "search"}  # networks only
     rules, many = LENIENT_3P, 3000
     weights = 2 * jax.random.normal(jax.random.key(0), (rules.obs_size, rules.num_moves))
     plain: Policy = Drawer(weights / 5, rules)
@@ -159,13 +151,13 @@ def test_around_who_draws_a_move_the_draws_are_of_the_whole_distribution(
     if "colors" not in chain:
         drawn, _ = game.ask(plain, plain.init_carry(len(keys)), *rows, keys)
         np.testing.assert_array_equal(carry, drawn)
-        if chain in (("noise",), ("temperature",)):  # greedy play stays what it is
+        if chain in (("noise",), ("temperature",)):  # greedy play is unchanged
             np.testing.assert_array_equal(np.argmax(logits, axis=-1), drawn)
 
 
-def test_a_draw_stays_where_the_distribution_does() -> None:
-    """As of a bot that is sure, tempered, and filtered of nothing: one and the same distribution
-    computed twice, of whose rounding nothing is made."""
+def test_coupling_keeps_sample_if_distribution_unchanged() -> None:
+    """A deterministic bot with a temperature and an inactive filter: the same distribution computed
+    twice, whose rounding differences are ignored."""
     rng = np.random.default_rng(0)
     legal = jnp.asarray(rng.random((500, 13)) < 0.8).at[:, 0].set(True)
     best, risky = jnp.argmax(legal * rng.random((500, 13)), axis=1), jnp.zeros_like(legal)
@@ -181,13 +173,13 @@ def test_a_draw_stays_where_the_distribution_does() -> None:
     np.testing.assert_allclose(got, whole, atol=1e-5)
 
 
-def test_who_draws_by_a_key_says_so() -> None:
-    """Bots that read it; wrappers of them."""
+def test_stochastic_policies_are_declared() -> None:
+    """Bots that read a key, and their wrappers."""
     rules = LENIENT_3P
     obs, legal = jnp.zeros((1, rules.obs_size)), jnp.ones((1, rules.num_moves), bool)
 
     def reads(policy: Policy) -> bool:
-        """Whether a step fails that is given something else as a key."""
+        """True if a step fails with an invalid key."""
         row = policy.init_carry(1), obs, legal, jnp.ones(1, bool)
         try:
             jax.eval_shape(lambda *row: policy.step(*row, "no key"), *row)
@@ -202,20 +194,20 @@ def test_who_draws_by_a_key_says_so() -> None:
     assert not is_stochastic(network_policy(rules, 0)) and not reads(network_policy(rules, 0))
 
 
-def test_noise_is_any_legal_move_on_its_share_of_the_turns() -> None:
-    """Of first moves; what is most likely stays it."""
+def test_noise_mixes_uniform_legal_moves() -> None:
+    """First moves; the most likely move is unchanged."""
     rules = Rules()
     rng = np.random.default_rng(0)
     decks = np.stack([rng.permutation(full_deck(rules)) for _ in range(8)])
     state = game.deal(rules, jnp.asarray(decks, jnp.int32))
     obs, legal = game.observe(rules, state)[:, 0], game.legal_actions(rules, state)[:, 0]
 
-    def chances(name: str) -> np.ndarray:
+    def probs(name: str) -> np.ndarray:
         policy = load_policy(name, rules)
         _, logits = policy.step(policy.init_carry(8), obs, legal, np.ones(8, bool))
         return np.asarray(jax.nn.softmax(logits), np.float64)
 
-    plain, noisy = chances("bot:piers"), chances("bot:piers?noise=0.25")
+    plain, noisy = probs("bot:piers"), probs("bot:piers?noise=0.25")
     at_random = np.asarray(legal) / np.asarray(legal).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(noisy, 0.75 * plain + 0.25 * at_random, atol=1e-6)
     assert noisy[np.asarray(legal)].min() > 0.01 and noisy[~np.asarray(legal)].max() == 0.0
@@ -223,15 +215,15 @@ def test_noise_is_any_legal_move_on_its_share_of_the_turns() -> None:
 
 
 @pytest.mark.parametrize("value", ["-0.1", "1", "1.1", "nan"])
-def test_noise_is_a_share(value: str) -> None:
+def test_noise_must_be_probability(value: str) -> None:
     with pytest.raises(ValueError, match=r"noise: expected a probability from 0 to below 1, got"):
         load_policy(f"bot:piers?noise={value}")
 
 
-def test_the_gullible_play_their_oldest_hinted_card() -> None:
-    """Seat 1 holds B3 Y5 P1 G1 R5. Told of 5s, none of which can be playable, one plays the first
-    all the same; told of 1s too, the other plays the first of these. Unhinted they do as they
-    do, and so does the other one with 5s alone."""
+def test_gullible_plays_oldest_hinted_card() -> None:
+    """Seat 1 holds B3 Y5 P1 G1 R5. After a hint of 5s, none of which can be playable, `gullible=2`
+    plays the first; after a hint of 1s as well, `gullible=1` plays the first of these. Otherwise
+    both act as the policy."""
     rules = Rules()
     cards = ["R4", "R4", "Y4", "Y4", "G4", "B3", "Y5", "P1", "G1", "R5"]
     hands = ["RYGBP".index(card[0]) * 5 + int(card[1]) - 1 for card in cards]
@@ -241,7 +233,7 @@ def test_the_gullible_play_their_oldest_hinted_card() -> None:
     discard, play, rank = 0, rules.hand_size, 2 * rules.hand_size + rules.num_colors
 
     def answer(setting: str, moves: list[int]) -> int:
-        """What seat 1 does after these, all of which it saw."""
+        """Seat 1's action after these moves, all of which it observed."""
         policy = load_policy(f"bot:internal{setting}", rules)
         state = game.deal(rules, jnp.asarray([hands + rest], jnp.int32))
         carry = policy.init_carry(1)

@@ -1,5 +1,4 @@
-"""Networks: the LSTM with its own gradient, legal masking, dropout and the split into actor and
-critic."""
+"""Networks: LSTM with hand-written gradient, legal masking, dropout, separate actor and critic."""
 
 import dataclasses
 from typing import Any
@@ -29,8 +28,8 @@ CONFIG = NetworkConfig(
 
 
 def sequence(seed: int = 0) -> dict[str, Any]:
-    """obs, legal and reset over STEPS x BATCH: rows that begin new games at different timesteps,
-    row 2 never."""
+    """obs, legal and reset over STEPS x BATCH: rows begin new games at different timesteps, row 2
+    never."""
     rng = np.random.default_rng(seed)
     legal = rng.random((STEPS, BATCH, ACTIONS)) < 0.5
     legal[..., -1] = True
@@ -57,8 +56,8 @@ def actor_critic() -> tuple[ActorCritic, Any]:
 
 
 def plain_lstm(inputs: Any, kernel: Any, carry: Any, keep: Any) -> Any:
-    """`lstm_scan` as a loop over time, written from the LSTM's equations; JAX differentiates it by
-    itself."""
+    """`lstm_scan` as a loop over time, written from the LSTM's equations, with JAX's own
+    gradient."""
     cell, hidden = carry
     size, outputs = kernel.shape[0], []
     for t in range(inputs.shape[0]):
@@ -75,13 +74,12 @@ def plain_lstm(inputs: Any, kernel: Any, carry: Any, keep: Any) -> Any:
     return (cell, hidden), jnp.stack(outputs)
 
 
-def test_lstm_scan_and_its_gradients_equal_a_plain_loop() -> None:
+def test_lstm_scan_and_gradients_match_loop() -> None:
     rng = np.random.default_rng(1)
     inputs, kernel = normal(rng, STEPS, BATCH, 4 * HIDDEN), normal(rng, HIDDEN, 4 * HIDDEN)
     carry = normal(rng, BATCH, HIDDEN), normal(rng, BATCH, HIDDEN)
     keep = 1.0 - sequence()["reset"].astype(jnp.float32)
-    # Every result enters the scalar with weights of its own, so that no gradient can hide behind
-    # another.
+    # every result has its own weights in the scalar, so that no gradient can cancel
     on_cell, on_hidden, on_outputs = (
         normal(rng, *shape) for shape in [(BATCH, HIDDEN)] * 2 + [(STEPS, BATCH, HIDDEN)]
     )
@@ -113,9 +111,9 @@ def test_lstm_scan_and_its_gradients_equal_a_plain_loop() -> None:
     np.testing.assert_array_equal(gradients[2][0][0], 0)
 
 
-def test_mixed_precision_rounds_the_recurrent_factors_and_nothing_else() -> None:
-    """Against a plain loop whose kernel and hidden states are rounded where they are multiplied;
-    the cell is not."""
+def test_mixed_precision_rounds_only_recurrent_factors() -> None:
+    """Compared with a loop whose kernel and hidden states are rounded at the multiplication; the
+    cell is not."""
     rng = np.random.default_rng(3)
     inputs, kernel = normal(rng, STEPS, BATCH, 4 * HIDDEN), normal(rng, HIDDEN, 4 * HIDDEN)
     carry = jnp.asarray(normal(rng, BATCH, HIDDEN)), jnp.asarray(normal(rng, BATCH, HIDDEN))
@@ -125,7 +123,7 @@ def test_mixed_precision_rounds_the_recurrent_factors_and_nothing_else() -> None
         return jnp.asarray(x).astype(jnp.bfloat16).astype(jnp.float32)
 
     class Rounded:
-        """A kernel that rounds what it is multiplied with."""
+        """A kernel that rounds its other factor."""
 
         shape = kernel.shape
 
@@ -144,7 +142,7 @@ def test_mixed_precision_rounds_the_recurrent_factors_and_nothing_else() -> None
     assert np.abs(mixed[1] - plain[1]).max() > np.abs(mixed[1] - expected[1]).max()
 
 
-def test_mixed_precision_gradients_are_near_float32_ones(actor_critic: tuple[Any, Any]) -> None:
+def test_mixed_precision_gradients_are_near_float32(actor_critic: tuple[Any, Any]) -> None:
     params = actor_critic[1]
     inputs, carry = sequence(), nonzero_carry()
 
@@ -164,7 +162,7 @@ def test_mixed_precision_gradients_are_near_float32_ones(actor_critic: tuple[Any
         assert 0 < np.linalg.norm(a - b) < 0.05 * np.linalg.norm(a)
 
 
-def test_lstm_layer_equals_flax() -> None:
+def test_lstm_layer_matches_flax() -> None:
     layer, cell = LSTMLayer(HIDDEN), nn.OptimizedLSTMCell(HIDDEN)
     inputs, carry = sequence(), tuple(x[..., :HIDDEN] for x in nonzero_carry()[0])
     no_reset = jnp.zeros((STEPS, BATCH), bool)
@@ -194,9 +192,7 @@ def test_lstm_layer_equals_flax() -> None:
     np.testing.assert_allclose(last_hidden, state[1], rtol=1e-5, atol=1e-6)
 
 
-def test_recurrent_kernel_starts_as_one_orthogonal_matrix_a_gate(
-    actor_critic: tuple[Any, Any],
-) -> None:
+def test_recurrent_kernel_is_orthogonal_per_gate(actor_critic: tuple[Any, Any]) -> None:
     for layer, width in (("lstm_0", HIDDEN), ("lstm_1", HIDDEN + 1)):
         kernel = np.asarray(actor_critic[1]["actor"][layer]["recurrent_kernel"])
         gates = np.split(kernel, 4, axis=1)
@@ -205,9 +201,7 @@ def test_recurrent_kernel_starts_as_one_orthogonal_matrix_a_gate(
         assert np.abs(gates[0] - gates[1]).max() > 0.1
 
 
-def test_a_sequence_in_two_chunks_equals_one_and_a_reset_forgets(
-    actor_critic: tuple[Any, Any],
-) -> None:
+def test_chunked_sequence_equals_whole_and_reset_clears(actor_critic: tuple[Any, Any]) -> None:
     module, params = actor_critic
     apply = jax.jit(module.apply)
     inputs, carry = sequence(), nonzero_carry()
@@ -234,7 +228,7 @@ def test_a_sequence_in_two_chunks_equals_one_and_a_reset_forgets(
     )
 
 
-def test_illegal_actions_have_the_illegal_logit(actor_critic: tuple[Any, Any]) -> None:
+def test_illegal_actions_have_illegal_logit(actor_critic: tuple[Any, Any]) -> None:
     module, params = actor_critic
     inputs = sequence()
     _, logits, value = jax.jit(module.apply)(
@@ -246,9 +240,7 @@ def test_illegal_actions_have_the_illegal_logit(actor_critic: tuple[Any, Any]) -
     assert np.abs(logits[inputs["legal"]]).max() < 1e3
 
 
-def test_the_critic_reads_the_trunk_and_is_no_part_of_the_actor(
-    actor_critic: tuple[Any, Any],
-) -> None:
+def test_critic_params_are_separate_from_actor(actor_critic: tuple[Any, Any]) -> None:
     module, params = actor_critic
     inputs, carry = sequence(), initial_carry(CONFIG, BATCH)
     assert set(params) == {"actor", "critic"}
@@ -278,7 +270,7 @@ def test_the_critic_reads_the_trunk_and_is_no_part_of_the_actor(
     )
 
 
-def test_dropout_only_where_it_is_asked_for(actor_critic: tuple[Any, Any]) -> None:
+def test_dropout_only_if_not_deterministic(actor_critic: tuple[Any, Any]) -> None:
     actor, inputs, carry = Actor(CONFIG, ACTIONS), sequence(), initial_carry(CONFIG, BATCH)
     params = actor_critic[1]["actor"]
     without = Actor(dataclasses.replace(CONFIG, dropout=0.0), ACTIONS)
@@ -304,9 +296,8 @@ def test_dropout_only_where_it_is_asked_for(actor_critic: tuple[Any, Any]) -> No
     np.testing.assert_array_equal(one[~legal], np.float32(ILLEGAL_LOGIT))
 
 
-def test_the_feed_forward_network_against_numpy() -> None:
-    """The layout of AH2AC2's released feed-forward agents: a shared layer, then one of its own for
-    each head."""
+def test_feed_forward_network_matches_numpy() -> None:
+    """Layout of AH2AC2's released feed-forward agents: a shared layer, then one per head."""
     config = dataclasses.replace(FEED_FORWARD, embedding=(6,), decoder=(5,), critic=(4,))
     module, inputs = ActorCritic(config, ACTIONS), sequence()
     assert config.kind == "feed_forward" and initial_carry(config, BATCH) == ()
@@ -344,12 +335,12 @@ def test_the_feed_forward_network_against_numpy() -> None:
         ({"dropout": -0.1}, r"network.dropout: expected a rate in \[0, 1\), got -0.1"),
     ],
 )
-def test_network_config_says_what_is_wrong(fields: dict[str, Any], message: str) -> None:
+def test_network_config_rejects_invalid_values(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NetworkConfig(**fields)
 
 
-def test_layers_may_be_left_out_or_given_as_lists() -> None:
+def test_layer_widths_may_be_empty_or_lists() -> None:
     config = NetworkConfig(embedding=(), lstm=[3], decoder=(), critic=())  # type: ignore[arg-type]
     assert config == NetworkConfig(embedding=(), lstm=(3,), decoder=(), critic=()) and hash(config)
     module = ActorCritic(config, ACTIONS)

@@ -1,4 +1,4 @@
-"""Mixed precision: which factors are rounded, and when `auto` does."""
+"""Mixed precision: rounded factors, and the choice of `auto`."""
 
 from typing import Any
 
@@ -13,9 +13,7 @@ from hanabi_rl.nn.precision import matmul, matmul_dtype
 
 @pytest.mark.parametrize("lead", [(3, 5), (1, 6), (6,), (5,)])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_a_product_rounds_its_factors_and_sums_in_float32(
-    dtype: Any, lead: tuple[int, ...]
-) -> None:
+def test_matmul_rounds_factors_and_accumulates_float32(dtype: Any, lead: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     x, kernel, on_out = (
         rng.normal(size=shape).astype(np.float32) for shape in [(*lead, 300), (300, 7), (*lead, 7)]
@@ -47,7 +45,7 @@ def test_a_product_rounds_its_factors_and_sums_in_float32(
         ("cpu", "fpu amx_bf16 amx_tile", jnp.bfloat16),
     ],
 )
-def test_auto_asks_the_hardware(
+def test_auto_precision_follows_hardware(
     backend: str, flags: str, expected: Any, monkeypatch: Any, tmp_path: Any
 ) -> None:
     info = tmp_path / "cpuinfo"

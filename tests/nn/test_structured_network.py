@@ -1,6 +1,4 @@
-"""The structured network and its critic, layer by layer in NumPy."""
-
-from __future__ import annotations
+"""Structured network and critic, layer by layer in NumPy."""
 
 import dataclasses
 import functools
@@ -37,12 +35,12 @@ def normed(params: Any, x: np.ndarray) -> np.ndarray:
 
 
 def trunk(params: Any, parts: list[np.ndarray]) -> np.ndarray:
-    """Two layers, the first of them normalised."""
+    """Two layers, the first one normalised."""
     x = np.concatenate([part.reshape(GAMES, -1) for part in parts], axis=1)
     return relu(dense(params["trunk_1"], relu(normed(params["norm"], dense(params["trunk_0"], x)))))
 
 
-def test_the_network_against_numpy() -> None:
+def test_structured_network_matches_numpy() -> None:
     """Discards of every slot, plays of every slot, hints, and 0 for the no-op; without dropout."""
     rng = np.random.default_rng(0)
     sizes = ((5,), (HAND, 4), (2, HAND, 3), (HINTS, 6))
@@ -57,28 +55,28 @@ def test_the_network_against_numpy() -> None:
     table, own, others, hints = (np.asarray(x, np.float64) for x in view)
     actor, critic = params["params"]["actor"], params["params"]["critic"]
 
-    beside = np.broadcast_to(table[:, None], (GAMES, HAND, 5))
-    cards = np.concatenate([own, beside], axis=-1)
+    context_of_cards = np.broadcast_to(table[:, None], (GAMES, HAND, 5))
+    cards = np.concatenate([own, context_of_cards], axis=-1)
     cards = relu(dense(actor["card_1"], relu(dense(actor["card_0"], cards))))
     cards = np.concatenate([own, cards], axis=-1)
-    told = relu(dense(actor["hint"], hints))
-    context = trunk(actor, [table, cards, others, told.max(1), told.mean(1)])[:, None]
+    hint = relu(dense(actor["hint"], hints))
+    context = trunk(actor, [table, cards, others, hint.max(1), hint.mean(1)])[:, None]
     slots = relu(dense(actor["own"], cards) + dense(actor["own_context"], context))
     slots = dense(actor["slot_logits"], slots)
-    told = relu(dense(actor["hint_2"], told) + dense(actor["hint_context"], context))
-    told = dense(actor["hint_logits"], told)[..., 0]
-    expected = np.concatenate([slots[..., 0], slots[..., 1], told, np.zeros((GAMES, 1))], axis=1)
+    hint = relu(dense(actor["hint_2"], hint) + dense(actor["hint_context"], context))
+    hint = dense(actor["hint_logits"], hint)[..., 0]
+    expected = np.concatenate([slots[..., 0], slots[..., 1], hint, np.zeros((GAMES, 1))], axis=1)
     np.testing.assert_allclose(logits, np.where(legal, expected, -1e10), rtol=1e-3, atol=1e-3)
     assert np.ptp(expected[:, :-1], axis=0).min() > 0.01
 
-    told = relu(dense(critic["hint"], hints))
+    hint = relu(dense(critic["hint"], hints))
     worth = dense(
-        critic["value"], trunk(critic, [table, told.max(1), told.mean(1), own, others, hidden])
+        critic["value"], trunk(critic, [table, hint.max(1), hint.mean(1), own, others, hidden])
     )
     np.testing.assert_allclose(value, worth[:, 0], rtol=1e-3, atol=1e-3)
 
 
-def test_layer_norm_and_its_gradients_are_those_of_flax() -> None:
+def test_layer_norm_and_gradients_match_flax() -> None:
     rng = np.random.default_rng(1)
     x, on_out = rng.normal(1.0, 2.0, size=(2, 9, 12)).astype(np.float32)
     scale, bias = rng.normal(size=(2, 12)).astype(np.float32)
@@ -97,8 +95,8 @@ def test_layer_norm_and_its_gradients_are_those_of_flax() -> None:
 
 
 @pytest.mark.parametrize("card", [(4, 3), pytest.param((), marks=pytest.mark.slow)])
-def test_rounded_factors_change_little_and_are_rounded(card: tuple[int, ...]) -> None:
-    """The gradients of the network in mixed precision against its own in float32."""
+def test_bfloat16_factors_change_logits_slightly(card: tuple[int, ...]) -> None:
+    """Gradients in mixed precision against float32."""
     rng = np.random.default_rng(2)
     sizes = ((5,), (HAND, 4), (2, HAND, 3), (HINTS, 6))
     view = Features(*(rng.random((GAMES, *size)).astype(np.float16) for size in sizes))
@@ -122,9 +120,9 @@ def test_rounded_factors_change_little_and_are_rounded(card: tuple[int, ...]) ->
     assert 1e-4 < off < 3e-2, off
 
 
-def test_dropout_is_by_the_rows_number_and_keeps_the_mean() -> None:
+def test_row_dropout_depends_on_row_index() -> None:
     layer, rng = RowDropout(0.3), {"dropout": jax.random.key(0)}
-    x = np.full((64, 7, 33), 2.0, np.float32)  # units that fill no word
+    x = np.full((64, 7, 33), 2.0, np.float32)  # units that fill no whole word
 
     @functools.partial(jax.jit, static_argnums=0)
     def dropped(layer: RowDropout, x: jax.Array, rows: jax.Array) -> jax.Array:
@@ -134,12 +132,12 @@ def test_dropout_is_by_the_rows_number_and_keeps_the_mean() -> None:
         return np.asarray(dropped(layer, x, rows))
 
     whole = drop(np.arange(64))
-    share = (whole == 0).mean()
-    assert abs(share - 77 / 256) < 4 * (0.3 * 0.7 / whole.size) ** 0.5
+    fraction = (whole == 0).mean()
+    assert abs(fraction - 77 / 256) < 4 * (0.3 * 0.7 / whole.size) ** 0.5
     np.testing.assert_allclose(np.unique(whole), [0.0, 2.0 / (1 - 77 / 256)], rtol=1e-6)
     np.testing.assert_array_equal(drop(np.arange(40, 64), x[40:]), whole[40:])
-    kept = (whole != 0).reshape(64, -1).astype(float)
-    for a, b in ((kept[:-1], kept[1:]), (kept[:, :-1], kept[:, 1:])):  # rows, and neighbours
+    drawn = (whole != 0).reshape(64, -1).astype(float)
+    for a, b in ((drawn[:-1], drawn[1:]), (drawn[:, :-1], drawn[:, 1:])):  # rows, and neighbours
         assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 4 / a.size**0.5
     np.testing.assert_array_equal(layer.apply({}, x, None), x)
     assert np.isfinite(dropped(RowDropout(0.9999), x, np.arange(64))).all()

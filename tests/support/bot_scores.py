@@ -1,9 +1,8 @@
-"""Published self-play points (mean, by number of players) of the bots in `agents/bots/`.
+"""Published self-play of the bots that `agents/bots/` reimplements: mean points by number of
+players.
 
-Points are cards on the fireworks even if all lives are lost, as in the original code.
+Points are cards on the fireworks even if all lives were lost, as the original counts.
 """
-
-from __future__ import annotations
 
 ODWYER = "Quuxplusone/Hanabi (2019), 10,000 games"
 CANAAN = "rocanaan/hanabi-ad-hoc-learning (2020), 1,000 games"
@@ -15,4 +14,4 @@ SELFPLAY: dict[str, dict[int, float]] = {
     "smart": {2: 23.09, 3: 23.30, 4: 22.44, 5: 20.69},
     "internal": {2: 9.963},
 }
-"""First four bots: `ODWYER`; last: `CANAAN`."""
+"""The first four from `ODWYER`, the last from `CANAAN`."""

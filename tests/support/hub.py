@@ -1,6 +1,4 @@
-"""An offline Hugging Face Hub: repositories in the library's cache layout."""
-
-from __future__ import annotations
+"""Repositories in the Hugging Face Hub's cache layout, for tests without a connection."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +10,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def offline(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    """Set HF_HUB_OFFLINE=1 and HF_HUB_CACHE, which the library reads only at import."""
+    """Set HF_HUB_OFFLINE=1 and HF_HUB_CACHE, which the library reads at import."""
     cache.mkdir(exist_ok=True)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
@@ -21,8 +19,8 @@ def offline(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
 def keep_in_cache(
     cache: Path, repository: str, files: Mapping[str, bytes], *, commit: str = COMMIT, ref: str
 ) -> None:
-    """Store a revision of a model repository as a download leaves it: blobs, links under the
-    commit, and the target of the branch or tag `ref`."""
+    """Write a revision of a model repository as a download does: blobs, links to them under the
+    commit, and the commit of the branch or tag `ref`."""
     folder = cache / f"models--{repository.replace('/', '--')}"
     for place in ("blobs", "refs", f"snapshots/{commit}"):
         (folder / place).mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,5 @@
-"""Small games for tests of search, and an independent simulation of possible worlds."""
-
-from __future__ import annotations
+"""Small games for tests of search: observations of a seat, and enumerated worlds, without using the
+search."""
 
 import functools
 import itertools
@@ -35,12 +34,12 @@ SETTINGS = SearchConfig(
     history_window=4,
     min_ess_fraction=0.3,
 )
-ROWS, WORLDS = 8, 64  # rows and worlds per compiled call
+ROWS, WORLDS = 8, 64  # per compiled call
 
 
 @flax.struct.dataclass
 class Habit:
-    """A blueprint with fixed preferences, whatever it observes: it has an obvious mistake."""
+    """Prefers the same moves in every position: a blueprint with an obvious mistake."""
 
     weights: jax.Array  # float32[A]
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -64,7 +63,7 @@ _init_params = jax.jit(init_params, static_argnums=(0, 1))
 def reader(
     rules: Rules = TINY, feature_set: FeatureSet = "hint-history", seed: int = 0
 ) -> NetworkPolicy:
-    """An untrained structured policy with confident predictions."""
+    """An untrained structured policy with a low temperature."""
     network = StructuredConfig(feature_set, trunk=(16,), head=8, card=())
     params = _init_params(rules, network, jax.random.key(seed))
     return NetworkPolicy(params=params, rules=rules, network=network).at_temperature(0.1)
@@ -72,14 +71,14 @@ def reader(
 
 @functools.cache
 def searcher() -> SearchPolicy:
-    """One search policy for all tests."""
+    """One search for all tests."""
     return SearchPolicy(reader(), settings=SETTINGS)
 
 
 def decisions(
     searching: SearchPolicy, games: Sequence[Game], seats: Sequence[int], see: Any = observe_seat
 ) -> list[Decision]:
-    """Search decisions of the seats after the moves of each game, from their observations `see`."""
+    """Search results of the seats after the moves of each game, given observations `see`."""
     found: list[Decision] = []
     for first in range(0, len(games), ROWS):
         part = [*games[first : first + ROWS], *games[:1] * ROWS][:ROWS]
@@ -90,14 +89,14 @@ def decisions(
 
 
 def _histories(searching: SearchPolicy, games: list[Game], seats: list[int], see: Any) -> Any:
-    """Carries of the seats after each game's moves."""
+    """Carries of the seats at the end of each game's moves."""
     state = deal(searching.rules, np.array([game.deck for game in games]))
     carry, where = searching.init_carry(len(games)), np.array(seats)
     lengths = np.array([len(game.moves) for game in games])
     for turn in range(max(lengths) + 1):
         moves = [game.moves[turn] if turn < len(game.moves) else 0 for game in games]
-        inputs = where, np.array(moves), np.bool_(turn == 0), turn <= lengths
-        carry, state = _turn(searching, see, carry, state, *inputs)
+        given = where, np.array(moves), np.bool_(turn == 0), turn <= lengths
+        carry, state = _turn(searching, see, carry, state, *given)
     return carry
 
 
@@ -122,29 +121,26 @@ def _turn(
 def in_worlds(
     policy: Any, decks: np.ndarray, moves: Sequence[int], then: Sequence[int] = ()
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Replay the same moves in many worlds (those of `then`), then let the policy play on.
-
-    Returns the policy's probability of each move, float[T, B]; the number of legal moves; and the
-    scores, int[B].
-    """
+    """Play the moves in many worlds, then those of `then`, then the policy: its probabilities
+    float[T, B] of `moves`, numbers of legal moves, and scores int[B]."""
     rules = policy.rules
     probs, choices, scores = [], [], []
     for first in range(0, len(decks), WORLDS):
         part = decks[first : first + WORLDS]
         padded = np.concatenate([part, np.repeat(part[-1:], WORLDS - len(part), axis=0)])
         state = deal(rules, padded)
-        carry, move_probs, legal = policy.init_carry(WORLDS * rules.num_players), [], []
+        carry, part_probs, legal = policy.init_carry(WORLDS * rules.num_players), [], []
         forced = [*moves, *then]
         for turn in range(rules.max_turns):
             carry, prob, choice, count = _all_seats(policy, carry, state, np.bool_(turn == 0))
             if turn < len(moves):
-                move_probs.append(np.asarray(prob)[: len(part), moves[turn]])
+                part_probs.append(np.asarray(prob)[: len(part), moves[turn]])
                 legal.append(np.asarray(count)[: len(part)])
             action = np.full(WORLDS, forced[turn]) if turn < len(forced) else choice
             state = step(rules, state, action)[0]
             if np.asarray(finished(rules, state)).all():
                 break
-        probs.append(np.stack(move_probs))
+        probs.append(np.stack(part_probs))
         choices.append(np.stack(legal))
         scores.append(np.asarray(score(rules, state))[: len(part)])
     return *(np.concatenate(x, axis=1) for x in (probs, choices)), np.concatenate(scores)
@@ -164,18 +160,18 @@ _decide = jax.jit(lambda policy, carry: policy.decide(carry))
 
 @jax.jit
 def _all_seats(policy: Any, carry: Any, state: State, first: jax.Array) -> Any:
-    """Step all seats: probabilities [B, A], action and number of legal moves of the current
-    player."""
+    """Step every seat: probabilities [B, A], choice and number of legal moves of the current
+    players."""
     rules, games = policy.rules, state.turn.shape[0]
     obs, legal = observe(rules, state), legal_actions(rules, state)
     rows = games * rules.num_players
     reset = jnp.broadcast_to(first, (rows,))
     carry, logits = policy.step(carry, obs.reshape(rows, -1), legal.reshape(rows, -1), reset)
     of_seats = logits.reshape(games, rules.num_players, -1)
-    movers = jnp.arange(games), state.player
-    mine = of_seats[movers]
+    current = jnp.arange(games), state.player
+    mine = of_seats[current]
     probs, choice = jax.nn.softmax(mine), jnp.argmax(mine, axis=-1)
-    return carry, probs, choice, jnp.sum(legal[movers], axis=-1)
+    return carry, probs, choice, jnp.sum(legal[current], axis=-1)
 
 
 def state_after(game: Game) -> State:
@@ -186,7 +182,7 @@ def state_after(game: Game) -> State:
 
 
 def games_at_turn(count: int, turns: range, seat: int = 0) -> list[Game]:
-    """Games in progress where `seat` is the current player."""
+    """Games in progress with the seat to move."""
     found: list[Game] = []
     for seed in itertools.count():
         game = random_game(TINY, seed, turns=turns[seed % len(turns)], seat=seat)

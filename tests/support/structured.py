@@ -1,6 +1,4 @@
-"""Structured observations of random small games, compiled once for all tests."""
-
-from __future__ import annotations
+"""Random games and their structured features, compiled once for all tests."""
 
 import functools
 from typing import Any
@@ -28,7 +26,7 @@ def first_state(rules: Rules, seed: int = 0) -> State:
 
 
 def play_random_games(rules: Rules, feature_set: FeatureSet, state: State, key: jax.Array) -> Any:
-    """States of random games and the current player's memory before each; every 3rd turn."""
+    """States of random games at every 3rd turn, and the current player's memory before each."""
     memory, states, memories = init_memory(rules, feature_set, (BATCH,)), [], []
     for turn in range(24):
         if turn % 3 == 2:
@@ -52,6 +50,6 @@ def look_at_state(rules: Rules, feature_set: FeatureSet, memory: Memory, state: 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def look_at_observation(
-    rules: Rules, feature_set: FeatureSet, memory: Memory, obs: jax.Array
+    rules: Rules, feature_set: FeatureSet, before: Memory, obs: jax.Array
 ) -> Any:
-    return features.encode_step(rules, feature_set, memory, from_observation(rules, obs))
+    return features.encode_step(rules, feature_set, before, from_observation(rules, obs))

@@ -1,4 +1,4 @@
-"""What every bot is: a policy with a name, a version and parameters."""
+"""Base class of rule-based bots."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ PyTree = Any
 
 
 class Bot(flax.struct.PyTreeNode):
-    """A rule-based policy. Its fields but `rules` and `kind` are its parameters, static and with a
-    default (but in a family, whose members share a program): `bot:NAME?field=value` sets them."""
+    """Rule-based policy. Fields other than `rules` and `kind` are parameters,
+    `bot:NAME?field=value`, static and with a default (leaves in `bot:rules`, so that its members
+    share a program)."""
 
     rules: Rules = flax.struct.field(pytree_node=False)
     kind: str = flax.struct.field(pytree_node=False, default="")
-    """The class, which every class sets by itself; see `tag_treedef`."""
+    """Unique tag of the class, set by `tag_treedef`."""
     name: ClassVar[str]
     version: ClassVar[str]
-    """Changes whenever the bot's play does: caches of its games and results are keyed by it."""
+    """Version of the bot's behaviour; invalidates its cached games and results."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         tag_treedef(cls)
@@ -36,7 +37,7 @@ class Bot(flax.struct.PyTreeNode):
 
     @classmethod
     def make(cls, rules: Rules, **parameters: Any) -> Bot:
-        """The bot with these parameters; raises ValueError where one is out of its range."""
+        """Make the bot with these parameters; raises ValueError for a value out of range."""
         return cls(rules=rules, **parameters)
 
     def init_carry(self, batch: int) -> PyTree:
@@ -56,46 +57,37 @@ class Bot(flax.struct.PyTreeNode):
 
     @classmethod
     def parameter_fields(cls) -> list[dataclasses.Field[Any]]:
-        """The fields that are parameters."""
+        """Fields that are parameters."""
         return [field for field in dataclasses.fields(cls) if field.name not in ("rules", "kind")]
 
     def parameters(self) -> dict[str, Any]:
-        """Every parameter by name."""
+        """Parameter values by name."""
         return {field.name: getattr(self, field.name) for field in self.parameter_fields()}
 
     def identity(self) -> str:
-        """See `Policy.identity`: of a bot, over its name, its version and its parameters, by the
-        names that they had at first."""
+        """See `Policy.identity`; hashes name, version and parameters by their old names."""
         first_names = {new: old for old, new in RENAMED_PARAMETERS.items()}
         parameters = {first_names.get(name, name): x for name, x in self.parameters().items()}
         return agent_hash({"bot": self.name, "version": self.version, "parameters": parameters})
 
 
 SMOOTHING = 0.02
-"""The share of a rule-based bot's probability that is spread over all legal actions."""
+"""Default probability that a rule-based bot spreads over all legal actions."""
 
 
 def check_smoothing(smoothing: float) -> None:
-    """Raises ValueError unless 0 < smoothing < 1: a wrong guess may not cost
-    infinitely many nats, and a choice must be left."""
+    """Raise ValueError unless 0 < smoothing < 1: 0 makes the cross-entropy of a wrong prediction
+    infinite, 1 leaves no choice."""
     if not 0 < smoothing < 1:
-        raise ValueError(f"smoothing: expected a share between 0 and 1, got {smoothing}")
+        raise ValueError(f"smoothing: expected a probability between 0 and 1, got {smoothing}")
 
 
 def smoothed(action: jax.Array, legal: jax.Array, smoothing: float) -> jax.Array:
-    """The log-probabilities of a player who takes `action`, but for a share `smoothing` of the
-    turns any legal one, evenly.
+    """Log-probabilities float32 `[B, A]` of `action` with probability `smoothing` of any legal
+    action.
 
-    It is how a bot that has no distribution is given one, so that its cross-entropy means
-    something. The greedy choice is `action`; sampled games are played with that noise.
-
-    Args:
-        action: int32 `[B]`, legal.
-        legal: bool `[B, A]`.
-        smoothing: in (0, 1).
-
-    Returns:
-        float32 `[B, A]`, `ILLEGAL_LOGIT` where illegal; elsewhere the exponentials sum to 1.
+    They give a deterministic bot a finite cross-entropy. The greedy choice is `action` int32 `[B]`;
+    sampled games contain the noise. Illegal actions are at `ILLEGAL_LOGIT`.
     """
     chosen = jnp.arange(legal.shape[-1]) == action[:, None]
     spread = smoothing / jnp.sum(legal, axis=-1, keepdims=True)

@@ -1,22 +1,19 @@
-"""`bot:convention`: a human-style convention player for 2 to 5 players, from its own observations
-alone.
+"""`bot:convention`: a human-style convention bot for 2 to 5 players.
 
-Its conventions, which `hanabi_rl.agents.bots.hint_inference` reads:
+Its conventions, implemented in `hanabi_rl.agents.bots.hint_inference`:
 
-- *Chop.* Everyone discards known trash first, else the oldest card without a hint.
-- *Focus.* A hint is about one card: the chop if it is newly touched, else the newest newly touched
-  card. Off the chop it can be played, now or after cards already known; on the chop it may also
-  have to be saved (5s and 2s by rank, last copies by either).
+- *Chop.* A player discards known trash first, otherwise its oldest unhinted card.
+- *Focus.* A hint is about one card: the chop if it is newly touched, otherwise the newest newly
+  touched card. A focus off the chop is playable, now or after cards already known; a focus on the
+  chop may instead need saving (5s and 2s by rank, last copies by either).
 - *Good touch.* Hinted cards are useful and not known elsewhere, unless their owner can tell.
 
-On its turn a seat plays a card it knows to be playable, unless a hint is urgent: the next player
-would discard a card worth saving or play a wrong one, or has nothing to do and a hint would change
-that. Otherwise it gives the hint worth most, if that is worth a token, and else discards. A hint is
-judged by reading it as its receiver will and comparing with the cards it sees. Colours are treated
-alike: permuting the colours of an observation permutes the logits.
+On its turn a seat plays a card that it knows to be playable, unless a hint is urgent: the next
+player would discard a valuable card or misplay, or is idle and a hint would change that. Otherwise
+it gives the best hint, if that is worth a token, and otherwise discards. The value of a hint
+follows from the receiver's inference, compared with the true cards. Colours are symmetric:
+permuting the colours of an observation permutes the logits.
 """
-
-from __future__ import annotations
 
 from typing import ClassVar
 
@@ -43,8 +40,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class ConventionBot(Bot):
-    """Common conventions, read from public information alone. The carry is the `CommonKnowledge`
-    knowledge, `[B, P, H]`."""
+    """Common human conventions; the carry is the `CommonKnowledge`, `[B, P, H]`."""
 
     name: ClassVar[str] = "convention"
     version: ClassVar[str] = "2"
@@ -90,25 +86,25 @@ def _nothing_known(rules: Rules, batch: tuple[int, ...]) -> CommonKnowledge:
 
 
 class _Thresholds:
-    """When to act, in the units of `hanabi_rl.agents.bots.hints.Values`; tuned with them."""
+    """Thresholds of actions, in units of `hints.HintValues` and tuned with them."""
 
-    URGENT_DANGER = 5.0  # what the next player would lose, from which a hint goes before a play ...
-    URGENT = 6.0  # ... if it is worth this
-    IDLE = 15.0  # a hint worth this goes before a play when the next player has nothing to do
-    NEVER = 60.0  # no other hint does
-    TOKEN = 7.0  # what a hint must be worth without a play, at half the information tokens
-    PER_TOKEN = 1.0  # less for each token more
-    SPARE = 2  # from this many spare discards down ...
-    STALL = 7.0  # ... this much less
-    LOCKED = -43.0  # what a hint must be worth when every card is hinted and none is trash
-    NO_GUESS = 11.0  # a hint worth this is better than a guess
-    GUESS = 0.05  # the least chance at which a last guess is tried
-    # how many ranks a card goes ahead for each hinted card of others that waits for it
+    URGENT_DANGER = 5.0  # minimum discard loss of the next player for a hint before a play ...
+    URGENT = 6.0  # ... if the hint has at least this value
+    IDLE = 15.0  # minimum value of a hint before a play if the next player is idle
+    NEVER = 60.0  # minimum value of other hints before a play
+    TOKEN = 7.0  # minimum value of a hint without a play, at half the information tokens
+    PER_TOKEN = 1.0  # reduction per additional token
+    SPARE = 2  # with at most this many spare discards ...
+    STALL = 7.0  # ... the minimum is reduced by this
+    LOCKED = -43.0  # minimum value of a hint if every card is hinted and none is trash
+    NO_GUESS = 11.0  # minimum value of a hint that replaces a guess
+    GUESS = 0.05  # minimum success probability of a guess
+    # ranks that a card gains in priority per hinted card of others that waits for it
     WAITED_FOR = 3.0
 
 
 def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservation) -> jax.Array:
-    """The action ``int32[]`` of the observer, whose turn it is."""
+    """Action ``int32[]`` of the observer on its turn."""
     board, limit = card_facts(rules, seen), _Thresholds
     everyone = infer_hands(board, public)
     unseen = unseen_copies(rules, seen)
@@ -120,7 +116,7 @@ def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservatio
     hint, worth, danger = score_hints(rules, board, public, everyone, own_inference, seen)
     play, has_play = _best_play(rules, board, mine_known, own_inference, seen)
     guess, has_guess = _last_guess(board, own_inference, unseen, seen)
-    throw, has_throw = _best_discard(board, own_inference)
+    discard, has_discard = _best_discard(board, own_inference)
 
     next_wrong = jnp.any(everyone.playable[1] & ((seen.hands[1] & board.playable) == 0))
     next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1])
@@ -133,20 +129,19 @@ def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservatio
         - limit.PER_TOKEN * (seen.info - rules.max_info_tokens // 2)
         - jnp.where(stall, limit.STALL, 0.0)
     )
-    needed = jnp.where(has_throw, needed, limit.LOCKED)
+    needed = jnp.where(has_discard, needed, limit.LOCKED)
     needed = jnp.where(seen.info == rules.max_info_tokens, -jnp.inf, needed)
 
     plays, hints = action_slices(rules)["play"].start, action_slices(rules)["color"].start
     gives_hint = worth >= jnp.where(has_play, hint_first, needed)
     guesses = ~has_play & has_guess & (worth < limit.NO_GUESS)
-    otherwise = jnp.where(has_play, plays + play, throw)
+    otherwise = jnp.where(has_play, plays + play, discard)
     action = jnp.where(guesses, plays + guess, jnp.where(gives_hint, hints + hint, otherwise))
     return action.astype(jnp.int32)
 
 
 def _spare_discards(rules: Rules, board: CardFacts, seen: DecodedObservation) -> jax.Array:
-    """How many more cards the deck lets the table discard and still reach every point left,
-    int32[]."""
+    """Number of discards that still allow the maximum reachable score, int32[]."""
     to_play = jax.lax.population_count(~board.useless & rules.all_cards).astype(jnp.int32)
     return seen.deck + rules.num_players - to_play
 
@@ -158,10 +153,10 @@ def _best_play(
     own_inference: HandInference,
     seen: DecodedObservation,
 ) -> tuple[jax.Array, jax.Array]:
-    """The slot to play ``int32[]`` and whether there is one: first low ranks and what the hinted
-    cards of others wait for.
+    """Slot to play ``int32[]``, and True if there is one.
 
-    On the last life only cards that are playable without counting on good touch.
+    Low ranks and cards that others' hinted cards wait for come first. On the last life, only cards
+    that are playable without assuming good touch.
     """
     ranks = jnp.arange(rules.num_cards) % rules.num_ranks
     waiting = jnp.sum(members(rules, jnp.where(public.hinted, seen.hands, 0)), axis=(0, 1))
@@ -182,8 +177,7 @@ def _best_play(
 def _last_guess(
     board: CardFacts, own_inference: HandInference, unseen: jax.Array, seen: DecodedObservation
 ) -> tuple[jax.Array, jax.Array]:
-    """With the deck gone and a life to spare: the slot most likely to be playable, and whether to
-    try it."""
+    """Slot most likely playable, and True to try it: with an empty deck and a spare life."""
     bits = jnp.left_shift(jnp.uint32(1), jnp.arange(unseen.shape[0], dtype=jnp.uint32))
     copies = jnp.where((own_inference.candidates[0][:, None] & bits) != 0, unseen, 0)
     good = jnp.sum(jnp.where((board.playable & bits) != 0, copies, 0), axis=-1)
@@ -194,11 +188,8 @@ def _last_guess(
 
 
 def _best_discard(board: CardFacts, own_inference: HandInference) -> tuple[jax.Array, jax.Array]:
-    """The slot to discard ``int32[]``: the newest known trash, else the chop; and whether there is
-    either.
-
-    Otherwise the hinted card least likely to be critical.
-    """
+    """Slot to discard ``int32[]`` and True if there is trash or a chop: the newest known trash,
+    otherwise the chop, otherwise the hinted card least likely to be critical."""
     trash, chop = own_inference.trash[0], own_inference.chop[0]
     size = jax.lax.population_count(own_inference.candidates[0]).astype(jnp.float32)
     risk = jax.lax.population_count(own_inference.candidates[0] & board.critical) / jnp.maximum(

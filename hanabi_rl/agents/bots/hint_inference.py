@@ -1,14 +1,12 @@
-"""What everybody knows about every hand: hints read by the conventions of
-`hanabi_rl.agents.bots.convention`.
+"""Common knowledge of all hands, with hints interpreted by `hanabi_rl.agents.bots.convention`.
 
-All of it follows from public events alone (the table, the hints and who they touched), never from
-what one seat sees, so every seat keeps the same `CommonKnowledge` and can foresee how another will
-read a hint. Rows are players relative to the observer; nothing depends on which row is whose, nor
-on the order of colours.
+It follows from public events only (table, hints and touched cards), so every seat has the same
+`CommonKnowledge` and can predict another's interpretation of a hint. Rows are players relative to
+the observer; results do not depend on the order of rows or colours.
 
-Shapes: ``*B`` are axes of games, of hints, or none; games are the last, so that every operation is
-one long vector. A set for all of them (``uint32[*B]``) broadcasts against the cards of hands
-(``uint32[P, H, *B]``). A *hand word* has bit s set where slot s is meant.
+Shapes: ``*B`` are optional axes of games or hints, games last for vector operations. A set for all
+of them (``uint32[*B]``) broadcasts against the cards of hands (``uint32[P, H, *B]``). A *hand word*
+is a bit mask of slots.
 """
 
 from __future__ import annotations
@@ -27,37 +25,30 @@ from hanabi_rl.games.hanabi.rules import Rules
 class CommonKnowledge(NamedTuple):
     """Common knowledge about the cards in hands."""
 
+    # uint32[P, H, *B]: cards that hints and exhausted cards allow; 0 for an empty slot
     knowledge: jax.Array
-    """uint32[P, H, *B]: what hints and the cards gone leave possible; 0 for an empty slot."""
-    inferred: jax.Array
-    """uint32[P, H, *B]: what the meaning of the hints leaves possible."""
-    hinted: jax.Array
-    """bool[P, H, *B]: some hint touched this card."""
+    inferred: jax.Array  # uint32[P, H, *B]: cards that the meaning of the hints allows
+    hinted: jax.Array  # bool[P, H, *B]: a hint touched this card
 
 
 class CardFacts(NamedTuple):
     """Sets of cards, each ``uint32[*B]``."""
 
-    playable: jax.Array
-    """The next card of each colour, where a copy of it is left."""
+    playable: jax.Array  # the next card of each colour, if a copy is left
+    # cards that cannot score: already played, or above a card without copies left
     useless: jax.Array
-    """Cards that can never score: played already, or above a card whose copies are all gone."""
-    critical: jax.Array
-    """Useful cards of which one copy is left."""
-    available: jax.Array
-    """Cards of which a copy is in the deck or in some hand."""
+    critical: jax.Array  # useful cards with one copy left
+    available: jax.Array  # cards with a copy in the deck or in a hand
 
 
 class KnownCards(NamedTuple):
-    """The cards known exactly in some hands."""
+    """Cards that are known exactly in some hands."""
 
-    once: jax.Array
-    """uint32[*B]: in one of them or more."""
-    repeated: jax.Array
-    """uint32[*B]: in two of them or more."""
+    once: jax.Array  # uint32[*B]: known in at least one place
+    repeated: jax.Array  # uint32[*B]: known in at least two places
 
     def union(self, more: KnownCards) -> KnownCards:
-        """Those of other hands too."""
+        """Merge with the known cards of other hands."""
         return KnownCards(
             materialize(self.once | more.once),
             materialize(self.repeated | more.repeated | (self.once & more.once)),
@@ -65,18 +56,13 @@ class KnownCards(NamedTuple):
 
 
 class HandInference(NamedTuple):
-    """What `CommonKnowledge` comes to, given the `CardFacts`."""
+    """Inferences from `CommonKnowledge`, given the `CardFacts`."""
 
-    candidates: jax.Array
-    """uint32[P, H, *B]: what each card can be."""
-    playable: jax.Array
-    """bool[P, H, *B]: whatever it is, it can be played now."""
-    trash: jax.Array
-    """bool[P, H, *B]: whatever it is, it is not needed."""
-    chop: jax.Array
-    """bool[P, H, *B]: the oldest card without a hint, what its owner discards first."""
-    claimed: jax.Array
-    """uint32[*B]: the cards known exactly in some hand."""
+    candidates: jax.Array  # uint32[P, H, *B]: possible cards of each slot
+    playable: jax.Array  # bool[P, H, *B]: every candidate is playable now
+    trash: jax.Array  # bool[P, H, *B]: no candidate is needed
+    chop: jax.Array  # bool[P, H, *B]: oldest unhinted card, which its owner discards first
+    claimed: jax.Array  # uint32[*B]: cards known exactly in some hand
 
 
 def unseen_copies(rules: Rules, seen: DecodedObservation) -> jax.Array:
@@ -86,7 +72,7 @@ def unseen_copies(rules: Rules, seen: DecodedObservation) -> jax.Array:
 
 
 def card_facts(rules: Rules, seen: DecodedObservation) -> CardFacts:
-    """Which cards are playable, useless, critical and still there."""
+    """Playable, useless, critical and available cards."""
     used_up, single = (with_left(rules, seen.discarded, left) for left in (0, 1))
     useless = useless_cards(rules, seen.played, used_up)
     board = CardFacts(
@@ -99,7 +85,7 @@ def card_facts(rules: Rules, seen: DecodedObservation) -> CardFacts:
 
 
 def known_exactly(board: CardFacts, public: CommonKnowledge) -> jax.Array:
-    """The hinted cards that can be only one, uint32[P, H, *B]; 0 for all others."""
+    """Hinted cards with one candidate, uint32[P, H, *B]; 0 for others."""
     return _single(public, _narrowed(board, public)[1])
 
 
@@ -108,8 +94,7 @@ def _single(public: CommonKnowledge, narrowed: jax.Array) -> jax.Array:
 
 
 def _narrowed(board: CardFacts, public: CommonKnowledge) -> tuple[jax.Array, jax.Array]:
-    """What useful cards each card can be by its hints, and what it can be if hints touch no useless
-    card; each uint32[P, H, *B]."""
+    """Useful candidates, and candidates under good touch, of each card; each uint32[P, H, *B]."""
     known = public.knowledge & board.available
     possible = _unless_empty(known & public.inferred, known)
     useful = possible & ~board.useless
@@ -119,13 +104,10 @@ def _narrowed(board: CardFacts, public: CommonKnowledge) -> tuple[jax.Array, jax
 def infer_hands(
     board: CardFacts, public: CommonKnowledge, others: KnownCards | None = None
 ) -> HandInference:
-    """What common knowledge says about each card.
+    """Infer candidates, playable cards, trash and chop of each hand.
 
-    Good touch: a hint touches no useless card and no card known in another place, unless its owner
-    can tell.
-
-    Args:
-        public: of all hands; or of some, and `others` what is known of the rest.
+    Good touch: a hint touches no useless card and no card known elsewhere, unless its owner can
+    tell. `public` may contain some of the hands, with the known cards of the rest in `others`.
     """
     present = public.knowledge != 0
     useful, narrowed = _narrowed(board, public)
@@ -135,8 +117,8 @@ def infer_hands(
         known = known.union(others)
     elsewhere = (known.once & ~exact) | known.repeated
     fresh = narrowed & ~elsewhere
-    # What is known to be in two places is needed in one: it can be played, and a last copy cannot
-    # be there twice.
+    # A card known in two places is needed in one: if it is playable, it is played; a last copy
+    # cannot be in two places.
     duplicate = (
         public.hinted
         & (fresh == 0)
@@ -166,25 +148,26 @@ def infer_hint(
     is_rank: jax.Array,
     others: KnownCards | None = None,
 ) -> CommonKnowledge:
-    """What a hint tells.
+    """Update common knowledge with a hint.
 
-    - New cards touched: the *focus* is the chop if it is among them, else the newest of them. It
-      can be played, now or after cards already known in some hand. On the chop it may also be saved
-      for later: the last copy of a card by either hint (but a card of the last rank by rank only),
-      or a 2 by rank.
-    - No new card, and nothing becomes playable or trash by the bare facts: the newest card touched
-      can be played.
+    - If the hint touches new cards, the *focus* is the chop if it is one of them, otherwise the
+      newest. It is playable, now or after cards already known in a hand. On the chop it may instead
+      need saving: the last copy of a card by either hint (a card of the last rank by rank only), or
+      a 2 by rank.
+    - If it touches no new card, and nothing becomes playable or trash by the bare facts, the newest
+      touched card is playable.
 
     Args:
-        public, before: common knowledge before the hint, and its reading on `board`; of all hands,
-            or of some with the target's, and `others` what is known of the rest.
-        target: bool[P, *B]. touched: bool[P, H, *B], in the target's row. hinted: uint32[*B], all
-            cards of that colour or rank.
+        public, before: common knowledge before the hint, and its inference on `board`; of all
+            hands, or of some including the target's, with the known cards of the rest in `others`.
+        target: bool[P, *B].
+        touched: bool[P, H, *B], in the target's row.
+        hinted: uint32[*B], all cards of the hinted colour or rank.
         is_rank: bool[*B].
     """
     of_target = target[:, None] & (public.knowledge != 0)
     fits = jnp.where(touched, hinted, ~hinted)
-    told = CommonKnowledge(
+    after_hint = CommonKnowledge(
         knowledge=jnp.where(of_target, public.knowledge & fits, public.knowledge),
         inferred=public.inferred,
         hinted=public.hinted | touched,
@@ -200,27 +183,28 @@ def infer_hint(
         jnp.where(is_rank, board.critical | by_rank, board.critical & ~last_rank) & ~board.useless
     )
     meaning = (playable & ~before.claimed) | jnp.where(saved, saves, 0)
-    of_new = told.knowledge & board.available & public.inferred & meaning
+    of_new = after_hint.knowledge & board.available & public.inferred & meaning
 
-    after = infer_hands(board, told, others)
-    told_something = hand_word(
+    after = infer_hands(board, after_hint, others)
+    is_informative = hand_word(
         of_target & ((after.playable & ~before.playable) | (after.trash & ~before.trash))
     )
     of_old = after.candidates & playable
     again = highest(hand_word(touched & ~after.playable & ~after.trash & (of_old != 0)))
-    again = jnp.where(union(list(told_something | new)) == 0, again, 0)
+    again = jnp.where(union(list(is_informative | new)) == 0, again, 0)
 
     inferred = public.inferred
     inferred = jnp.where(slots_of(focus, hand) & (of_new != 0), of_new, inferred)
     inferred = jnp.where(slots_of(again, hand), of_old, inferred)
-    return told._replace(knowledge=materialize(told.knowledge), inferred=materialize(inferred))
+    return after_hint._replace(
+        knowledge=materialize(after_hint.knowledge), inferred=materialize(inferred)
+    )
 
 
 def update_common_knowledge(
     rules: Rules, public: CommonKnowledge, seen: DecodedObservation
 ) -> CommonKnowledge:
-    """Common knowledge after the last move, from that before it. The fields of `seen` end in axes
-    ``*B``."""
+    """Update common knowledge with the last move. The fields of `seen` end in axes ``*B``."""
     last = seen.last
     board = card_facts(rules, seen)
     touched = last.touched & last.target[:, None]
@@ -234,7 +218,7 @@ def update_common_knowledge(
         last.hinted,
         last.is_rank_hint,
     )
-    # A card leaves, younger ones move down a slot and a new one comes last.
+    # a card leaves the hand, newer ones move down a slot, the new card is last
     moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(len(last.slot))])
     younger = jnp.concatenate(
         [public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1
@@ -248,21 +232,17 @@ def update_common_knowledge(
 
 
 def focus_of(new: jax.Array, chop: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The card that a hint is about, and whether it is saved: the chop if it is new, else the
-    newest new card.
+    """Focus of a hint and True if it is saved: the chop if new, otherwise the newest new card.
 
-    Args:
-        new, chop: hand words uint32[P, *B], the cards that the hint touches and none did before.
-
-    Returns:
-        A hand word uint32[P, *B], and bool[*B].
+    `new` (cards touched for the first time) and `chop` are hand words uint32[P, *B], as is the
+    focus.
     """
     saved = union(list(new & chop)) != 0
     return materialize(jnp.where(saved, new & chop, highest(new))), saved
 
 
 def union_and_repeats(cards: jax.Array) -> KnownCards:
-    """Of sets ``uint32[P, H, *B]``: the cards in any of them, and those in at least two."""
+    """Given sets ``uint32[P, H, *B]``: the cards in any of them, and those in at least two."""
     once = repeated = jnp.zeros((), jnp.uint32)
     for hand in cards:
         for card in hand:
@@ -272,37 +252,36 @@ def union_and_repeats(cards: jax.Array) -> KnownCards:
 
 
 def hand_word(mask: jax.Array) -> jax.Array:
-    """bool[P, H, *B] -> a word for each hand, uint32[P, *B]: a whole hand in one operation, where
-    XLA's CPU backend reduces over slots one by one."""
+    """bool[P, H, *B] -> hand words uint32[P, *B]; XLA's CPU backend reduces slots one by one."""
     return materialize(union([mask[:, s].astype(jnp.uint32) << s for s in range(mask.shape[1])]))
 
 
 def slots_of(word: jax.Array, hand_size: int) -> jax.Array:
-    """The inverse of `hand_word`: bool[P, H, *B]."""
+    """Inverse of `hand_word`: bool[P, H, *B]."""
     slots = jnp.arange(hand_size, dtype=jnp.uint32).reshape(-1, *(1,) * (word.ndim - 1))
     return ((word[:, None] >> slots) & 1) != 0
 
 
 def lowest(word: jax.Array) -> jax.Array:
-    """The lowest bit alone: a hand's oldest card."""
+    """Lowest set bit: the oldest card of a hand word."""
     return word & (~word + 1)
 
 
 def highest(word: jax.Array) -> jax.Array:
-    """The highest bit alone, of a hand word (8 slots at most): its newest card."""
+    """Highest set bit of a hand word (at most 8 slots): its newest card."""
     for shift in (1, 2, 4):
         word |= word >> shift
     return word & ~(word >> 1)
 
 
 def first_true(mask: jax.Array) -> jax.Array:
-    """Only the first true entry of each row of ``bool[..., H]``."""
+    """Keep the first true entry of each row of ``bool[..., H]``."""
     slot = jnp.arange(mask.shape[-1])
     return slot == jnp.min(jnp.where(mask, slot, mask.shape[-1]), axis=-1, keepdims=True)
 
 
 def last_true(mask: jax.Array) -> jax.Array:
-    """Only the last true entry of each row of ``bool[..., H]``."""
+    """Keep the last true entry of each row of ``bool[..., H]``."""
     slot = jnp.arange(mask.shape[-1])
     return slot == jnp.max(jnp.where(mask, slot, -1), axis=-1, keepdims=True)
 
@@ -312,7 +291,7 @@ def _unless_empty(cards: jax.Array, otherwise: jax.Array) -> jax.Array:
 
 
 def soon_playable(rules: Rules, board: CardFacts, claimed: jax.Array) -> jax.Array:
-    """Cards playable now or once cards known in some hand are played."""
+    """Cards playable now or after the cards known in a hand are played."""
     soon = board.playable
     for _ in range(rules.num_ranks - 1):
         soon |= successors(rules, soon & claimed)

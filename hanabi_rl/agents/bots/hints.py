@@ -1,7 +1,4 @@
-"""What each hint is worth: read as its receiver will, then compared with the cards the hinter
-sees."""
-
-from __future__ import annotations
+"""Value of each hint: the receiver's inference compared with the true cards."""
 
 from typing import NamedTuple
 
@@ -25,65 +22,64 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class HintValues:
-    """What a hint gains and costs; tuned by coordinate search on the self-play of 2 to 5 players
-    together."""
+    """Gains and costs of a hint, from coordinate search on self-play of 2 to 5 players."""
 
     PLAY = 7.5  # a card becomes known to be playable
-    SOON = 4.0  # or playable once cards known elsewhere are played
+    SOON = 4.0  # or playable after cards known elsewhere
     TOUCH = 3.0  # a useful card gets its first hint ...
-    CRITICAL = 2.5  # ... and is the last of its kind
-    NARROWED = 0.7  # per useful hinted card, times the share of its candidates that goes
-    KNOWN_TRASH = 2.0  # a useless card is recognised
-    FIXED = 20.0  # a card that would have been played wrongly no longer is
-    MISPLAY = 40.0  # a card will be played wrongly
-    WRONG = 8.0  # the receiver will rule out what a useful card is
+    CRITICAL = 2.5  # ... and is the last copy
+    NARROWED = 0.7  # per useful hinted card, times the fraction of its candidates excluded
+    KNOWN_TRASH = 2.0  # a useless card becomes known
+    FIXED = 20.0  # a misplay is prevented
+    MISPLAY = 40.0  # a misplay is caused
+    WRONG = 8.0  # the receiver excludes the true identity of a useful card
     TRASH = 6.0  # a useless card is touched and its owner cannot tell
-    DUPLICATE = 9.0  # so is a second copy of a hinted card
-    HARMLESS = 1.0  # either, if its owner can tell
-    MAYBE_MINE = 15.0  # a copy may be among the hinter's own hinted cards, times its chance
+    DUPLICATE = 9.0  # or a second copy of a hinted card
+    HARMLESS = 1.0  # either of these, if its owner can tell
+    MAYBE_MINE = 15.0  # a copy may be among the hinter's own hinted cards, times its probability
     LOST_CRITICAL = 12.0  # the next player discards the last copy of a useful card
-    LOST_PLAYABLE = 4.0  # or the only one seen of a playable card
+    LOST_PLAYABLE = 4.0  # or the only visible copy of a playable card
     LOST_TWO = 3.0  # or of a 2
 
 
 class Hints(NamedTuple):
-    """Every hint in the order of its action, ``A = (P - 1) * (C + R)`` of them; constants of the
-    rules."""
+    """All ``A = (P - 1) * (C + R)`` hints in action order; constants of the rules."""
 
     target: np.ndarray  # bool[A, P]
-    cards: np.ndarray  # uint32[A], all cards of that colour or rank
+    cards: np.ndarray  # uint32[A], all cards of the hinted colour or rank
     is_rank: np.ndarray  # bool[A]
-    # int32[A], what breaks ties: nearer players, ranks, high ranks; equal for a player's colours
+    # int32[A], tie-breaking order: nearer players, ranks, high ranks; equal for a player's colours
     order: np.ndarray
 
 
 class _Facts(NamedTuple):
-    """The cards that hints are judged against, each ``[P, H, *B]``; the hinter's own are 0."""
+    """True properties of the cards ``[P, H, *B]`` that hints touch; 0 for the hinter's own."""
 
     useful: jax.Array  # bool
     playable: jax.Array  # bool
     critical: jax.Array  # bool
-    taken: jax.Array  # bool: a hinted copy is seen or known elsewhere
-    # float32: the chance of a copy among the hinter's hinted cards, summed over them
+    taken: jax.Array  # bool: a hinted copy is visible or known elsewhere
+    # float32: expected number of copies among the hinter's hinted cards
     maybe_mine: jax.Array
 
 
 def all_hints(rules: Rules) -> Hints:
-    """The table of hints of a game."""
+    """Hints of a game."""
     players = rules.num_players
-    below = max(rules.hand_size, (rules.num_ranks - 1).bit_length())  # slots touched, or a rank
-    rows = [(who, cards, False, 0) for who in range(1, players) for cards in rules.color_cards]
+    # bits for touched slots, or a rank
+    below = max(rules.hand_size, (rules.num_ranks - 1).bit_length())
+    rows = [(seat, cards, False, 0) for seat in range(1, players) for cards in rules.color_cards]
     rows += [
-        (who, cards, True, rank)
-        for who in range(1, players)
+        (seat, cards, True, rank)
+        for seat in range(1, players)
         for rank, cards in enumerate(rules.rank_cards)
     ]
     return Hints(
-        target=np.array([[who == p for p in range(players)] for who, *_ in rows]),
+        target=np.array([[seat == p for p in range(players)] for seat, *_ in rows]),
         cards=np.array([cards for _, cards, *_ in rows], np.uint32),
         is_rank=np.array([is_rank for _, _, is_rank, _ in rows]),
         order=np.array(
-            [((2 * (players - who) + is_rank) << below) + rank for who, _, is_rank, rank in rows],
+            [((2 * (players - seat) + is_rank) << below) + rank for seat, _, is_rank, rank in rows],
             np.int32,
         ),
     )
@@ -97,15 +93,15 @@ def score_hints(
     own_inference: HandInference,
     seen: DecodedObservation,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The best hint.
+    """Find the best hint.
 
     Args:
-        everyone: the reading of `public`.
-        own_inference: the same with what the observer alone knows of its own hand (row 0).
+        everyone: inference from `public`.
+        own_inference: inference that includes the observer's private knowledge of its hand (row 0).
 
     Returns:
-        Its place among the hints, int32[]; its worth, float32[], -inf if there is none to give; and
-        what the next player would lose without a hint, float32[].
+        Index of the hint, int32[]; its value, float32[], -inf if no hint is possible; and the next
+            player's discard loss without a hint, float32[].
     """
     hints = all_hints(rules)
     facts = _facts(board, public, own_inference, seen)
@@ -121,7 +117,7 @@ def score_hints(
             & ((reading.candidates & seen.hands) != 0)
         )
 
-    def judge(
+    def score(
         target: jax.Array, cards: jax.Array, is_rank: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         touched = ((seen.hands & cards) != 0) & target[:, None]
@@ -135,11 +131,11 @@ def score_hints(
         pattern = jnp.sum(jnp.where(touched, jnp.left_shift(1, jnp.arange(rules.hand_size)), 0))
         return jnp.where(jnp.any(touched), worth, -jnp.inf), jnp.where(is_rank, 0, pattern)
 
-    worth, pattern = jax.vmap(judge)(
+    worth, pattern = jax.vmap(score)(
         jnp.array(hints.target), jnp.array(hints.cards), jnp.array(hints.is_rank)
     )
     worth = jnp.where(seen.info > 0, worth, -jnp.inf)
-    # Colours must not break ties: hints of different colours touch different slots.
+    # colours must not break ties: hints of different colours touch different slots
     order = jnp.where(worth == jnp.max(worth), hints.order + pattern, -1)
     return jnp.argmax(order), jnp.max(worth), danger
 
@@ -178,7 +174,7 @@ def _gain(
     touched: jax.Array,
     seen: DecodedObservation,
 ) -> jax.Array:
-    """What the receiver's reading of a hint gains, float32[]."""
+    """Value of the receiver's inference from a hint, float32[]."""
     v = HintValues
     new = touched & ~public.hinted
     useful, held = facts.useful, seen.hands != 0
@@ -224,8 +220,7 @@ def _repeats_earlier(cards: jax.Array) -> jax.Array:
 def next_discard_loss(
     rules: Rules, board: CardFacts, reading: HandInference, seen: DecodedObservation
 ) -> jax.Array:
-    """What the next player's chop is worth if they have nothing better to do than to discard it,
-    float32[*B]."""
+    """Loss of the next player's discard, float32[*B]; 0 if it has a card to play or known trash."""
     busy = union(list(reading.playable[1] | reading.trash[1]))
     chop = union(list(jnp.where(reading.chop[1], seen.hands[1], 0)))
     return jnp.where(busy, 0.0, discard_loss(rules, board, chop, seen))
@@ -234,7 +229,7 @@ def next_discard_loss(
 def discard_loss(
     rules: Rules, board: CardFacts, card: jax.Array, seen: DecodedObservation
 ) -> jax.Array:
-    """What is lost with a card uint32[*B] that is discarded, float32[*B]; 0 for no card."""
+    """Loss of discarding a card uint32[*B], float32[*B]; 0 for no card."""
     v, card = HintValues, materialize(card)
     only_one = (card & union_and_repeats(seen.hands).repeated) == 0
     two = jnp.uint32(rules.rank_cards[1] if rules.num_ranks > 2 else 0) & ~board.useless

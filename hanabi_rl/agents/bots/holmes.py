@@ -1,17 +1,15 @@
 """`bot:holmes`: HolmesBot of O'Dwyer (Quuxplusone/Hanabi, 2019), from a description of its rules.
 
-ValueBot that keeps for every card the set of what it can be, and draws conclusions from what is
-gone, what is located in hands, and what earlier hints must have meant.
+It extends ValueBot with a set of possible cards per slot, reduced by exhausted cards, cards located
+in hands, and the meaning of earlier hints.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import newly_playable
@@ -20,20 +18,14 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Notes(NamedTuple):
-    """What the owner of each card is taken to know."""
+    """Assumed knowledge of each card's owner."""
 
-    possible: jax.Array
-    """uint32[P, H]: what it can be."""
-    color: jax.Array
-    """int32[P, H]: -1 where unknown."""
-    rank: jax.Array
-    """int32[P, H]: from 0; -1 where unknown."""
-    playable: jax.Array
-    """bool[P, H]: can be played now."""
-    valuable: jax.Array
-    """bool[P, H]: the last copy of a card to be played."""
-    worthless: jax.Array
-    """bool[P, H]: played already."""
+    possible: jax.Array  # uint32[P, H]: possible cards
+    color: jax.Array  # int32[P, H]: -1 if unknown
+    rank: jax.Array  # int32[P, H]: from 0; -1 if unknown
+    playable: jax.Array  # bool[P, H]: playable now
+    valuable: jax.Array  # bool[P, H]: last copy of a card not played yet
+    worthless: jax.Array  # bool[P, H]: already played
 
 
 def _blank(rules: Rules) -> Notes:
@@ -49,29 +41,27 @@ def _blank(rules: Rules) -> Notes:
 
 
 def nothing_known(rules: Rules) -> Notes:
-    """The notes at the deal."""
+    """Notes at the deal."""
     shape = (rules.num_players, rules.hand_size)
     return jax.tree.map(lambda blank: jnp.full(shape, blank), _blank(rules))
 
 
 def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
-    """The notes after the last move, and what follows on the table as it is now."""
-    board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
+    """Notes after the last move, with deductions on the current table."""
+    board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
     notes = _after_play(rules, notes, board, seen)
     notes = jax.tree.map(
-        lambda note, blank: odwyer_common.move_down(seen, note, blank), notes, _blank(rules)
+        lambda note, blank: common.move_down(seen, note, blank), notes, _blank(rules)
     )
-    return deduce(rules, notes, odwyer_common.board_now(seen))
+    return deduce(rules, notes, common.board_now(seen))
 
 
-def _after_color_hint(
-    rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint
-) -> Notes:
+def _after_color_hint(rules: Rules, notes: Notes, board: Board, hint: common.LastHint) -> Notes:
     touched, others = hint.touched & hint.is_color, hint.untouched & hint.is_color
-    color = jnp.maximum(odwyer_common.color_of(rules, hint.cards & -hint.cards), 0)
-    next_rank = jnp.minimum(odwyer_common.piles(rules, board)[color], rules.num_ranks - 1)
+    color = jnp.maximum(common.color_of(rules, hint.cards & -hint.cards), 0)
+    next_rank = jnp.minimum(common.piles(rules, board)[color], rules.num_ranks - 1)
     guessed = touched & (notes.rank < 0) & ~notes.worthless
     possible = jnp.where(touched, notes.possible & hint.cards, notes.possible)
     possible = jnp.where(guessed, possible & _of_rank(rules, next_rank), possible)
@@ -87,13 +77,13 @@ def _of_rank(rules: Rules, rank: jax.Array) -> jax.Array:
 
 
 def _after_rank_hint(
-    rules: Rules, notes: Notes, board: Board, hint: odwyer_common.LastHint, seen: DecodedObservation
+    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: DecodedObservation
 ) -> Notes:
     applies = hint.is_rank & ~hint.reclaim
     touched, others = hint.touched & applies, hint.untouched & applies
-    rank = odwyer_common.rank_of(rules, hint.cards & -hint.cards)
-    last = hint.cards & odwyer_common.last_copies(rules, board)
-    saved = touched & next_discards(notes, seen) & odwyer_common.in_set(notes.possible, last)
+    rank = common.rank_of(rules, hint.cards & -hint.cards)
+    last = hint.cards & common.last_copies(rules, board)
+    saved = touched & next_discards(notes, seen) & common.in_set(notes.possible, last)
     warning = jnp.any(saved)
     possible = jnp.where(touched, notes.possible & hint.cards, notes.possible)
     to_play = touched & (notes.color < 0) & ~warning & ~notes.worthless
@@ -107,14 +97,13 @@ def _after_rank_hint(
 
 def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservation) -> Notes:
     card = seen.last.card
-    common = seen.last.scored & ~odwyer_common.in_set(card, odwyer_common.last_copies(rules, board))
-    it = common & ~notes.valuable & odwyer_common.in_set(notes.possible, card)
+    is_common = seen.last.scored & ~common.in_set(card, common.last_copies(rules, board))
+    it = is_common & ~notes.valuable & common.in_set(notes.possible, card)
     return notes._replace(playable=notes.playable & ~it)
 
 
 def deduce(rules: Rules, notes: Notes, board: Board) -> Notes:
-    """What the notes come to on the table: cards all of whose copies are gone or located cannot
-    be, which locates more, until nothing changes."""
+    """Exclude cards with all copies gone or located, until no further card is located."""
 
     def again(going: tuple[Notes, jax.Array, jax.Array]) -> tuple[Notes, jax.Array, jax.Array]:
         notes, located, _ = going
@@ -127,18 +116,15 @@ def deduce(rules: Rules, notes: Notes, board: Board) -> Notes:
 
 
 def _located(rules: Rules, notes: Notes) -> jax.Array:
-    """How many slots are known to hold each card, int32[K]."""
+    """Number of slots known to hold each card, int32[K]."""
     known = (notes.color >= 0) & (notes.rank >= 0)
     card = jnp.where(known, notes.color * rules.num_ranks + notes.rank, -1)
     return jnp.sum(card[..., None] == jnp.arange(rules.num_cards), axis=(0, 1))
 
 
 def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
-    playable, last = (
-        odwyer_common.playable_cards(rules, board),
-        odwyer_common.last_copies(rules, board),
-    )
-    taken = odwyer_common.all_gone(rules, board, located)
+    playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))
+    taken = common.all_gone(rules, board, located)
     remaining = jnp.uint32(rules.all_cards) & ~taken
     remaining &= jnp.where(notes.valuable, last, rules.all_cards)
     remaining &= jnp.where(notes.playable, playable, rules.all_cards)
@@ -149,20 +135,20 @@ def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Not
     notes = _name(rules, notes)
 
     possible, open_ = notes.possible, ~notes.worthless
-    trash = open_ & ~notes.playable & ~notes.valuable & odwyer_common.subset(possible, board.played)
+    trash = open_ & ~notes.playable & ~notes.valuable & common.subset(possible, board.played)
     open_ &= ~trash
     return notes._replace(
         worthless=notes.worthless | trash,
-        valuable=notes.valuable | (open_ & odwyer_common.subset(possible, last)),
-        playable=notes.playable | (open_ & odwyer_common.subset(possible, playable)),
+        valuable=notes.valuable | (open_ & common.subset(possible, last)),
+        playable=notes.playable | (open_ & common.subset(possible, playable)),
     )
 
 
 def _name(rules: Rules, notes: Notes) -> Notes:
-    """A colour or rank is known where the possible cards have no other."""
+    """Set colour or rank where all possible cards share it."""
 
     def only(known: jax.Array, groups: tuple[int, ...]) -> jax.Array:
-        has = odwyer_common.in_set(notes.possible[..., None], jnp.array(groups, jnp.uint32))
+        has = common.in_set(notes.possible[..., None], jnp.array(groups, jnp.uint32))
         single = (jnp.sum(has, axis=-1) == 1) & (known < 0)
         return jnp.where(single, jnp.argmax(has, axis=-1), known).astype(jnp.int32)
 
@@ -172,29 +158,22 @@ def _name(rules: Rules, notes: Notes) -> Notes:
 
 
 def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
-    """The observer's move, int32[]."""
-    board = odwyer_common.board_now(seen)
-    playable, last = (
-        odwyer_common.playable_cards(rules, board),
-        odwyer_common.last_copies(rules, board),
-    )
+    """Action of the observer, int32[]."""
+    board = common.board_now(seen)
+    playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))
     discards = next_discards(notes, seen)
-    wrong = (seen.hands != 0) & ~odwyer_common.in_set(seen.hands, playable) & ~notes.worthless
-    touched = odwyer_common.touches(rules, seen)
+    wrong = (seen.hands != 0) & ~common.in_set(seen.hands, playable) & ~notes.worthless
+    touched = common.touches(rules, seen)
     by_color = (jnp.arange(touched.shape[1]) < rules.num_colors)[:, None]
     misled = jnp.where(
         by_color, (wrong & (notes.rank < 0))[1:, None], (wrong & (notes.color < 0))[1:, None]
     )
     could = jnp.where(discards, notes.possible & last, 0)[1:, None]
-    warns = (
-        touched
-        & ~by_color
-        & odwyer_common.in_set(could, jnp.array(odwyer_common.hint_cards(rules))[:, None])
-    )
+    warns = touched & ~by_color & common.in_set(could, jnp.array(common.hint_cards(rules))[:, None])
     out = jnp.any((touched & misled) | warns, axis=-1)
     worth = jnp.where(out, 0, newly_playable(rules, notes.playable, seen))
 
-    urgent = jnp.any(discards[1] & odwyer_common.in_set(seen.hands[1], last))
+    urgent = jnp.any(discards[1] & common.in_set(seen.hands[1], last))
     saved = jnp.sum(jnp.where(discards[1], seen.hands[1], 0), dtype=jnp.uint32)
     known = (notes.color[0] >= 0) & (notes.rank[0] >= 0)
     unknown = (seen.knowledge[0] != 0) & ~notes.worthless[0] & ~known

@@ -1,12 +1,10 @@
-"""An observation read back: what a rule-based agent sees.
+"""Decoding of an observation for rule-based agents.
 
-The inverse of `hanabi_rl.games.hanabi.observation`, for one observation; `jax.vmap` it over a
-batch. Hands are relative to the observer: row 0 is the observer's own hand, row 1 the next
-player's. A set of cards is a ``uint32`` whose bit ``colour * num_ranks + rank`` says whether the
-card is in it; one card is a set of one.
+Inverse of `hanabi_rl.games.hanabi.observation`, for one observation; `jax.vmap` it over a batch.
+Hands are relative to the observer: row 0 is the observer's hand, row 1 the next player's. A set of
+cards is a ``uint32`` with bit ``colour * num_ranks + rank`` per card; a single card is a set of
+one.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -19,68 +17,48 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class LastMove(NamedTuple):
-    """The move before this observation; all false and empty before the first one."""
+    """The move before this observation; false and empty before the first move."""
 
-    actor: jax.Array
-    """bool[P]: who moved, relative to the observer."""
-    is_hint: jax.Array
-    """bool[]."""
-    is_rank_hint: jax.Array
-    """bool[]."""
-    target: jax.Array
-    """bool[P]: who was hinted."""
-    hinted: jax.Array
-    """uint32[]: the set of cards of the hinted colour or rank."""
-    touched: jax.Array
-    """bool[H]: the slots the hint touched."""
-    slot: jax.Array
-    """bool[H]: the slot played or discarded."""
-    card: jax.Array
-    """uint32[]: the card played or discarded, as a set of one."""
-    is_play: jax.Array
-    """bool[]: it was played, rightly or wrongly."""
-    scored: jax.Array
-    """bool[]: it was played rightly."""
-    gained_token: jax.Array
-    """bool[]: the play completed a firework and gave a token."""
+    actor: jax.Array  # bool[P]: player that moved, relative to the observer
+    is_hint: jax.Array  # bool[]
+    is_rank_hint: jax.Array  # bool[]
+    target: jax.Array  # bool[P]: player that received the hint
+    hinted: jax.Array  # uint32[]: set of cards of the hinted colour or rank
+    touched: jax.Array  # bool[H]: slots that the hint touched
+    slot: jax.Array  # bool[H]: slot of the card played or discarded
+    card: jax.Array  # uint32[]: card played or discarded, as a set of one
+    is_play: jax.Array  # bool[]: True for a play, successful or not
+    scored: jax.Array  # bool[]: True for a successful play
+    gained_token: jax.Array  # bool[]: True if the play completed a firework and gained a token
 
 
 class DecodedObservation(NamedTuple):
-    """One observation, decoded. ``P`` players, hands of ``H``, ``K`` different cards."""
+    """Decoded observation: ``P`` players, hands of ``H``, ``K`` card types."""
 
+    # uint32[P, H]: card in each slot, oldest first; 0 for the observer's own cards and for empty
+    # slots
     hands: jax.Array
-    """uint32[P, H]: the card in each slot, oldest first; 0 for the observer's own cards and for
-    empty slots."""
+    # uint32[P, H]: cards that hints and exhausted cards allow; 0 for an empty slot
     knowledge: jax.Array
-    """uint32[P, H]: what its hints and the cards gone from the game leave possible; 0 for an empty
-    slot."""
-    hinted: jax.Array
-    """bool[P, H]: some hint touched this card."""
-    color_named: jax.Array
-    """bool[P, H]: a hint named its colour."""
-    rank_named: jax.Array
-    """bool[P, H]: a hint named its rank."""
-    played: jax.Array
-    """uint32[]: the cards on the fireworks."""
-    discarded: jax.Array
-    """int32[K]: how many copies of each card were discarded or misplayed."""
-    deck: jax.Array
-    """int32[]: cards left in the deck."""
-    info: jax.Array
-    """int32[]: information tokens."""
-    lives: jax.Array
-    """int32[]: life tokens."""
+    hinted: jax.Array  # bool[P, H]: a hint touched this card
+    color_named: jax.Array  # bool[P, H]: a colour hint touched this card
+    rank_named: jax.Array  # bool[P, H]: a rank hint touched this card
+    played: jax.Array  # uint32[]: cards on the fireworks
+    discarded: jax.Array  # int32[K]: copies of each card discarded or misplayed
+    deck: jax.Array  # int32[]: cards left in the deck
+    info: jax.Array  # int32[]: information tokens
+    lives: jax.Array  # int32[]: life tokens
     last: LastMove
 
 
 def to_set(members: jax.Array) -> jax.Array:
-    """The set ``uint32[...]`` of the cards whose entry of ``bool[..., K]`` is true."""
+    """``bool[..., K]`` -> set ``uint32[...]`` of the true entries."""
     bits = jnp.left_shift(jnp.uint32(1), jnp.arange(members.shape[-1], dtype=jnp.uint32))
     return jnp.sum(jnp.where(members, bits, 0), axis=-1, dtype=jnp.uint32)
 
 
 def members(rules: Rules, cards: jax.Array) -> jax.Array:
-    """Sets ``uint32[...]`` as zeros and ones ``int32[..., K]``."""
+    """Sets ``uint32[...]`` -> zeros and ones ``int32[..., K]``."""
     bits = jnp.arange(rules.num_cards, dtype=jnp.uint32)
     return ((cards[..., None] >> bits) & 1).astype(jnp.int32)
 
@@ -91,8 +69,8 @@ def copies(rules: Rules) -> np.ndarray:
 
 
 def with_left(rules: Rules, discarded: jax.Array, left: int) -> jax.Array:
-    """The set ``uint32[*B]`` of the cards of which `left` copies are not among those discarded
-    ``int32[K, *B]``: 0 makes `games.hanabi.cards`'s used-up ones, 1 its single ones."""
+    """Set ``uint32[*B]`` of the cards with exactly `left` copies not in `discarded` ``int32[K,
+    *B]``: `exhausted_cards` (0) or `last_copies` (1) of `games.hanabi.cards`."""
     by_card = rules.num_cards, *(1,) * (discarded.ndim - 1)
     kept = discarded == jnp.array(copies(rules) - left).reshape(by_card)
     bits = jnp.left_shift(jnp.uint32(1), jnp.arange(rules.num_cards, dtype=jnp.uint32))
@@ -100,11 +78,7 @@ def with_left(rules: Rules, discarded: jax.Array, left: int) -> jax.Array:
 
 
 def decode_observation(rules: Rules, obs: jax.Array) -> DecodedObservation:
-    """Decode one observation ``float32[O]``.
-
-    Raises:
-        ValueError: an observation of another size, as of another number of players.
-    """
+    """Decode one observation ``float32[O]``; raises ValueError for a wrong size."""
     if obs.shape != (rules.obs_size,):
         raise ValueError(
             f"obs must have shape [{rules.obs_size}] for {rules.num_players} players, got "

@@ -1,12 +1,9 @@
-"""`bot:simple`, `bot:value`, `bot:holmes`, `bot:smart`: the bots of O'Dwyer
-(https://github.com/Quuxplusone/Hanabi, 2019) for 2 to 5 players.
+"""`bot:simple`, `bot:value`, `bot:holmes`, `bot:smart`: bots of O'Dwyer for 2 to 5 players.
 
-Each keeps notes on what the owner of every card is taken to know, brings them up to date at every
-move, and chooses from them and the hands it sees. Written from a description of their rules, in
-which nothing is asserted, so that they play with any partner.
+From a description of the rules of https://github.com/Quuxplusone/Hanabi (2019). Each keeps notes on
+the assumed knowledge of every card's owner, updates them after every move, and chooses by them and
+the visible hands. It makes no assertions, so it can play with any partner.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -25,20 +22,20 @@ PyTree = Any
 
 
 class BotLogic(NamedTuple):
-    """How a bot thinks, for one row; the notes are arrays ``[P, H]``."""
+    """Functions of a bot for one row; the notes are arrays ``[P, H]``."""
 
     nothing_known: Callable[[Rules], PyTree]
-    """The notes at the deal."""
+    """Notes at the deal."""
     observe: Callable[[Rules, Any, DecodedObservation], PyTree]
-    """The notes after the last move."""
+    """Notes after the last move."""
     choose: Callable[[Rules, Any, DecodedObservation], jax.Array]
-    """The action int32[] on the bot's turn."""
+    """Action int32[] on the bot's turn."""
 
 
 class NoteBot(Bot):
-    """A bot that takes notes; the carry is its notes, `[B, P, H]`."""
+    """Bot with notes as its carry, `[B, P, H]`."""
 
-    mind: ClassVar[BotLogic]
+    logic: ClassVar[BotLogic]
     smoothing: float = flax.struct.field(pytree_node=False, default=SMOOTHING)
 
     def __post_init__(self) -> None:
@@ -48,7 +45,7 @@ class NoteBot(Bot):
         """See `Policy.init_carry`."""
         return jax.tree.map(
             lambda note: jnp.broadcast_to(note, (batch, *note.shape)),
-            self.mind.nothing_known(self.rules),
+            self.logic.nothing_known(self.rules),
         )
 
     def step(
@@ -61,17 +58,17 @@ class NoteBot(Bot):
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`; the logits are log-probabilities, see `smoothed`."""
         del key
-        rules, mind = self.rules, self.mind
+        rules, logic = self.rules, self.logic
         seen = jax.vmap(lambda o: decode_observation(rules, o))(obs)
-        blank = mind.nothing_known(rules)
+        blank = logic.nothing_known(rules)
         notes = jax.tree.map(
             lambda old, new: jnp.where(reset[:, None, None], new, old), carry, blank
         )
-        notes = jax.vmap(lambda n, s: mind.observe(rules, n, s))(notes, seen)
+        notes = jax.vmap(lambda n, s: logic.observe(rules, n, s))(notes, seen)
         action = compute_active_rows(
             rules,
             ~legal[:, rules.noop],
-            jax.vmap(lambda row: mind.choose(rules, *row)),
+            jax.vmap(lambda row: logic.choose(rules, *row)),
             (notes, seen),
         )
         action = jnp.where(legal[:, rules.noop], rules.noop, action)
@@ -79,44 +76,35 @@ class NoteBot(Bot):
 
 
 class SimpleBot(NoteBot):
-    """A hint says that the cards it touches can be played now.
-
-    See `hanabi_rl.agents.bots.simple`.
-    """
+    """Hints mean that the touched cards are playable (`hanabi_rl.agents.bots.simple`)."""
 
     name: ClassVar[str] = "simple"
     version: ClassVar[str] = "1"
-    mind: ClassVar[BotLogic] = BotLogic(simple.nothing_known, simple.observe, simple.choose)
+    logic: ClassVar[BotLogic] = BotLogic(simple.nothing_known, simple.observe, simple.choose)
 
 
 class ValueBot(NoteBot):
-    """SimpleBot that also warns of last copies about to be discarded.
-
-    See `hanabi_rl.agents.bots.value`.
-    """
+    """SimpleBot that also warns before last copies are discarded
+    (`hanabi_rl.agents.bots.value`)."""
 
     name: ClassVar[str] = "value"
     version: ClassVar[str] = "1"
-    mind: ClassVar[BotLogic] = BotLogic(value.nothing_known, value.observe, value.choose)
+    logic: ClassVar[BotLogic] = BotLogic(value.nothing_known, value.observe, value.choose)
 
 
 class HolmesBot(NoteBot):
-    """ValueBot that draws conclusions from what each card can be.
-
-    See `hanabi_rl.agents.bots.holmes`.
-    """
+    """ValueBot with deductions from the possible cards of each slot
+    (`hanabi_rl.agents.bots.holmes`)."""
 
     name: ClassVar[str] = "holmes"
     version: ClassVar[str] = "1"
-    mind: ClassVar[BotLogic] = BotLogic(holmes.nothing_known, holmes.observe, holmes.choose)
+    logic: ClassVar[BotLogic] = BotLogic(holmes.nothing_known, holmes.observe, holmes.choose)
 
 
 class SmartBot(NoteBot):
-    """Conclusions from what hints must have meant, and from what was left undone.
-
-    See `hanabi_rl.agents.bots.smart`.
-    """
+    """Deductions from the meaning of hints and from omitted hints
+    (`hanabi_rl.agents.bots.smart`)."""
 
     name: ClassVar[str] = "smart"
     version: ClassVar[str] = "1"
-    mind: ClassVar[BotLogic] = BotLogic(smart.nothing_known, smart.observe, smart.choose)
+    logic: ClassVar[BotLogic] = BotLogic(smart.nothing_known, smart.observe, smart.choose)

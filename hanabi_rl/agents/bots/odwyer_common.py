@@ -1,12 +1,9 @@
-"""What the bots of O'Dwyer's family share: the table now and before the last move, slots that move
-down, every hint at once.
+"""Common parts of O'Dwyer's bots: table before and after the last move, shifts of slots, hints.
 
 Unbatched. Rows are seats relative to the observer; a single card is a set of one (``uint32``), as
-in `hanabi_rl.agents.bots.obs_view`. *Hint values* are the colours and then the ranks, ``V = C + R``
-of them; *partners* are the other seats, next player first.
+in `hanabi_rl.agents.bots.obs_view`. *Hint values* are the ``V = C + R`` colours, then ranks;
+*partners* are the other seats, next player first.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -22,26 +19,21 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Board(NamedTuple):
-    """What lies on the table, for everyone to see."""
+    """Public state of the table."""
 
-    played: jax.Array
-    """uint32[]: the cards on the fireworks."""
-    discarded: jax.Array
-    """int32[K]: copies of each card discarded or misplayed."""
-    tokens: jax.Array
-    """int32[]: information tokens."""
-    deck: jax.Array
-    """int32[]: cards left in it."""
+    played: jax.Array  # uint32[]: cards on the fireworks
+    discarded: jax.Array  # int32[K]: copies of each card discarded or misplayed
+    tokens: jax.Array  # int32[]: information tokens
+    deck: jax.Array  # int32[]: cards left in the deck
 
 
 def board_now(seen: DecodedObservation) -> Board:
-    """The table as observed."""
+    """Observed table."""
     return Board(played=seen.played, discarded=seen.discarded, tokens=seen.info, deck=seen.deck)
 
 
 def board_before(rules: Rules, seen: DecodedObservation) -> Board:
-    """The table before the last move, when the other bots are told of it: what was observed, with
-    what the move did taken back."""
+    """Table before the last move, at which the original bots are notified."""
     last = seen.last
     took = jnp.any(last.slot)
     drew = took & jnp.any(last.actor & (seen.knowledge[:, -1] != 0))
@@ -56,12 +48,12 @@ def board_before(rules: Rules, seen: DecodedObservation) -> Board:
 
 
 def piles(rules: Rules, board: Board) -> jax.Array:
-    """How high the firework of each colour is: int32[C]."""
+    """Height of each firework: int32[C]."""
     return count(board.played & jnp.array(rules.color_cards, jnp.uint32))
 
 
 def playable_cards(rules: Rules, board: Board) -> jax.Array:
-    """The next card of each firework: uint32[]."""
+    """Next card of each firework: uint32[]."""
     return next_cards(rules, board.played)
 
 
@@ -71,77 +63,71 @@ def gone(rules: Rules, board: Board) -> jax.Array:
 
 
 def all_gone(rules: Rules, board: Board, elsewhere: jax.Array) -> jax.Array:
-    """Cards of which no copy is left beside those gone and `elsewhere` int32[K]: uint32[]."""
+    """Cards with all copies gone or `elsewhere` int32[K]: uint32[]."""
     return to_set(gone(rules, board) + elsewhere >= jnp.array(copies(rules)))
 
 
 def last_copies(rules: Rules, board: Board) -> jax.Array:
-    """Cards not yet played of which one copy is left, to be reached or not: uint32[]."""
+    """Cards not played yet with one copy left, reachable or not: uint32[]."""
     return with_left(rules, board.discarded, 1) & ~board.played
 
 
 def color_of(rules: Rules, card: jax.Array) -> jax.Array:
-    """The colour of a set of one; -1 of none."""
+    """Colour of a set of one; -1 for the empty set."""
     return jnp.where(card == 0, -1, count(card - 1) // rules.num_ranks)
 
 
 def rank_of(rules: Rules, card: jax.Array) -> jax.Array:
-    """The rank, from 0, of a set of one; -1 of none."""
+    """Rank, from 0, of a set of one; -1 for the empty set."""
     return jnp.where(card == 0, -1, count(card - 1) % rules.num_ranks)
 
 
 def subset(cards: jax.Array, of: jax.Array) -> jax.Array:
-    """Whether every card is also in `of`; true of no card."""
+    """True if every card is also in `of`."""
     return (cards & ~of) == 0
 
 
 def in_set(cards: jax.Array, of: jax.Array) -> jax.Array:
-    """Whether some card is also in `of`."""
+    """True if any card is also in `of`."""
     return (cards & of) != 0
 
 
 def first_where(mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The first true slot of ``bool[..., H]``, int32[...], and whether there is one."""
+    """First true slot of ``bool[..., H]``, int32[...], and True if there is one."""
     return jnp.argmax(mask, axis=-1), jnp.any(mask, axis=-1)
 
 
 def at_slot(slot: jax.Array, there: jax.Array, hand_size: int) -> jax.Array:
-    """Only the slot ``int32[...]`` where `there` says so: bool[..., H]."""
+    """Mask of the slot ``int32[...]`` where `there`: bool[..., H]."""
     return (jnp.arange(hand_size) == slot[..., None]) & there[..., None]
 
 
 def move_down(
     seen: DecodedObservation, notes: jax.Array, blank: jax.Array | float | bool
 ) -> jax.Array:
-    """Notes ``[P, H]`` on the cards after the last move: the card played or discarded leaves,
-    younger ones move down a slot, and `blank` is noted on the newest."""
+    """Shift notes ``[P, H]`` after the last move: the card played or discarded leaves, newer ones
+    move down a slot, and the newest gets `blank`."""
     left = seen.last.actor[:, None] & (jnp.cumsum(seen.last.slot) > 0)
     younger = jnp.roll(notes, -1, axis=1).at[:, -1].set(blank)
     return jnp.where(left, younger, notes)
 
 
 class LastHint(NamedTuple):
-    """The last move as a hint; touches nothing where it was none."""
+    """The last move as a hint; touches nothing if it was another move."""
 
-    touched: jax.Array
-    """bool[P, H]."""
-    untouched: jax.Array
-    """bool[P, H]: the target's other cards."""
-    cards: jax.Array
-    """uint32[]: all cards of its colour or rank."""
-    is_color: jax.Array
-    """bool[]."""
-    is_rank: jax.Array
-    """bool[]."""
+    touched: jax.Array  # bool[P, H]
+    untouched: jax.Array  # bool[P, H]: other cards of the target
+    cards: jax.Array  # uint32[]: all cards of the hinted colour or rank
+    is_color: jax.Array  # bool[]
+    is_rank: jax.Array  # bool[]
+    # bool[]: a rank hint that only passes the turn: with all tokens, from the player after its
+    # target, touching the target's oldest card
     reclaim: jax.Array
-    """bool[]: a rank hint that only passes the turn: at all tokens, by the player after its target,
-    about the target's oldest card."""
-    to_next: jax.Array
-    """bool[]: it was given to the player after the one who gave it."""
+    to_next: jax.Array  # bool[]: the target is the next player after the giver
 
 
 def last_hint(rules: Rules, seen: DecodedObservation) -> LastHint:
-    """What the last move told."""
+    """Decode the last move as a hint."""
     last = seen.last
     of_target = last.target[:, None] & (seen.knowledge != 0)
     after_target = jnp.any(jnp.roll(last.target, 1) & last.actor)
@@ -163,12 +149,12 @@ def hint_cards(rules: Rules) -> np.ndarray:
 
 
 def touches(rules: Rules, seen: DecodedObservation) -> jax.Array:
-    """Which cards each hint would touch: bool[P-1, V, H]."""
+    """Cards that each hint would touch: bool[P-1, V, H]."""
     return (seen.hands[1:, None] & hint_cards(rules)[:, None]) != 0
 
 
 def hint_action(rules: Rules, partner: jax.Array | int, value: jax.Array | int) -> jax.Array:
-    """The action that gives `partner` (0 is the next player) a hint: int32[]."""
+    """Action that gives `partner` (0 is the next player) a hint: int32[]."""
     by_color = jnp.asarray(value) < rules.num_colors
     no = jnp.zeros_like(by_color)
     of_kind = jnp.where(by_color, value, value - rules.num_colors)
@@ -178,28 +164,27 @@ def hint_action(rules: Rules, partner: jax.Array | int, value: jax.Array | int) 
 
 
 def play_action(rules: Rules, slot: jax.Array) -> jax.Array:
-    """The action that plays a slot: int32[]."""
+    """Action that plays a slot: int32[]."""
     return action_slices(rules)["play"].start + slot
 
 
 def rank_value(rules: Rules, card: jax.Array) -> jax.Array:
-    """The hint value of a card's rank: int32[]."""
+    """Hint value of a card's rank: int32[]."""
     return rules.num_colors + rank_of(rules, card)
 
 
 def best_hint(worth: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The first of the best hint values of ``[..., V]`` for each partner, and its worth."""
+    """Index of the first best hint of ``[..., V]`` for each partner, and its value."""
     return jnp.argmax(worth, axis=-1), jnp.max(worth, axis=-1)
 
 
 def reclaim_action(rules: Rules, seen: DecodedObservation) -> jax.Array:
-    """The hint that passes the turn at all tokens: to the player before, the rank of its oldest
-    card."""
+    """Hint that passes the turn with all tokens: the rank of the previous player's oldest card."""
     return hint_action(rules, rules.num_players - 2, rank_value(rules, seen.hands[-1, 0]))
 
 
 def pick(*choices: tuple[jax.Array, jax.Array], otherwise: jax.Array) -> jax.Array:
-    """The action of the first ``(whether, action)`` whose condition holds: int32[]."""
+    """First action of ``(condition, action)`` pairs with a true condition: int32[]."""
     action = otherwise
     for holds, this in reversed(choices):
         action = jnp.where(holds, this, action)

@@ -1,7 +1,5 @@
 """`bot:random`: uniform among the legal actions."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import jax
@@ -13,15 +11,15 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class RandomBot(Bot):
-    """Plays uniformly among the legal actions, in greedy play too: it draws with the key it is
-    given. Without one its logits are the uniform distribution itself."""
+    """Plays uniformly random legal actions, also in greedy play, where it needs a key. Without a
+    key its logits are the uniform distribution."""
 
     name: ClassVar[str] = "random"
     version: ClassVar[str] = "2"
     is_stochastic: ClassVar[bool] = True
 
     def init_carry(self, batch: int) -> tuple[()]:
-        """See `Policy.init_carry`: it remembers nothing."""
+        """See `Policy.init_carry`; empty."""
         del batch
         return ()
 
@@ -33,8 +31,7 @@ class RandomBot(Bot):
         reset: jax.Array,
         key: jax.Array | None = None,
     ) -> tuple[tuple[()], jax.Array]:
-        """See `Policy.step`: without a key -log(legal actions) for each, with one 0 for the action
-        drawn."""
+        """See `Policy.step`; a uniform distribution, or with a key the sampled action."""
         del obs, reset
         uniform = jnp.where(
             legal, -jnp.log(jnp.sum(legal, axis=-1, keepdims=True)), ILLEGAL_LOGIT

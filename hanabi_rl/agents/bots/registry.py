@@ -1,5 +1,4 @@
-"""The bots that come with the package, by name: `bot:random`, `bot:convention`, those of O'Dwyer,
-the rule lists and a family of rule players."""
+"""Registry of the bundled bots."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Bots(Mapping[str, "type[Bot]"]):
-    """Their names are known before any of them is imported."""
+    """Mapping that lists names without importing the bots."""
 
     def __init__(self, *places: tuple[str, str, str]) -> None:
         self.places = {name: (module, bot) for name, module, bot in places}
@@ -50,12 +49,11 @@ BOTS = _Bots(
     ("legal-random", "rule_lists", "LegalRandom"),
     ("rules", "rule_family", "RuleFamilyBot"),
 )
-"""Every bot: name, module of this folder, class; a new one is its class and a line here. A bot's
-module is imported when it is first asked for."""
+"""Name, module of this folder and class of each bot; a module is imported on first use."""
 
 
 SCORES_FILE = Path(__file__).parent / "scores.json"
-"""What `python benchmarks/bots.py --write yes` measured."""
+"""Results of `python benchmarks/bots.py --write yes`."""
 
 
 RENAMED_PARAMETERS = {
@@ -64,8 +62,8 @@ RENAMED_PARAMETERS = {
     "exact": "exact_hints",
     "gambles": "plays_at_deck_end",
 }
-"""Names in the commands of older cards and runs, which are still accepted -> names now. The
-identity of a bot hashes the old ones, so that renaming a parameter changes no identity."""
+"""Old names of parameters, in commands of older cards and runs and still accepted -> current names.
+The identity of a bot hashes the old names, so that renaming a parameter changes no identity."""
 
 
 class Parameter(NamedTuple):
@@ -76,18 +74,14 @@ class Parameter(NamedTuple):
 
 
 def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
-    """A bot for a game: `random` or `convention`, with or without the prefix `bot:`.
-
-    Raises:
-        ValueError: no bot of that name, or a parameter that it does not have or take.
-    """
+    """Make a bot (`random` or `bot:random`); raises ValueError for a wrong name, parameter or
+    value."""
     known = bot_parameters(name)
     parameters = {RENAMED_PARAMETERS.get(key, key): value for key, value in parameters.items()}
     for key in parameters:
         if key not in known:
             raise ValueError(
-                f"{name}: expected one of its parameters ({', '.join(known) or 'none'}), got "
-                f"{key!r}"
+                f"{name}: expected a parameter ({', '.join(known) or 'it has none'}), got {key!r}"
             )
     try:
         return _find(name).make(rules, **parameters)
@@ -96,7 +90,7 @@ def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
 
 
 def bot_parameters(name: str) -> dict[str, Parameter]:
-    """The parameters of a bot by name; raises ValueError as `make_bot`."""
+    """Parameters of a bot by name; raises ValueError as `make_bot`."""
     bot = _find(name)
     types = typing.get_type_hints(bot)
     return {
@@ -105,8 +99,9 @@ def bot_parameters(name: str) -> dict[str, Parameter]:
 
 
 def bot_scores(name: str) -> dict[str, Any]:
-    """Self-play of a bot as it is by default, by number of players ("2" to "5"): `games`, `mean`
-    with `ci95`, `points`, shares `zero` and `perfect`. Empty where another version was measured."""
+    """Self-play results of a bot with default parameters, by number of players ("2" to "5"):
+    `games`, `mean` with `ci95`, `points`, rates `zero` and `perfect`. Empty if another version was
+    measured."""
     measured = read_json(SCORES_FILE).get(name, {})
     return dict(measured["scores"]) if measured.get("version") == _find(name).version else {}
 
@@ -115,7 +110,6 @@ def _find(name: str) -> type[Bot]:
     bare = name.removeprefix("bot:")
     if bare not in BOTS:
         raise ValueError(
-            f"the name of a bot must be one of {', '.join(f'bot:{known}' for known in BOTS)}, got "
-            f"{name!r}"
+            f"expected one of {', '.join(f'bot:{known}' for known in BOTS)}, got {name!r}"
         )
     return BOTS[bare]

@@ -1,10 +1,10 @@
-"""`bot:rules`: a family of rule players that differ in how they hint, read hints and discard.
+"""`bot:rules`: a family of rule-based bots that differ in how they hint, read hints and discard.
 
-`bot:rules?seed=7` is the member that seed 7 draws from `RANGES`; other parameters given beside it
-stay as given, those of `NON_RANDOM_PARAMETERS` among them, which no seed draws. The parameters are
-array leaves, so that any number of members is one stacked policy in one compiled program
-(`learning/partner_population.py`). They stand for those of the "theory of mind" agents of Knott et
-al. 2021 (arXiv 2101.05507), in Hanabi's terms.
+`bot:rules?seed=7` is the member sampled from `RANGES` with seed 7; explicit parameters override the
+sampled ones and include `NON_RANDOM_PARAMETERS`, which are not sampled. The parameters are array
+leaves, so that any number of members is one stacked policy in one compiled program
+(`learning/partner_population.py`). They correspond to the "theory of mind" agents of Knott et al.
+2021 (arXiv 2101.05507).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.hint_inference import first_true, last_true
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.rule_lists import RuleBot
@@ -45,56 +45,49 @@ RANGES: dict[str, tuple[Any, ...]] = {
     "focus_newest": (False, True),
     "chop_newest": (False, True),
 }
-"""The values that members differ in; beside them epsilon, uniform in [0, `MAX_EPSILON`]."""
+"""Values of the sampled parameters; epsilon is also sampled, uniformly from [0, `MAX_EPSILON`]."""
 NON_RANDOM_PARAMETERS: dict[str, tuple[Any, ...]] = {
     "plays_hinted": (0, 1, 2),
     "exact_hints": (False, True),
     "plays_at_deck_end": (False, True),
 }
-"""What a member may be told to do beside what its seed draws."""
+"""Parameters that are never sampled -> their values."""
 
 
 class RuleFamilyBot(RuleBot):
-    """A member of the family."""
+    """A member of a parametric family of rule-based bots."""
 
     name: ClassVar[str] = "rules"
     version: ClassVar[str] = "1"
     seed: int = NO_SEED
-    """What the other parameters were drawn by; -1: they are as given."""
+    """Seed of the sampled parameters; -1: all parameters are explicit."""
     hint_tokens: int = 1
-    """The tokens from which it hints useful cards."""
+    """Minimum number of tokens for hints about useful cards."""
     lookahead: int = 0
-    """How many ranks above a playable card one is worth a hint."""
+    """Maximum number of ranks above a playable card of a card worth a hint."""
     rank_first: bool = True
-    """Names the rank, else the colour, of what it hints."""
+    """Hint the rank if possible, otherwise the colour; False: the reverse."""
     plays_first: bool = True
-    """Plays what it can before it hints."""
+    """Play known cards before hinting."""
     trusts_hints: bool = False
-    """Plays one of the cards that the hint just before touched, if it can be playable and a life is
-    to spare; else it plays by facts alone."""
+    """Play a card of the last hint if it can be playable and a life is spare."""
     plays_hinted: int = 0
-    """1: plays every card that a hint ever touched, if it can be playable, with its last life too;
-    2: even where it cannot be."""
+    """1: play hinted cards that can be playable, also on the last life; 2: play all hinted
+    cards."""
     exact_hints: bool = False
-    """Hints where every card touched is playable, else not before it must: of these what touches
-    most that was not hinted."""
+    """Give only hints that touch playable cards, unless forced; prefer the most new cards."""
     plays_at_deck_end: bool = False
-    """Plays its newest card rather than discard once the deck has one card left or none, with its
-    last life too."""
+    """With at most 1 card in the deck, play the newest card, even on the last life."""
     focus_newest: bool = False
-    """Of several cards to play takes the newest, else the oldest."""
+    """Of several cards to play, take the newest; False: the oldest."""
     chop_newest: bool = False
-    """Discards the newest card without a hint, else the oldest."""
+    """Discard the newest unhinted card; False: the oldest."""
     epsilon: float = 0.0
-    """The share of turns on which it takes any legal move, evenly."""
+    """Probability of a uniformly random legal move."""
 
     @classmethod
     def make(cls, rules: Rules, **parameters: Any) -> RuleFamilyBot:
-        """See `Bot.make`: what `seed` draws, but for what is given.
-
-        Raises:
-            ValueError: a parameter outside its range.
-        """
+        """See `Bot.make`: parameters sampled with `seed`, overridden by explicit ones."""
         seed = parameters.get("seed", NO_SEED)
         if seed < NO_SEED:
             raise ValueError(f"seed: expected 0 or more, got {seed}")
@@ -104,12 +97,12 @@ class RuleFamilyBot(RuleBot):
                 raise ValueError(f"{name}: expected one of {values}, got {chosen[name]}")
         if not 0.0 <= chosen.get("epsilon", 0.0) <= MAX_EPSILON:
             raise ValueError(
-                f"epsilon: expected a share in [0, {MAX_EPSILON}], got {chosen['epsilon']}"
+                f"epsilon: expected a probability in [0, {MAX_EPSILON}], got {chosen['epsilon']}"
             )
         return cls(rules=rules, **chosen)
 
     def ordered_rules(self) -> tuple[Rule, ...]:
-        """See `RuleBot`: its parameters may be traced."""
+        """See `RuleBot`; parameters may be traced."""
         play, trusted = known_play(self.focus_newest), trusted_play(self.focus_newest)
         hinted = hinted_play(self.focus_newest, self.plays_hinted)
         hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first)
@@ -130,38 +123,37 @@ class RuleFamilyBot(RuleBot):
         )
 
     def action_probs(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
-        """See `RuleBot`: mixed with `epsilon` of any legal move."""
+        """See `RuleBot`; mixed with `epsilon` of any legal move."""
         spread = self.epsilon * legal / jnp.sum(legal, axis=-1, keepdims=True)
         return (1 - self.epsilon) * super().action_probs(weights, legal) + spread
 
 
 def sample_member(seed: int) -> dict[str, Any]:
-    """The parameters of a random member, each evenly from its range."""
+    """Parameters of a random member, each uniform over its range."""
     rng = np.random.default_rng(seed)
     drawn = {name: values[rng.integers(len(values))] for name, values in RANGES.items()}
     return drawn | {"epsilon": round(float(rng.uniform(0.0, MAX_EPSILON)), 3)}
 
 
 def only_if(condition: jax.Array | bool, rule: Rule) -> Rule:
-    """A rule that fires only where a parameter says so."""
+    """Restrict a rule to members with a parameter."""
     return lambda rules, facts: jnp.where(condition, rule(rules, facts), 0.0)
 
 
 def _end(mask: jax.Array, newest: jax.Array | bool) -> jax.Array:
-    """Only the newest, else the oldest, true entry of ``bool[H]``."""
+    """Keep the newest, or otherwise the oldest, true entry of ``bool[H]``."""
     return jnp.where(newest, last_true(mask), first_true(mask))
 
 
 def known_play(newest: jax.Array | bool) -> Rule:
-    """Play a card that is playable whatever its hints allow."""
+    """Play a card that is playable for every possible identity."""
     return lambda rules, facts: action_weights(
         rules, play=_end(own_cards_in(facts, facts.playable), newest)
     )
 
 
 def trusted_play(newest: jax.Array | bool) -> Rule:
-    """With a life to spare, play a card that the hint just before touched, if it can be
-    playable."""
+    """With a spare life, play a card that the last hint touched, if it can be playable."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         last = facts.seen.last
@@ -173,7 +165,7 @@ def trusted_play(newest: jax.Array | bool) -> Rule:
 
 
 def hinted_play(newest: jax.Array | bool, plays_hinted: jax.Array | int) -> Rule:
-    """Play a card that a hint touched, whenever: `RuleFamilyBot.plays_hinted`."""
+    """Play a hinted card, see `RuleFamilyBot.plays_hinted`."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         hinted = believed(facts.seen, facts.plausible, facts.playable, plays_hinted)
@@ -188,28 +180,25 @@ def believed(
     playable: jax.Array,
     plays_hinted: jax.Array | int,
 ) -> jax.Array:
-    """Which own cards that a hint touched are played, bool[H]: none, those that can be playable, or
-    all, as `RuleFamilyBot.plays_hinted` says.
+    """Own hinted cards to play, bool[H], by `RuleFamilyBot.plays_hinted`.
 
-    Args:
-        possible: uint32[H], what each own card can be.
-        playable: uint32[], what can be played now.
+    `possible` uint32[H] are the candidates of own cards, `playable` uint32[] the playable cards.
     """
     can_be = (possible & playable) != 0
     return seen.hinted[0] & (plays_hinted >= jnp.where(can_be, 1, 2))
 
 
 def newest_at_the_end(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Play the newest card with one card in the deck or none."""
+    """Play the newest card with at most one card in the deck."""
     return action_weights(rules, play=last_true(facts.plausible != 0), when=facts.seen.deck <= 1)
 
 
 def playable_alone(tokens: jax.Array | int) -> Rule:
-    """With so many tokens, the hint that touches playable cards alone and most of them that were
-    not hinted; of several the one with the oldest card, by colour before by rank."""
+    """With at least `tokens`, give the hint that touches only playable cards and the most unhinted
+    ones; ties: the oldest card, colour before rank."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
-        touched = odwyer_common.touches(rules, facts.seen)
+        touched = common.touches(rules, facts.seen)
         misleads = jnp.any(touched & ~partner_cards_in(facts, facts.playable)[:, None], axis=-1)
         worth = jnp.where(misleads, 0, newly_playable(rules, facts.seen.hinted, facts.seen))
         ranked = worth * rules.hand_size - jnp.argmax(touched, axis=-1)
@@ -225,8 +214,8 @@ def playable_alone(tokens: jax.Array | int) -> Rule:
 def useful_soon(
     tokens: jax.Array | int, lookahead: jax.Array | int, rank_first: jax.Array | bool
 ) -> Rule:
-    """With so many tokens, name the first card that was not told it and is playable or at most
-    `lookahead` ranks above one that is."""
+    """With at least `tokens`, hint the first card with an unknown colour or rank that is playable
+    or at most `lookahead` ranks above a playable card."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         soon = facts.playable
@@ -245,7 +234,7 @@ def useful_soon(
 
 
 def discard_unhinted(newest: jax.Array | bool) -> Rule:
-    """Discard a card that no hint touched."""
+    """Discard an unhinted card."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         unhinted = (facts.plausible != 0) & ~facts.seen.hinted[0]

@@ -1,12 +1,10 @@
-"""The rule-list bots of Canaan et al. 2020 (rocanaan/hanabi-ad-hoc-learning), each a list of rules
-in order: `bot:internal`, `bot:outer`, `bot:iggi`, `bot:piers`, `bot:van-den-bergh`, `bot:flawed`,
-`bot:legal-random`.
+"""Rule-list bots of Canaan et al. 2020 (rocanaan/hanabi-ad-hoc-learning), from a description.
 
-The first rule that fires moves; if none does, any legal action. They differ in places from the
-originals of Walton-Rivers et al. 2017: here a new card is the youngest of its hand.
+`bot:internal`, `bot:outer`, `bot:iggi`, `bot:piers`, `bot:van-den-bergh`, `bot:flawed`,
+`bot:legal-random`. The first rule that fires selects the action; if none fires, any legal action.
+Some differ from the originals of Walton-Rivers et al. 2017: here a new card is the newest of its
+hand.
 """
-
-from __future__ import annotations
 
 from typing import ClassVar
 
@@ -42,8 +40,7 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class RuleBot(Bot):
-    """Plays a list of rules. The carry is what hints leave possible of the own cards, uint32
-    `[B, H]`."""
+    """Plays a list of rules; the carry is the possible own cards by hints, uint32 `[B, H]`."""
 
     rule_list: ClassVar[tuple[Rule, ...]]
     is_stochastic: ClassVar[bool] = True
@@ -53,11 +50,11 @@ class RuleBot(Bot):
         check_smoothing(self.smoothing)
 
     def ordered_rules(self) -> tuple[Rule, ...]:
-        """What it plays by."""
+        """Rules in order."""
         return self.rule_list
 
     def action_probs(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
-        """What it does, float32 `[B, A]`, by the weights of the first rule that fires."""
+        """Action probabilities float32 `[B, A]`, given the weights of the first rule that fires."""
         del legal
         return weights / jnp.sum(weights, axis=-1, keepdims=True)
 
@@ -73,8 +70,8 @@ class RuleBot(Bot):
         reset: jax.Array,
         key: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """See `Policy.step`: without a key the distribution that the first rule to fire gives,
-        mixed with `smoothing` of any legal action; with one the action drawn, `smoothed`."""
+        """See `Policy.step`: without a key, the distribution of the first rule that fires, mixed
+        with `smoothing` of any legal action; with a key, the sampled action, `smoothed`."""
         rules = self.rules
         seen = jax.vmap(lambda o: decode_observation(rules, o))(obs)
         plausible = jnp.where(reset[:, None], rules.all_cards, carry)
@@ -101,7 +98,7 @@ class RuleBot(Bot):
 
 
 def observe_own(rules: Rules, plausible: jax.Array, seen: DecodedObservation) -> jax.Array:
-    """What hints leave possible of the own cards ``uint32[H]`` after the last move."""
+    """Possible own cards ``uint32[H]`` by hints after the last move."""
     last = seen.last
     after_hint = jnp.where(last.touched, plausible & last.hinted, plausible & ~last.hinted)
     plausible = jnp.where(last.target[0], after_hint, plausible)
@@ -110,7 +107,7 @@ def observe_own(rules: Rules, plausible: jax.Array, seen: DecodedObservation) ->
 
 
 class Internal(RuleBot):
-    """Plays what it knows; hints about playable cards at random."""
+    """Plays known cards; hints playable cards by colour or rank at random."""
 
     name: ClassVar[str] = "internal"
     version: ClassVar[str] = "1"
@@ -118,7 +115,7 @@ class Internal(RuleBot):
 
 
 class Outer(RuleBot):
-    """Internal that remembers what others were told."""
+    """Internal that also tracks the hints that others received."""
 
     name: ClassVar[str] = "outer"
     version: ClassVar[str] = "1"
@@ -126,7 +123,7 @@ class Outer(RuleBot):
 
 
 class Iggi(RuleBot):
-    """Discards the oldest card rather than hint without use."""
+    """Discards the oldest card instead of giving useless hints."""
 
     name: ClassVar[str] = "iggi"
     version: ClassVar[str] = "1"
@@ -134,7 +131,7 @@ class Iggi(RuleBot):
 
 
 class Piers(RuleBot):
-    """IGGI that also plays what is likely playable."""
+    """IGGI that also plays cards that are likely playable."""
 
     name: ClassVar[str] = "piers"
     version: ClassVar[str] = "1"
@@ -152,7 +149,7 @@ class Piers(RuleBot):
 
 
 class VanDenBergh(RuleBot):
-    """The rules of van den Bergh and others, by chances throughout."""
+    """Probability-based rules of van den Bergh et al."""
 
     name: ClassVar[str] = "van-den-bergh"
     version: ClassVar[str] = "1"
@@ -167,7 +164,7 @@ class VanDenBergh(RuleBot):
 
 
 class Flawed(RuleBot):
-    """Plays at a chance of one in four; good only with those who know."""
+    """Plays cards with a success probability of 25% or more; needs partners that know it."""
 
     name: ClassVar[str] = "flawed"
     version: ClassVar[str] = "1"
@@ -182,7 +179,7 @@ class Flawed(RuleBot):
 
 
 class LegalRandom(RuleBot):
-    """Any legal action."""
+    """Plays uniformly random legal actions by its fallback."""
 
     name: ClassVar[str] = "legal-random"
     version: ClassVar[str] = "1"

@@ -1,11 +1,9 @@
-"""Rules that say what to do in a position, and what a list of them does: the first that fires.
+"""Rules for rule-list bots, and the first matching rule of a list.
 
-A rule answers with a weight for each action, ``float32[A]``: how likely it takes it, unnormalised,
-and all 0 where it does not fire. "First" means the oldest card, partners from the next player on.
-The rules are those of Canaan et al. 2020 (rocanaan/hanabi-ad-hoc-learning), from a description.
+A rule returns an unnormalised weight per action, ``float32[A]``, all 0 if it does not fire. "First"
+means the oldest card, and partners from the next player on. The rules are those of Canaan et al.
+2020 (rocanaan/hanabi-ad-hoc-learning), from a description.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,37 +11,32 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, with_left
 from hanabi_rl.games.hanabi.cards import with_successors
 from hanabi_rl.games.hanabi.rules import Rules
 
 
 class RuleInputs(NamedTuple):
-    """What the rules look at: ``P`` players, hands of ``H``, ``K`` cards."""
+    """Inputs of the rules: ``P`` players, hands of ``H``, ``K`` card types."""
 
     seen: DecodedObservation
-    plausible: jax.Array
-    """uint32[H]: what hints leave possible of the own cards, 0 for an empty slot."""
-    playable: jax.Array
-    """uint32[]: the next card of each firework."""
+    plausible: jax.Array  # uint32[H]: possible own cards by hints, 0 for an empty slot
+    playable: jax.Array  # uint32[]: next card of each firework
+    # uint32[]: cards with all copies discarded, and the cards above them
     unreachable: jax.Array
-    """uint32[]: cards of which all copies are discarded, and those above them."""
-    passed: jax.Array
-    """uint32[]: cards of ranks that every firework has."""
-    complete: jax.Array
-    """uint32[]: cards of colours whose firework is complete."""
-    unseen: jax.Array
-    """int32[K]: copies neither in other hands nor discarded nor played."""
+    passed: jax.Array  # uint32[]: cards of ranks that every firework has reached
+    complete: jax.Array  # uint32[]: cards of completed colours
+    unseen: jax.Array  # int32[K]: copies neither visible in other hands nor discarded nor played
 
 
 Rule = Callable[[Rules, RuleInputs], jax.Array]
 
 
 def rule_inputs(rules: Rules, plausible: jax.Array, seen: DecodedObservation) -> RuleInputs:
-    """The facts for one observation; `plausible` is carried, uint32[H]."""
-    board = odwyer_common.board_now(seen)
-    piles = odwyer_common.piles(rules, board)
+    """Rule inputs for one observation; `plausible` uint32[H] is carried."""
+    board = common.board_now(seen)
+    piles = common.piles(rules, board)
     of_rank, of_color = (
         jnp.array(cards, jnp.uint32) for cards in (rules.rank_cards, rules.color_cards)
     )
@@ -53,19 +46,19 @@ def rule_inputs(rules: Rules, plausible: jax.Array, seen: DecodedObservation) ->
     return RuleInputs(
         seen=seen,
         plausible=jnp.where(seen.knowledge[0] != 0, plausible, 0),
-        playable=odwyer_common.playable_cards(rules, board),
+        playable=common.playable_cards(rules, board),
         unreachable=with_successors(rules, with_left(rules, seen.discarded, 0)),
         passed=jnp.sum(passed, dtype=jnp.uint32),
         complete=jnp.sum(complete, dtype=jnp.uint32),
-        unseen=jnp.array(copies(rules)) - odwyer_common.gone(rules, board) - held,
+        unseen=jnp.array(copies(rules)) - common.gone(rules, board) - held,
     )
 
 
 def first_matching_rule(
     rules: Rules, rule_list: Sequence[Rule], facts: RuleInputs, legal: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The weights ``float32[A]`` of the first rule that fires and its place in the list, int32[];
-    if none does, those of all `legal` actions and the length of the list."""
+    """Weights ``float32[A]`` of the first rule that fires and its index int32[]; if none fires, all
+    `legal` actions and the length of the list."""
     weights, place = legal.astype(jnp.float32), jnp.int32(len(rule_list))
     for index, rule in reversed(list(enumerate(rule_list))):
         own = rule(rules, facts)
@@ -87,15 +80,15 @@ def action_weights(
     facts: RuleInputs | None = None,
     when: jax.Array | bool = True,
 ) -> jax.Array:
-    """Weights ``float32[A]`` from those of own slots ``[H]`` and of naming the colour or the rank
-    of partners' cards ``[P-1, H]``."""
+    """Weights ``float32[A]`` from weights of own slots ``[H]`` and of hinting the colour or rank of
+    partners' cards ``[P-1, H]``."""
     slots = jnp.zeros(rules.hand_size)
     colors = jnp.zeros((rules.num_players - 1, rules.num_colors))
     ranks = jnp.zeros((rules.num_players - 1, rules.num_ranks))
     if facts is not None and by_color is not None and by_rank is not None:
         cards = facts.seen.hands[1:, :, None]
-        of_color = odwyer_common.in_set(cards, jnp.array(rules.color_cards, jnp.uint32))
-        of_rank = odwyer_common.in_set(cards, jnp.array(rules.rank_cards, jnp.uint32))
+        of_color = common.in_set(cards, jnp.array(rules.color_cards, jnp.uint32))
+        of_rank = common.in_set(cards, jnp.array(rules.rank_cards, jnp.uint32))
         colors = jnp.sum(by_color[..., None] * of_color, axis=1)
         ranks = jnp.sum(by_rank[..., None] * of_rank, axis=1)
     parts = [
@@ -109,7 +102,7 @@ def action_weights(
 
 
 def _first(mask: jax.Array) -> jax.Array:
-    """Only the first true entry, in the order of its elements."""
+    """Keep the first true entry, in memory order."""
     flat = mask.reshape(-1)
     return (flat & (jnp.cumsum(flat) == 1)).reshape(mask.shape)
 
@@ -123,8 +116,7 @@ def hint_weights(
     rank_first: bool,
     min_tokens: int = 1,
 ) -> jax.Array:
-    """Names the colour or the rank of the first card ``[P-1, H]`` of which either is to be named,
-    with `min_tokens` tokens or more."""
+    """Hint the colour or rank of the first card ``[P-1, H]`` in either mask."""
     first = _first(color | rank)
     color, rank = (color & ~rank, rank) if rank_first else (color, rank & ~color)
     return action_weights(
@@ -137,17 +129,17 @@ def hint_weights(
 
 
 def partner_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
-    """Which cards of partners are in a set, bool[P-1, H]."""
-    return odwyer_common.in_set(facts.seen.hands[1:], cards)
+    """Partners' cards in a set, bool[P-1, H]."""
+    return common.in_set(facts.seen.hands[1:], cards)
 
 
 def own_cards_in(facts: RuleInputs, cards: jax.Array) -> jax.Array:
-    """Which own cards are in a set whatever they are, bool[H]."""
-    return (facts.plausible != 0) & odwyer_common.subset(facts.plausible, cards)
+    """Own cards with all possible identities in a set, bool[H]."""
+    return (facts.plausible != 0) & common.subset(facts.plausible, cards)
 
 
 def _probs(rules: Rules, facts: RuleInputs, cards: jax.Array) -> jax.Array:
-    """The probability that each own card is in a set, by copies left: float32[H]; -1 of none."""
+    """Probability that each own card is in a set: float32[H]; -1 for empty slots."""
     left = members(rules, facts.plausible) * facts.unseen
     good = jnp.sum(left * members(rules, cards), axis=-1)
     total = jnp.sum(left, axis=-1)
@@ -155,12 +147,12 @@ def _probs(rules: Rules, facts: RuleInputs, cards: jax.Array) -> jax.Array:
 
 
 def _likeliest(probs: jax.Array, min_prob: float) -> jax.Array:
-    """The first of the most probable, if at least `min_prob`: bool[H]."""
+    """First of the most probable, if at least `min_prob`: bool[H]."""
     return _first((probs == jnp.max(probs)) & (probs >= min_prob))
 
 
 def may_discard(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Whether a token is missing, bool[]."""
+    """True if a token is missing, bool[]."""
     return facts.seen.info < rules.max_info_tokens
 
 
@@ -168,19 +160,18 @@ def may_discard(rules: Rules, facts: RuleInputs) -> jax.Array:
 
 
 def safe(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Play the first card that is playable whatever its hints allow."""
+    """Play the first card that is playable for every possible identity."""
     return action_weights(rules, play=_first(own_cards_in(facts, facts.playable)))
 
 
 def certain(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Play the first playable card of which both colour and rank were named."""
+    """Play the first playable card with known colour and rank."""
     named = facts.seen.color_named[0] & facts.seen.rank_named[0]
     return action_weights(rules, play=_first(named & own_cards_in(facts, facts.playable)))
 
 
 def probable(min_prob: float, spare: bool = False) -> Rule:
-    """Play the card most likely playable, with probability `min_prob` or more; with `spare` only
-    with 2 lives or more."""
+    """Play the card most likely playable, if at least `min_prob`; `spare`: only with 2 lives."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         chosen = _likeliest(_probs(rules, facts, facts.playable), min_prob)
@@ -190,13 +181,13 @@ def probable(min_prob: float, spare: bool = False) -> Rule:
 
 
 def hail_mary(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """With the deck empty and a life to spare, play the card most likely playable."""
+    """With an empty deck and a spare life, play the card most likely playable."""
     return jnp.where(facts.seen.deck == 0, probable(0.0, spare=True)(rules, facts), 0.0)
 
 
 def osawa(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Discard the first card known to be useless by what was named; else the first that cannot be
-    played any more whatever its hints allow."""
+    """Discard the first card that is useless by its known attributes; otherwise the first that
+    cannot be played any more for every possible identity."""
     color, rank = facts.seen.color_named[0], facts.seen.rank_named[0]
     useless = own_cards_in(facts, facts.seen.played | facts.unreachable)
     named = (
@@ -210,14 +201,14 @@ def osawa(rules: Rules, facts: RuleInputs) -> jax.Array:
 
 
 def useful(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Name the rank, else the colour, of the first playable card that was not told it."""
+    """Hint the rank, otherwise the colour, of the first playable card where it is unknown."""
     playable = partner_cards_in(facts, facts.playable)
     color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
     return hint_weights(rules, facts, playable & color, playable & rank, rank_first=True)
 
 
 def playable_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Name the rank or the colour, by a coin, of the first playable card."""
+    """Hint the rank or the colour, with equal probability, of the first playable card."""
     first = _first(partner_cards_in(facts, facts.playable))
     return action_weights(
         rules, by_color=first, by_rank=first, facts=facts, when=facts.seen.info > 0
@@ -225,15 +216,16 @@ def playable_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
 
 
 def unknown(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Name the colour, else the rank, of the next player's first card that was not told it."""
+    """Hint the colour, otherwise the rank, of the next player's first card where it is unknown."""
     there = (facts.seen.hands[1:] != 0) & (jnp.arange(rules.num_players - 1) == 0)[:, None]
     color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
     return hint_weights(rules, facts, there & color, there & rank, rank_first=False)
 
 
 def dispensable(tokens: int) -> Rule:
-    """With fewer than `tokens`, name what shows the first card useless: the colour of a complete
-    firework, a rank that every firework has, what is missing of a card that was played."""
+    """With fewer than `tokens`, give a hint that identifies the first useless card: the colour of a
+    complete firework, a rank that every firework has reached, or the missing attribute of a played
+    card."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
@@ -241,11 +233,7 @@ def dispensable(tokens: int) -> Rule:
         by_rank = rank & partner_cards_in(facts, facts.passed)
         missing = partner_cards_in(facts, facts.seen.played) & (color ^ rank) & ~by_color & ~by_rank
         weights = hint_weights(
-            rules,
-            facts,
-            by_color | (missing & color),
-            by_rank | (missing & rank),
-            rank_first=False,
+            rules, facts, by_color | (missing & color), by_rank | (missing & rank), rank_first=False
         )
         return jnp.where(facts.seen.info < tokens, weights, 0.0)
 
@@ -253,7 +241,7 @@ def dispensable(tokens: int) -> Rule:
 
 
 def useless_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Name the colour, else the rank, of the first useless card that was not told it."""
+    """Hint the colour, otherwise the rank, of the first useless card where it is unknown."""
     useless = partner_cards_in(facts, facts.seen.played | facts.unreachable)
     color, rank = ~facts.seen.color_named[1:], ~facts.seen.rank_named[1:]
     return hint_weights(
@@ -262,7 +250,7 @@ def useless_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
 
 
 def any_hint(rules: Rules, facts: RuleInputs) -> jax.Array:
-    """Name the rank or the colour, by a coin, of a random card of the next player."""
+    """Hint the rank or the colour, with equal probability, of a random card of the next player."""
     there = (facts.seen.hands[1:] != 0) & (jnp.arange(rules.num_players - 1) == 0)[:, None]
     return action_weights(
         rules, by_color=there, by_rank=there, facts=facts, when=facts.seen.info > 0
@@ -281,7 +269,7 @@ def discard_random(rules: Rules, facts: RuleInputs) -> jax.Array:
 
 
 def discard_useless(min_prob: float) -> Rule:
-    """Discard the card most likely useless, with probability of at least `min_prob`."""
+    """Discard the card most likely useless, with probability at least `min_prob`."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         probs = _probs(rules, facts, facts.seen.played | facts.unreachable)

@@ -1,100 +1,90 @@
 """`bot:simple`: SimpleBot of O'Dwyer (Quuxplusone/Hanabi, 2019), from a description of its rules.
 
-A hint says that the cards it touches can be played now. Play the lowest, else give the hint that
-makes most cards known to be playable, else discard the oldest.
+Hints mean that the touched cards are playable. It plays the lowest such card, otherwise gives the
+hint that makes the most cards known to be playable, otherwise discards its oldest card.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.games.hanabi.rules import Rules
 
 
 class Notes(NamedTuple):
-    """What the owner of each card is taken to know."""
+    """Assumed knowledge of each card's owner."""
 
-    color: jax.Array
-    """int32[P, H]: -1 where unknown."""
-    rank: jax.Array
-    """int32[P, H]: from 0; -1 where unknown."""
-    playable: jax.Array
-    """bool[P, H]."""
+    color: jax.Array  # int32[P, H]: -1 if unknown
+    rank: jax.Array  # int32[P, H]: from 0; -1 if unknown
+    playable: jax.Array  # bool[P, H]
 
 
 def nothing_known(rules: Rules) -> Notes:
-    """The notes at the deal."""
+    """Notes at the deal."""
     shape = (rules.num_players, rules.hand_size)
     unknown = jnp.full(shape, -1, jnp.int32)
     return Notes(color=unknown, rank=unknown, playable=jnp.zeros(shape, jnp.bool_))
 
 
 def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
-    """The notes after the last move."""
-    hint = odwyer_common.last_hint(rules, seen)
-    color = odwyer_common.color_of(rules, seen.last.hinted & -seen.last.hinted)
-    rank = odwyer_common.rank_of(rules, seen.last.hinted & -seen.last.hinted)
+    """Notes after the last move."""
+    hint = common.last_hint(rules, seen)
+    color = common.color_of(rules, seen.last.hinted & -seen.last.hinted)
+    rank = common.rank_of(rules, seen.last.hinted & -seen.last.hinted)
     by_color, by_rank = (hint.touched & which for which in (hint.is_color, hint.is_rank))
     by_rank &= ~hint.reclaim
-    shown = jnp.minimum(
-        odwyer_common.piles(rules, odwyer_common.board_now(seen))[color], rules.num_ranks - 1
-    )
-    told = Notes(
+    next_rank = jnp.minimum(common.piles(rules, common.board_now(seen))[color], rules.num_ranks - 1)
+    noted = Notes(
         color=jnp.where(by_color, color, notes.color),
-        rank=jnp.where(by_color, shown, jnp.where(by_rank, rank, notes.rank)),
+        rank=jnp.where(by_color, next_rank, jnp.where(by_rank, rank, notes.rank)),
         playable=notes.playable | by_color | by_rank,
     )
     moved = Notes(
-        color=odwyer_common.move_down(seen, told.color, -1),
-        rank=odwyer_common.move_down(seen, told.rank, -1),
-        playable=odwyer_common.move_down(seen, told.playable, False),
+        color=common.move_down(seen, noted.color, -1),
+        rank=common.move_down(seen, noted.rank, -1),
+        playable=common.move_down(seen, noted.playable, False),
     )
     stays = still_playable(rules, moved.color, moved.rank, seen.last.card)
     return moved._replace(playable=moved.playable & (stays | ~seen.last.is_play))
 
 
 def still_playable(rules: Rules, color: jax.Array, rank: jax.Array, card: jax.Array) -> jax.Array:
-    """Whether a card taken to be playable still is once `card` was played, right or wrong:
-    bool[P, H]."""
-    other_color = (color >= 0) & (color != odwyer_common.color_of(rules, card))
-    other_rank = (rank >= 0) & (rank != odwyer_common.rank_of(rules, card))
+    """True where a card assumed playable stays so after a play of `card`: bool[P, H]."""
+    other_color = (color >= 0) & (color != common.color_of(rules, card))
+    other_rank = (rank >= 0) & (rank != common.rank_of(rules, card))
     return (rank == rules.num_ranks - 1) | other_color | other_rank
 
 
 def lowest_playable(playable: jax.Array, rank: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The first flagged slot ``int32[]`` of lowest rank, unknown ranks lowest, and whether one
-    is flagged."""
+    """First flagged slot ``int32[]`` of the lowest rank (unknown: lowest), and True if there is
+    one."""
     return jnp.argmin(jnp.where(playable, rank, 99)), jnp.any(playable)
 
 
 def newly_playable(rules: Rules, playable: jax.Array, seen: DecodedObservation) -> jax.Array:
-    """How many cards each hint would touch that are playable and not flagged: int32[P-1, V]."""
-    new = (
-        (seen.hands & odwyer_common.playable_cards(rules, odwyer_common.board_now(seen))) != 0
-    ) & ~playable
-    return jnp.sum(odwyer_common.touches(rules, seen) & new[1:, None], axis=-1)
+    """Number of playable, unflagged cards that each hint would touch: int32[P-1, V]."""
+    new = ((seen.hands & common.playable_cards(rules, common.board_now(seen))) != 0) & ~playable
+    return jnp.sum(common.touches(rules, seen) & new[1:, None], axis=-1)
 
 
 def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
-    """The observer's move, int32[]."""
-    playable = odwyer_common.playable_cards(rules, odwyer_common.board_now(seen))
+    """Action of the observer, int32[]."""
+    playable = common.playable_cards(rules, common.board_now(seen))
     wrong = (seen.hands != 0) & ((seen.hands & playable) == 0)
-    misleads = jnp.any(odwyer_common.touches(rules, seen) & wrong[1:, None], axis=-1)
+    misleads = jnp.any(common.touches(rules, seen) & wrong[1:, None], axis=-1)
     worth = jnp.where(misleads, 0, newly_playable(rules, notes.playable, seen)).reshape(-1)
     best = jnp.argmax(worth)
     values = rules.num_colors + rules.num_ranks
     slot, plays = lowest_playable(notes.playable[0], notes.rank[0])
-    return odwyer_common.pick(
-        (plays, odwyer_common.play_action(rules, slot)),
+    return common.pick(
+        (plays, common.play_action(rules, slot)),
         (
             (seen.info > 0) & (worth[best] > 0),
-            odwyer_common.hint_action(rules, best // values, best % values),
+            common.hint_action(rules, best // values, best % values),
         ),
-        (seen.info == rules.max_info_tokens, odwyer_common.reclaim_action(rules, seen)),
+        (seen.info == rules.max_info_tokens, common.reclaim_action(rules, seen)),
         otherwise=jnp.int32(0),
     )

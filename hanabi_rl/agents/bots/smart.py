@@ -1,17 +1,15 @@
 """`bot:smart`: SmartBot of O'Dwyer (Quuxplusone/Hanabi, 2019), from a description of its rules.
 
-The notes are one set for each card of each hand: what its owner can still take it to be, by the
-hints, what they must have meant, and what others would have done. All else is computed from them.
+The notes are one set per card of each hand: its possible identities for its owner, by the hints,
+their meaning, and the moves that others would have made.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common
+from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, members, with_left
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.games.hanabi.bits import count
@@ -19,98 +17,93 @@ from hanabi_rl.games.hanabi.cards import successors, useless_cards
 from hanabi_rl.games.hanabi.rules import Rules
 
 KNOWS_ALL, KNOWN_RANKS_FROM = 7, 5
-"""What a playable card is worth of unknown rank, and of the lowest rank (one less a rank)."""
+"""Value of a playable card of unknown rank, and of the lowest rank (minus 1 per rank)."""
 NEWS = 100
-"""More for a card whose owner alone knows that it is playable."""
+"""Additional value of a card that only its owner knows to be playable."""
 CONFUSED = 10
-"""The size taken for an empty set, which contradictory hints leave."""
+"""Size assumed for an empty set, which contradictory hints leave."""
 
 
 class CardClasses(NamedTuple):
-    """Sets of cards on a board, each uint32[]."""
+    """Sets of cards for a board, each uint32[]."""
 
-    playable: jax.Array
-    """The next card of each firework."""
-    worthless: jax.Array
-    """Played, or above a card whose copies are all gone."""
-    valuable: jax.Array
-    """The last copies of the others."""
+    playable: jax.Array  # next card of each firework
+    worthless: jax.Array  # played, or above a card without copies left
+    valuable: jax.Array  # last copies of other cards
 
 
 def card_classes(rules: Rules, board: Board) -> CardClasses:
-    """Which cards are playable, worthless, valuable."""
+    """Playable, worthless and valuable cards."""
     used_up, single = (with_left(rules, board.discarded, left) for left in (0, 1))
-    # A card of which no copy is left is not counted itself: none is held.
+    # a card without copies left is itself not counted: no slot holds it
     worthless = useless_cards(rules, board.played, successors(rules, used_up))
     return CardClasses(
-        playable=odwyer_common.playable_cards(rules, board),
+        playable=common.playable_cards(rules, board),
         worthless=worthless,
         valuable=single & ~worthless,
     )
 
 
 def is_certain(cards: jax.Array, kind: jax.Array) -> jax.Array:
-    """Whether a card is of a kind whatever it is: bool[...]."""
-    return (cards != 0) & odwyer_common.subset(cards, kind)
+    """True if every possible identity is of the class: bool[...]."""
+    return (cards != 0) & common.subset(cards, kind)
 
 
 def is_excluded(cards: jax.Array, kind: jax.Array) -> jax.Array:
-    """Whether it is not, whatever it is: bool[...]."""
-    return (cards != 0) & ~odwyer_common.in_set(cards, kind)
+    """True if no possible identity is of the class: bool[...]."""
+    return (cards != 0) & ~common.in_set(cards, kind)
 
 
 def is_undecided(cards: jax.Array, kind: jax.Array) -> jax.Array:
-    """Whether neither is known, as when no card is left: bool[...]."""
+    """True if neither is known, as for the empty set: bool[...]."""
     return ~is_certain(cards, kind) & ~is_excluded(cards, kind)
 
 
 def class_prob(cards: jax.Array, kind: jax.Array) -> jax.Array:
-    """The share of its cards that are of a kind: float32[...]; one half of none."""
+    """Fraction of the possible identities in the class: float32[...]; 0.5 if empty."""
     size = count(cards)
     return jnp.where(size == 0, 0.5, count(cards & kind) / jnp.maximum(size, 1))
 
 
 def rule_out(rules: Rules, cards: jax.Array, board: Board, held: jax.Array) -> jax.Array:
-    """What is left once copies `held` int32[K] are ruled out beside those gone; what is known
-    stays."""
-    taken = odwyer_common.all_gone(rules, board, held)
+    """Exclude cards with all copies gone or in `held` int32[K]; known cards are kept."""
+    taken = common.all_gone(rules, board, held)
     return jnp.where(count(cards) == 1, cards, cards & ~taken)
 
 
 def nothing_known(rules: Rules) -> jax.Array:
-    """The notes at the deal, uint32[P, H]."""
+    """Notes at the deal, uint32[P, H]."""
     return jnp.full((rules.num_players, rules.hand_size), rules.all_cards, jnp.uint32)
 
 
 def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
-    """The notes after the last move, and what follows on the table as it is now."""
-    board, hint = odwyer_common.board_before(rules, seen), odwyer_common.last_hint(rules, seen)
+    """Notes after the last move, with deductions on the current table."""
+    board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     kinds, present = card_classes(rules, board), seen.knowledge != 0
-    told = _read_hint(rules, notes, seen, kinds, hint)
-    unwarned = _no_warning(told, seen, board, kinds)
+    noted = _read_hint(rules, notes, seen, kinds, hint)
+    unwarned = _no_warning(noted, seen, board, kinds)
     silent = jnp.any(seen.last.actor) & ~(seen.last.is_hint & hint.to_next)
-    notes = jnp.where(silent, unwarned, told)
+    notes = jnp.where(silent, unwarned, noted)
     notes = _finesse(rules, notes, seen, kinds)
-    notes = odwyer_common.move_down(seen, notes, jnp.uint32(rules.all_cards))
+    notes = common.move_down(seen, notes, jnp.uint32(rules.all_cards))
     return _locate(rules, jnp.where(present, notes, rules.all_cards), present, seen)
 
 
 def next_discards(notes: jax.Array, present: jax.Array, kinds: CardClasses) -> jax.Array:
-    """The card that each seat would discard next, bool[P, H]: the one most likely worthless of
-    those not known to be valuable, none while one is known to be playable or worthless."""
+    """Next discard of each seat, bool[P, H]: the card most likely worthless among those not known
+    to be valuable; none while a card is known to be playable or worthless."""
     busy = jnp.any(
         present & (is_certain(notes, kinds.playable) | is_certain(notes, kinds.worthless)), axis=-1
     )
     free = present & ~is_certain(notes, kinds.valuable)
     slot = jnp.argmax(jnp.where(free, class_prob(notes, kinds.worthless), -1.0), axis=-1)
-    return odwyer_common.at_slot(slot, ~busy & jnp.any(free, axis=-1), notes.shape[1])
+    return common.at_slot(slot, ~busy & jnp.any(free, axis=-1), notes.shape[1])
 
 
 def _no_warning(
     notes: jax.Array, seen: DecodedObservation, board: Board, kinds: CardClasses
 ) -> jax.Array:
-    """The notes once the last mover gave the next player no warning: what that one would discard
-    next is not valuable."""
+    """Notes if the last player gave the next no warning: its next discard is not valuable."""
     next_player = jnp.roll(seen.last.actor, 1)
     safe = next_discards(notes, seen.knowledge != 0, kinds) & next_player[:, None]
     return jnp.where(safe & (board.deck > 0) & (board.tokens > 0), notes & ~kinds.valuable, notes)
@@ -119,7 +112,7 @@ def _no_warning(
 def _finesse(
     rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses
 ) -> jax.Array:
-    """The notes after a card known to be playable was discarded: another has it, as its newest."""
+    """Notes after a finesse: a known playable card is discarded, so another player has it."""
     last = seen.last
     taken = jnp.sum(jnp.where(last.actor[:, None] & last.slot, notes, 0), dtype=jnp.uint32)
     is_finesse = (
@@ -129,8 +122,8 @@ def _finesse(
     shows = jnp.sum(jnp.where(newest, seen.hands, 0), axis=-1, dtype=jnp.uint32)
     players = jnp.arange(rules.num_players)
     has_it = (shows == last.card) & ~last.actor & (players > 0)
-    who, there = odwyer_common.first_where(has_it)
-    theirs = newest & (players == who)[:, None]
+    holder, there = common.first_where(has_it)
+    theirs = newest & (players == holder)[:, None]
     mine = newest & (players == 0)[:, None]
     found = jnp.where(
         there,
@@ -141,7 +134,7 @@ def _finesse(
 
 
 def _newest(seen: DecodedObservation) -> jax.Array:
-    """The newest card of each hand, bool[P, H]."""
+    """Newest card of each hand, bool[P, H]."""
     present = seen.knowledge != 0
     return present & ~jnp.roll(present, -1, axis=1).at[:, -1].set(False)
 
@@ -149,12 +142,11 @@ def _newest(seen: DecodedObservation) -> jax.Array:
 def _warned(
     notes: jax.Array, discards: jax.Array, cards: jax.Array, kinds: CardClasses
 ) -> jax.Array:
-    """Where a rank hint naming `cards` would be a warning, if it is given to the next player and
-    touches it."""
+    """True where a rank hint of `cards` to the next player would warn of the touched card."""
     return (
         discards
         & is_undecided(notes, kinds.valuable)
-        & odwyer_common.in_set(notes & cards, kinds.valuable)
+        & common.in_set(notes & cards, kinds.valuable)
     )
 
 
@@ -163,7 +155,7 @@ def _read_hint(
     notes: jax.Array,
     seen: DecodedObservation,
     kinds: CardClasses,
-    hint: odwyer_common.LastHint,
+    hint: common.LastHint,
 ) -> jax.Array:
     discards = next_discards(notes, seen.knowledge != 0, kinds)
     warned = hint.touched & _warned(notes, discards, hint.cards, kinds)
@@ -185,9 +177,8 @@ _Going = tuple[jax.Array, jax.Array, jax.Array]
 def _locate(
     rules: Rules, notes: jax.Array, present: jax.Array, seen: DecodedObservation
 ) -> jax.Array:
-    """What each card can be once copies gone or located in some hand are ruled out, which locates
-    more, until nothing changes."""
-    board = odwyer_common.board_now(seen)
+    """Exclude copies gone or located in hands, until no further card is located."""
+    board = common.board_now(seen)
 
     def again(going: _Going) -> _Going:
         notes, located, _ = going
@@ -211,17 +202,16 @@ def _hints(
     kinds: CardClasses,
     discards: jax.Array,
 ) -> jax.Array:
-    """What each hint is worth, int32[P-1, V]: how many possibilities it rules out, 0 where it
-    would mislead."""
-    cards = jnp.array(odwyer_common.hint_cards(rules))[:, None]
-    touched, present = odwyer_common.touches(rules, seen), (seen.knowledge != 0)[1:, None]
+    """Number of identities that each hint excludes, int32[P-1, V]; 0 if it would mislead."""
+    cards = jnp.array(common.hint_cards(rules))[:, None]
+    touched, present = common.touches(rules, seen), (seen.knowledge != 0)[1:, None]
     before = notes[1:, None]
     after = jnp.where(touched, before & cards, before & ~cards)
     open_ = present & is_undecided(before, kinds.playable)
     reveals = jnp.any(open_ & is_certain(after, kinds.playable), axis=-1)
     candidate = open_ & touched & is_undecided(after, kinds.playable)
     newest = candidate & (jnp.cumsum(candidate[..., ::-1], axis=-1)[..., ::-1] == 1)
-    good = jnp.any(newest & odwyer_common.in_set(seen.hands, kinds.playable)[1:, None], axis=-1)
+    good = jnp.any(newest & common.in_set(seen.hands, kinds.playable)[1:, None], axis=-1)
 
     is_rank = jnp.arange(touched.shape[1]) >= rules.num_colors
     to_next = jnp.arange(touched.shape[0])[:, None] == 0
@@ -236,8 +226,8 @@ def _size(cards: jax.Array) -> jax.Array:
 
 
 def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
-    """The observer's move, int32[]."""
-    board = odwyer_common.board_now(seen)
+    """Action of the observer, int32[]."""
+    board = common.board_now(seen)
     kinds, present = card_classes(rules, board), seen.knowledge != 0
     mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
@@ -248,28 +238,28 @@ def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arra
     guess, guesses = _mystery(private, present[0], kinds, seen)
 
     discards = next_discards(notes, present, kinds)
-    value, gain = odwyer_common.best_hint(_hints(rules, notes, seen, kinds, discards))
+    value, gain = common.best_hint(_hints(rules, notes, seen, kinds, discards))
     partner, can_hint = jnp.argmax(gain), seen.info > 0
     endangered = jnp.where(
-        discards[1] & odwyer_common.in_set(seen.hands[1], kinds.valuable), seen.hands[1], 0
+        discards[1] & common.in_set(seen.hands[1], kinds.valuable), seen.hands[1], 0
     )
     saved = jnp.sum(endangered, dtype=jnp.uint32)
-    warning = jnp.where(gain[0] > 0, value[0], odwyer_common.rank_value(rules, saved))
+    warning = jnp.where(gain[0] > 0, value[0], common.rank_value(rules, saved))
 
     shared = jnp.sum((seen.hands[1:] == known[:, None, None]) & _newest(seen)[1:], axis=(1, 2)) == 1
-    finesse, finesses = odwyer_common.first_where(
+    finesse, finesses = common.first_where(
         (known != 0) & is_excluded(mine, kinds.valuable) & is_certain(mine, kinds.playable) & shared
     )
     hinting = seen.deck > 0
-    return odwyer_common.pick(
-        (~hinting & plays, odwyer_common.play_action(rules, play)),
-        (~hinting & guesses, odwyer_common.play_action(rules, guess)),
-        (can_hint & (saved != 0), odwyer_common.hint_action(rules, 0, warning)),
+    return common.pick(
+        (~hinting & plays, common.play_action(rules, play)),
+        (~hinting & guesses, common.play_action(rules, guess)),
+        (can_hint & (saved != 0), common.hint_action(rules, 0, warning)),
         ((seen.info < rules.max_info_tokens) & finesses, finesse),
-        (plays, odwyer_common.play_action(rules, play)),
-        (can_hint & (gain[partner] > 0), odwyer_common.hint_action(rules, partner, value[partner])),
-        (guesses, odwyer_common.play_action(rules, guess)),
-        (seen.info == rules.max_info_tokens, odwyer_common.reclaim_action(rules, seen)),
+        (plays, common.play_action(rules, play)),
+        (can_hint & (gain[partner] > 0), common.hint_action(rules, partner, value[partner])),
+        (guesses, common.play_action(rules, guess)),
+        (seen.info == rules.max_info_tokens, common.reclaim_action(rules, seen)),
         otherwise=_discard(rules, mine, private, present[0], kinds, discards[0]),
     )
 
@@ -277,8 +267,8 @@ def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arra
 def _play(
     rules: Rules, mine: jax.Array, private: jax.Array, present: jax.Array, kinds: CardClasses
 ) -> tuple[jax.Array, jax.Array]:
-    """The slot to play and whether there is one: first what only I know, then unknown ranks, then
-    low ones."""
+    """Slot to play, and True if there is one: first cards that only the observer knows to be
+    playable, then unknown ranks, then low ranks."""
     playable = present & ~is_excluded(mine, kinds.playable) & is_certain(private, kinds.playable)
     worth = _by_rank(rules, private, KNOWS_ALL, -1, KNOWN_RANKS_FROM)
     worth += jnp.where(is_certain(mine, kinds.playable), 0, NEWS)
@@ -286,8 +276,8 @@ def _play(
 
 
 def _by_rank(rules: Rules, cards: jax.Array, unknown: int, step: int, first: int) -> jax.Array:
-    """``first + step * rank`` of cards of one rank, `unknown` of others: int32[H]."""
-    has = odwyer_common.in_set(cards[..., None], jnp.array(rules.rank_cards, jnp.uint32))
+    """``first + step * rank`` for cards of one known rank, `unknown` for others: int32[H]."""
+    has = common.in_set(cards[..., None], jnp.array(rules.rank_cards, jnp.uint32))
     rank = jnp.argmax(has, axis=-1)
     return jnp.where(jnp.sum(has, axis=-1) == 1, first + step * rank, unknown)
 
@@ -295,8 +285,7 @@ def _by_rank(rules: Rules, cards: jax.Array, unknown: int, step: int, first: int
 def _mystery(
     private: jax.Array, present: jax.Array, kinds: CardClasses, seen: DecodedObservation
 ) -> tuple[jax.Array, jax.Array]:
-    """Near the end: the slot most likely to be playable, the newest of equals, and whether to try
-    it."""
+    """Near the end: the newest slot most likely playable, and True if it is to be tried."""
     late = seen.deck <= jnp.where(seen.lives >= 3, 3, 1)
     tried = present & is_undecided(private, kinds.playable)
     hope = jnp.where(tried, class_prob(private, kinds.playable), 0.0)
@@ -312,8 +301,8 @@ def _discard(
     kinds: CardClasses,
     next_discard: jax.Array,
 ) -> jax.Array:
-    """The slot to discard: worthless as only I know, else what others expect, else of the highest
-    rank."""
+    """Slot to discard: a card that only the observer knows to be worthless, otherwise the expected
+    discard, otherwise the highest rank."""
     seems = is_undecided(mine, kinds.worthless) & is_certain(private, kinds.worthless)
     trash = present & (is_certain(mine, kinds.worthless) | seems)
     least = jnp.argmin(jnp.where(trash, class_prob(mine, kinds.worthless), 2.0))

@@ -1,1 +1,1 @@
-"""Thinking at the time of play: single-agent search on top of an agent's policy."""
+"""Search at play time: single-agent search on top of an agent's policy."""

@@ -1,6 +1,4 @@
-"""How much an agent searches: what `?search=` and the options after it take."""
-
-from __future__ import annotations
+"""Search settings: presets of `?search=` and the options after it."""
 
 import dataclasses
 import typing
@@ -18,50 +16,49 @@ RENAMED_SETTINGS = {
     "effective": "min_ess_fraction",
     "doubt": "gain_std_errors",
 }
-"""Names at first -> names now. The identity of a search hashes the first ones, so that renaming a
+"""Old names -> current names. The identity of a search hashes the old names, so that renaming a
 setting changes no identity."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-    """Every number of a search; the defaults are the preset `fast`."""
+    """Settings of a search; the defaults are the preset `fast`."""
 
     num_hands: Annotated[int, Range(2, 65536)] = 128
-    """Own hands sampled from the grounded belief, rounded up to a multiple of `num_rollouts`."""
+    """Number of sampled own hands, rounded up to a multiple of `num_rollouts`."""
     num_rollouts: Annotated[int, Range(2, 65536)] = 128
-    """Games played to their ends per decision, divided among the moves tried (SPARTA's N)."""
+    """Games played to the end per decision, divided among the candidate moves (SPARTA's N)."""
     max_moves: Annotated[int, Range(2, 64)] = 6
-    """How many moves are tried at most, the policy's likeliest; all where the game has fewer."""
+    """Maximum number of candidate moves, the policy's most likely."""
     min_prob: Annotated[float, Range(0.0, 1.0)] = 0.01
-    """Moves to which the policy gives a smaller probability are not tried."""
+    """Minimum policy probability of a candidate move."""
     history_window: Annotated[int, Range(1, 256)] = 8
-    """How many of the others' last moves the hands are weighted by."""
+    """Number of the others' last moves that weight the hands."""
     epsilon: Annotated[float, Range(0.0, 1.0)] = 0.05
-    """The probability that a partner made any legal move, whatever the model says."""
+    """Probability that a partner made a uniformly random legal move instead of the model's."""
     min_ess_fraction: Annotated[float, Range(0.0, 1.0)] = 0.02
-    """Minimum effective sample size, as a fraction of `num_hands`: below it the policy plays as it
-    is."""
+    """Minimum effective sample size / `num_hands`; below it the policy acts without search."""
     lam: Annotated[float, Range(0.0, 1000.0, exclusive_low=True)] = 0.1
-    """lambda: the points that are worth one nat of KL divergence from the policy."""
+    """lambda: points that offset one nat of KL divergence from the policy."""
     gain_std_errors: Annotated[float, Range(0.0, 100.0)] = 1.0
-    """A gain is taken to be this many standard errors less than was measured."""
+    """Standard errors subtracted from each measured gain."""
 
     def __post_init__(self) -> None:
         validate_fields(self)
         if self.num_rollouts < self.max_moves:
             raise ValueError(
-                f"num_rollouts: expected at least one for each of {self.max_moves} moves, got "
+                f"num_rollouts: expected at least max_moves, {self.max_moves}, got "
                 f"{self.num_rollouts}"
             )
 
     @property
     def num_blocks(self) -> int:
-        """How often the model is queried for `num_rollouts` hands at a time."""
+        """Number of batches of `num_rollouts` hands per model query."""
         return -(-self.num_hands // self.num_rollouts)
 
     @property
     def num_sampled(self) -> int:
-        """K, the hands sampled."""
+        """K, number of sampled hands."""
         return self.num_blocks * self.num_rollouts
 
 
@@ -72,16 +69,15 @@ PRESETS: dict[str, SearchConfig] = {
 
 
 def option_types() -> dict[str, type]:
-    """The settings by the names that they have in an agent's name -> their types."""
+    """Settings by their names in an agent's name -> their types."""
     types = typing.get_type_hints(SearchConfig)
     return {NAMES.get(field.name, field.name): types[field.name] for field in _FIELDS}
 
 
 def search_config(preset: str, settings: Mapping[str, Any]) -> SearchConfig:
-    """A preset with some of its `settings` replaced, by their names in an agent's name.
+    """A preset with `settings`, by their names in an agent's name, replaced.
 
-    Raises:
-        ValueError: no such preset, or a setting out of its range.
+    Raises ValueError for an unknown preset or a setting out of range.
     """
     if preset not in PRESETS:
         raise ValueError(f"expected one of {', '.join(PRESETS)}, got {preset!r}")
@@ -94,5 +90,5 @@ def search_config(preset: str, settings: Mapping[str, Any]) -> SearchConfig:
 
 
 NAMES = {"lam": "lambda"}
-"""Settings that Python has no field for."""
+"""Settings with a Python keyword as name."""
 _FIELDS = dataclasses.fields(SearchConfig)

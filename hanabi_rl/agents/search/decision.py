@@ -1,24 +1,22 @@
 """One decision of a searching seat (Lerer et al. 2020, "Improving Policies via Search in
-Cooperative Partially Observable Games", arXiv 1912.02318; regularised as Jacob et al. 2022,
+Cooperative Partially Observable Games", arXiv 1912.02318; regularised as in Jacob et al. 2022,
 arXiv 2112.07544).
 
-1. The policy's own distribution tau over the moves; those worth trying are tried.
-2. `K` own hands from the grounded belief (at the end of the deck, all there are), each with a
-   model of the others in turn and with the likelihood of what they did,
+1. Compute the policy's distribution tau over the moves, and select candidate moves.
+2. Sample `K` own hands from the grounded belief (at the end of the deck, enumerate all), assign
+    each one a model of the others in turn, and compute the likelihood of their last moves,
 
        L(hand, model) = prod over their last moves of (1 - epsilon) pi(move | hand, model) +
        epsilon / |legal|.
 
-3. Hands, each with its model, drawn again by that weight and an order of the deck with each; where
-   there is a game for every hand, each once, and the values are exact. Every move tried is made
-   with the same ones, and the policy (for the others: the model of them) plays on to the end.
-4. Logits log tau(a) + gain(a) / lambda, the gain over the policy's own move.
+3. Resample hands with their models by that weight, each with an order of the deck; if there is a
+    game for every hand, take each once, and the values are exact. Every candidate is played on the
+    same samples, and the policy (for the others: their model) plays to the end.
+4. Return logits log tau(a) + gain(a) / lambda, with the gain over the policy's most likely move.
 
-The networks are in the program once, which keeps the time to compile it down: a loop asks them for
-all `R` rows at a time, first for the decision, then for the others' last moves, then ply by ply.
+The networks occur in the program once, which shortens compilation: a loop queries them for all `R`
+rows at a time, first for the decision, then for the others' last moves, then ply by ply.
 """
-
-from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -47,44 +45,34 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class Decision(NamedTuple):
-    """What a search found, of one game."""
+    """Result of a search in one game."""
 
-    logits: jax.Array
-    """float32[A]: of the searching agent."""
-    policy: jax.Array
-    """float32[A]: log-probabilities of the policy as it is."""
-    candidates: jax.Array
-    """int32[M]: the moves tried, the policy's likeliest first."""
-    num_tried: jax.Array
-    """int32[]: how many of `candidates` were; 1 where there was nothing to choose."""
-    gain: jax.Array
-    """float32[M]: points more than the policy's likeliest move."""
-    error: jax.Array
-    """float32[M]: their standard errors, hands and decks being the same."""
-    value: jax.Array
-    """float32[M]: the mean scores."""
-    num_network_calls: jax.Array
-    """int32[]: how often the networks were asked, for all rows at a time."""
-    effective_sample_size: jax.Array
-    """float32[]: the effective number of hands."""
-    loglik: jax.Array
-    """float32[K]: log-likelihood of the others' last moves, hand by hand."""
+    logits: jax.Array  # float32[A]: logits of the searching agent
+    policy: jax.Array  # float32[A]: log-probabilities of the policy without search
+    candidates: jax.Array  # int32[M]: candidate moves, the policy's most likely first
+    num_tried: jax.Array  # int32[]: number of `candidates` in use; 1 if there was no choice
+    gain: jax.Array  # float32[M]: gain in points over the policy's most likely move
+    error: jax.Array  # float32[M]: standard errors of the gains, with common hands and decks
+    value: jax.Array  # float32[M]: mean scores
+    num_network_calls: jax.Array  # int32[]: number of network calls, each for all rows
+    effective_sample_size: jax.Array  # float32[]: effective number of hands
+    loglik: jax.Array  # float32[K]: log-likelihood of the others' last moves, per hand
+    # int32[K, H]: the hands; hand k is used with model k mod M of the others. At the end of the
+    # deck, unused hands have zero likelihood (`determinization.sample_hands`)
     hands: jax.Array
-    """int32[K, H]: the hands; hand k is taken with model k mod M of the others. At the end of the
-    deck those that stand for nothing have no likelihood (`hands.sample_hands`)."""
 
 
 class _Work(NamedTuple):
-    """The carry of the loop (R rows, M moves)."""
+    """Carry of the loop (R rows, M moves)."""
 
-    time: jax.Array  # int32[], how often the networks were asked
+    time: jax.Array  # int32[], network calls so far
     stop: jax.Array  # bool[]
     policy: jax.Array  # float32[A], log-probabilities
     tried: jax.Array  # int32[M]
     num_tried: jax.Array  # int32[]
     loglik: jax.Array  # float32[K]
     effective: jax.Array  # float32[]
-    deals: Determinizations  # [R], of the games played on
+    deals: Determinizations  # [R], of the games that are played
     state: State  # [R]
     before: Memory  # [R]
 
@@ -99,11 +87,11 @@ def decide(
     length: jax.Array,
     key: jax.Array,
 ) -> Decision:
-    """One decision.
+    """Search for one decision.
 
     Args:
-        now: the position [1] at the seat's turn.
-        past: the others' last moves, leaves [W, ...], newest first; `length` int32[] of them.
+        now: position [1] at the seat's turn.
+        past: the others' last moves, leaves [W, ...], newest first; `length` int32[] are valid.
         key: one typed key.
     """
     rows = settings.num_rollouts
@@ -120,7 +108,7 @@ def decide(
         which, block = index % jnp.maximum(length, 1), index // jnp.maximum(length, 1)
 
         def look_back() -> tuple[State, Memory]:
-            """The decision, or one of the others' last moves, with the hands of a block."""
+            """Position of the decision or of a past move, with the hands of a block."""
             cards = jax.lax.dynamic_slice_in_dim(hands.cards, block * rows, rows, axis=1)
             then, slot, card = jax.tree.map(
                 lambda x: x[which], (past.position, past.slot, past.card)
@@ -202,8 +190,8 @@ def decide(
 def select_candidates(
     settings: SearchConfig, policy: jax.Array, legal: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The moves int32[M] that are tried, likeliest first, and how many they are, by the policy's
-    log-probabilities float32[A]; 1 where there is no choice."""
+    """Candidate moves int32[M], most likely first, and their number int32[] (1: no choice), given
+    the policy's log-probabilities float32[A]."""
     log_probs, tried = jax.lax.top_k(jnp.where(legal, policy, ILLEGAL_LOGIT), settings.max_moves)
     likely = (jnp.exp(log_probs) >= settings.min_prob) & (log_probs > ILLEGAL_LOGIT / 2)
     return tried.astype(jnp.int32), jnp.maximum(jnp.sum(likely), 1)
@@ -212,25 +200,21 @@ def select_candidates(
 def regularized_logits(
     settings: SearchConfig, policy: jax.Array, tried: jax.Array, gain: jax.Array, error: jax.Array
 ) -> jax.Array:
-    """log tau(a) + gain(a) / lambda, float32[A]: the solution of max E[gain] - lambda KL(pi, tau)
-    (Jacob et al. 2022, section 3); moves not tried are taken to gain nothing.
+    """log tau(a) + gain(a) / lambda, float32[A]: the maximiser of E[gain] - lambda KL(pi, tau)
+    (Jacob et al. 2022, section 3); other moves have gain 0.
 
-    Args:
-        policy: float32[A], log tau.
-        tried, gain, error: [M], of which what was not tried gains 0.
+    policy: float32[A], log tau; tried, gain, error: [M], gain 0 for unused candidates.
     """
     surely = jnp.sign(gain) * jnp.maximum(jnp.abs(gain) - settings.gain_std_errors * error, 0.0)
     return policy.at[tried].add(surely / settings.lam)
 
 
 def _played(rules: Rules, work: _Work, action: jax.Array) -> _Work:
-    """One move in every row."""
     state = step(rules, work.state, action)[0].materialized()
     return work._replace(state=state, stop=jnp.all(finished(rules, state)))
 
 
 def _decision(rules: Rules, settings: SearchConfig, work: _Work, hands: HandSamples) -> Decision:
-    """The values of the moves, from the games that were played."""
     rows, count, deals = settings.num_rollouts, work.num_tried, work.deals
     number = rows // count
     counted = jnp.arange(rows) < number * count

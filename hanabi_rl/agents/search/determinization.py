@@ -1,7 +1,4 @@
-"""The hands that a searching seat may hold: drawn or, at the end of the deck, all of them; put into
-games, weighed and drawn again."""
-
-from __future__ import annotations
+"""Possible hands of a searching seat: sample or enumerate, weight, resample."""
 
 import itertools
 from typing import NamedTuple
@@ -23,27 +20,27 @@ from hanabi_rl.games.hanabi.state import State
 
 
 class HandSamples(NamedTuple):
-    """`K` hands that the seat may hold."""
+    """`K` possible hands of the seat."""
 
-    cards: jax.Array
-    """int32[H, K]: ids, 0 in an empty slot."""
-    rest: jax.Array
-    """int32[kinds, K]: what is then in the deck."""
-    num_valid: jax.Array
-    """int32[]: how many of them count, the first ones."""
+    cards: jax.Array  # int32[H, K]: card ids, 0 in an empty slot
+    rest: jax.Array  # int32[kinds, K]: copies of each card type that are then in the deck
+    num_valid: jax.Array  # int32[]: number of valid hands, the first ones
+    # bool[]: True if the valid hands are all possible hands, equally likely by the rules; False if
+    # they were sampled
     is_exhaustive: jax.Array
-    """bool[]: whether those are all that the seat may hold, by the rules alone as likely as each
-    other; else they were drawn."""
 
     @property
     def loglik(self) -> jax.Array:
-        """Before anything is read of what others did, float32[K]."""
+        """Initial log-likelihood, before any move is read, float32[K]."""
         return jnp.where(jnp.arange(self.cards.shape[1]) < self.num_valid, 0.0, LOG_ZERO)
 
 
 def sample_hands(rules: Rules, count: int, each: int, state: State, key: jax.Array) -> HandSamples:
-    """`count` hands of seat 0 in one game [1]: all of them, each `each` times in a row, where no
-    more than one card is left in the deck and they fit; else drawn from the grounded belief."""
+    """`count` hands of seat 0 in one game [1], from the grounded belief.
+
+    If at most one card is left in the deck and all hands fit, each is listed `each` times in a row;
+    otherwise hands are sampled.
+    """
     unknown = hand_knowledge(rules, state, jnp.zeros(1, jnp.int32))
     many = [jnp.broadcast_to(x, (*x.shape[:-1], count)) for x in unknown]
     words = jax.random.bits(key, (rules.hand_size, count))
@@ -59,10 +56,10 @@ def sample_hands(rules: Rules, count: int, each: int, state: State, key: jax.Arr
 def _every_hand(
     rules: Rules, count: int, each: int, unknown: HandKnowledge, deck_left: jax.Array
 ) -> HandSamples:
-    """All hands, from the orders of the cards out of sight: the hand's, and the one in the deck.
+    """Enumerate hands from permutations of the unseen cards: the hand, and the card in the deck.
 
-    Equal cards are told apart by their place in that list; of the orders that only exchange such
-    cards one is taken, so that every hand stands for as many ways to deal it.
+    Equal cards are distinguished by their position in that list. Permutations that differ only in
+    equal cards are counted once, so that all hands represent the same number of deals.
     """
     size = rules.hand_size + 1
     orders = np.array(list(itertools.permutations(range(size))), np.int32)
@@ -71,7 +68,8 @@ def _every_hand(
     cards = jnp.repeat(kinds, unseen, total_repeat_length=size)
     whole = jnp.sum(unseen) == rules.hand_size + deck_left  # no slot is empty
     fits = jnp.full(len(orders), whole & (deck_left <= 1))
-    fits &= (deck_left == 1) | (orders[:, -1] == size - 1)  # without a deck the last is no card
+    # without a deck the last card is a dummy
+    fits &= (deck_left == 1) | (orders[:, -1] == size - 1)
     for first in range(size - 1):
         fits &= (cards[first] != cards[first + 1]) | (place[:, first] < place[:, first + 1])
     dealt = cards[orders]  # [orders, size]
@@ -90,43 +88,40 @@ def _every_hand(
 
 
 def with_hands(rules: Rules, state: State, cards: jax.Array) -> State:
-    """The games [R] with the cards int32[H, R] in the hand of seat 0."""
+    """Put the cards int32[H, R] into the hand of seat 0 in games [R]."""
     nothing = jnp.zeros((1, cards.shape[1]), jnp.int32)
     return replace_hand(rules, state, nothing[0], cards, nothing)
 
 
 def normalized_weights(loglik: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Hands' weights float32[K], which sum to 1, and their effective number
-    1 / sum of squares (Kong 1992), by their log-likelihoods."""
+    """Normalised weights float32[K], and their effective sample size 1 / sum of squares (Kong
+    1992), from log-likelihoods."""
     weight = jax.nn.softmax(loglik)
     return weight, 1.0 / jnp.sum(weight**2)
 
 
 def systematic_resample(weight: jax.Array, positions: jax.Array) -> jax.Array:
-    """The hand int32[R] at each share of the weights float32[K], the hands laid end to end: evenly
-    spaced shares draw each hand as often as it weighs (systematic resampling, Kitagawa 1996)."""
+    """Indices int32[R] of the hands at `positions` in [0, 1) of the cumulative weights float32[K];
+    evenly spaced positions give systematic resampling (Kitagawa 1996)."""
     which = jnp.sum(jnp.cumsum(weight)[:, None] <= positions, axis=0)
     return jnp.minimum(which, len(weight) - 1)
 
 
 class Determinizations(NamedTuple):
-    """Who holds what in the games played on, [R]; every `num_tried` rows in a row are one deal."""
+    """Hidden cards of the played games [R]; `num_tried` consecutive rows share one deal."""
 
-    deal: jax.Array
-    """int32[R]: those left over at the end repeat the last."""
-    hand: jax.Array
-    """int32[R]: which of the K hands."""
-    weight: jax.Array
-    """float32[R]: of the deal; those of all deals sum to 1."""
+    deal: jax.Array  # int32[R]: index of the deal; left-over rows at the end repeat the last
+    hand: jax.Array  # int32[R]: index of one of the K hands
+    weight: jax.Array  # float32[R]: weight of the deal; the weights of all deals sum to 1
+    # bool[]: True if every valid hand has one deal, weighted like the hand; False if hands were
+    # resampled by weight, so that deals have equal weights
     exact: jax.Array
-    """bool[]: whether there is one for every hand that counts, which weighs what the hand does;
-    else hands were drawn again by their weight, and deals weigh the same."""
 
 
 def determinize(
     rows: int, hands: HandSamples, loglik: jax.Array, num_tried: jax.Array, key: jax.Array
 ) -> Determinizations:
-    """The hands of `rows` games, by the log-likelihoods float32[K] of hands."""
+    """Assign hands to `rows` games, given the hands' log-likelihoods float32[K]."""
     number = rows // num_tried
     deal = jnp.minimum(jnp.arange(rows) // num_tried, number - 1)
     weight = normalized_weights(loglik)[0]
@@ -143,7 +138,7 @@ def determinize(
 def apply_determinizations(
     rules: Rules, state: State, hands: HandSamples, deals: Determinizations, key: jax.Array
 ) -> State:
-    """The games [R] with the hands of the deals, and with an order of the deck for each."""
+    """Put the hands of the deals, and an order of the deck for each, into games [R]."""
     rows = deals.deal.shape[0]
     most = rules.deck_size - rules.num_players * rules.hand_size
     words = jax.random.bits(key, (most, rows))[:, deals.deal]

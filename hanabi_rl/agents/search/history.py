@@ -1,9 +1,7 @@
-"""What a searching seat keeps of a game: everything that it saw of the others' last moves.
+"""Carry of a searching seat: its observations before the others' last moves.
 
-Nothing here depends on a card that the seat does not see.
+It never depends on a card that the seat does not see.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -22,51 +20,42 @@ from hanabi_rl.nn.structured_network import FeatureSet
 
 
 class FeatureSpec(NamedTuple):
-    """What the networks of a search are shown: the most that any of them reads."""
+    """Features that the networks of a search read in total."""
 
     features: FeatureSet
     profile: bool
 
 
 class Position(NamedTuple):
-    """`N` games before a move, as the seat sees them."""
+    """`N` games before a move, as the seat observes them."""
 
-    state: State
-    """[N], see `state_from_view.py`; whose turn it is stands there only for moves that were
-    made."""
-    before: Memory
-    """The memory before the move that led here, in the frame of who is to move."""
+    state: State  # [N], see `state_from_view.py`; the current player is valid only in `MoveHistory`
+    before: Memory  # memory before the move that led here, in the frame of the current player
 
 
 class MoveHistory(NamedTuple):
     """The others' last `W` moves in `N` games, newest first; leaves [N, W, ...]."""
 
-    position: Position
-    """Before each."""
-    action: jax.Array
-    """int32[N, W], as its mover counts."""
+    position: Position  # position before each move
+    action: jax.Array  # int32[N, W]: action id in the frame of the acting player
+    # int32[N, W, H]: current slot of the card that the seat then held in each slot; -1 if the card
+    # is gone
     slot: jax.Array
-    """int32[N, W, H]: where the seat holds the card now that it held in each slot then; -1 where
-    the card is gone."""
-    card: jax.Array
-    """int32[N, W, H]: the ids of those that are gone."""
+    card: jax.Array  # int32[N, W, H]: card ids of the gone cards
 
 
 class SearchCarry(NamedTuple):
-    """The carry of a searching seat, every leaf [N, ...]."""
+    """Carry of a searching seat, every leaf [N, ...]."""
 
     now: Position
-    memory: Memory
-    """After the move that led to `now`, in the seat's own frame."""
+    memory: Memory  # memory after the move that led to `now`, in the seat's own frame
     past: MoveHistory
-    length: jax.Array
-    """int32[N]: moves in `past`."""
-    key_data: jax.Array
-    """uint32[N, 2]: a key, mixed from everything seen."""
+    length: jax.Array  # int32[N]: number of moves in `past`
+    key_data: jax.Array  # uint32[N, 2]: PRNG key data, mixed from all observations
 
 
 def init_history(rules: Rules, spec: FeatureSpec, window: int, games: int) -> SearchCarry:
-    """Before the first timestep of games with strangers."""
+    """Carry before the first timestep of games with new partners."""
     memory = _fresh_memory(rules, spec, games)
     state = _blank_state(rules, games)
     now = Position(state, memory)
@@ -92,8 +81,7 @@ def init_history(rules: Rules, spec: FeatureSpec, window: int, games: int) -> Se
 def update_carry(
     rules: Rules, spec: FeatureSpec, history: SearchCarry, obs: jax.Array, reset: jax.Array
 ) -> SearchCarry:
-    """The history after one more observation float32[N, O]; where `reset` bool[N], of a game that
-    begins with it."""
+    """Update with an observation float32[N, O]; `reset` bool[N] starts a new game with it."""
     games = obs.shape[0]
     fresh = init_history(rules, spec, history.past.action.shape[1], games)
     history = select_games(reset, fresh, history)
@@ -120,15 +108,15 @@ def update_carry(
 
 
 def next_game_carry(rules: Rules, spec: FeatureSpec, history: SearchCarry) -> SearchCarry:
-    """Before another game with the same players: what is known of them stays."""
+    """Carry before the next game with the same players; the memory of them is kept."""
     games, window = history.past.action.shape
     memory = next_game(rules, spec.features, history.memory)
     return init_history(rules, spec, window, games)._replace(memory=memory)
 
 
 def _fresh_memory(rules: Rules, spec: FeatureSpec, games: int) -> Memory:
-    strangers = init_profile(rules, (games,)) if spec.profile else None
-    return init_memory(rules, spec.features, (games,), strangers)
+    profile = init_profile(rules, (games,)) if spec.profile else None
+    return init_memory(rules, spec.features, (games,), profile)
 
 
 def _blank_state(rules: Rules, games: int) -> State:
@@ -148,12 +136,11 @@ def _blank_state(rules: Rules, games: int) -> State:
 def _append_move(
     rules: Rules, history: SearchCarry, seat_obs: SeatObservation, known: jax.Array
 ) -> tuple[MoveHistory, jax.Array]:
-    """The past with the move that was made since `history.now`, where that is `known` bool[N], and
-    its length."""
+    """Add the move since `history.now`, if `known` bool[N], and return history and length."""
     last, past = seat_obs.seen.last, history.past
     row = jnp.arange(rules.num_players)[:, None]
     actor = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
-    # an own card that left the hand: it was in slot `gone`, and those above it moved down
+    # an own card left the hand from slot `gone`; those above it moved down
     taken = last.actor[0] & jnp.any(last.slot, axis=0)
     gone = jnp.where(taken, jnp.argmax(last.slot, axis=0), rules.hand_size)[:, None, None]
     is_gone = past.slot == gone
@@ -177,7 +164,7 @@ def _append_move(
 
 
 def _as_current_player(rules: Rules, position: Position, seat: jax.Array) -> Position:
-    """The position with seat int32[N] to move."""
+    """Set seat int32[N] as current player."""
     state = position.state
     counters = pack_counters(
         deck_left=state.deck_left,
@@ -194,7 +181,7 @@ def _as_current_player(rules: Rules, position: Position, seat: jax.Array) -> Pos
 
 
 def _mix_key(key_data: jax.Array, state: State) -> jax.Array:
-    """The key with everything that the state shows mixed into it."""
+    """Mix the whole visible state into the key."""
     seen = [state.colors, state.ranks, state.possible_colors, state.possible_ranks, state.discards]
     words = jnp.concatenate([*seen, *[x[:, None] for x in (state.fireworks, state.last)]], axis=1)
     words = jnp.concatenate([words, state.counters[:, None]], axis=1)

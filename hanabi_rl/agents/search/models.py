@@ -1,6 +1,4 @@
-"""Who plays in a search, and what they are asked: the logits of many rows at once."""
-
-from __future__ import annotations
+"""Policies of a search and their logits in batches."""
 
 from typing import Any, NamedTuple, cast
 
@@ -15,16 +13,14 @@ from hanabi_rl.nn.structured_network import FeatureSet
 
 
 class SearchModels(NamedTuple):
-    """Who plays in a search."""
+    """Policies of a search."""
 
-    blueprint: Any
-    """The policy of the searching seat, which reads features (`step_features`)."""
-    partner_models: tuple[Any, ...]
-    """What the others may play as, which of them is not known; none: as `own`."""
+    blueprint: Any  # policy of the searching seat, which reads features (`step_features`)
+    partner_models: tuple[Any, ...]  # candidate models of the others; empty: `blueprint`
 
     @property
     def number(self) -> int:
-        """Models of the others."""
+        """Number of models of the others."""
         return max(len(self.partner_models), 1)
 
 
@@ -37,8 +33,8 @@ def model_logits(
     features: Features,
     legal: jax.Array,
 ) -> jax.Array:
-    """The logits [R, A] of the seat's policy where it is its turn, bool[], else of the model
-    int32[R] of the others. A model of no row is not asked."""
+    """Logits [R, A]: of the blueprint if `is_own_turn` bool[], otherwise of model int32[R] of the
+    others. A model without rows is skipped."""
 
     def of(policy: Any) -> jax.Array:
         inputs = select_features(rules, spec, policy, features)
@@ -64,15 +60,14 @@ def model_logits(
 
 
 def required_features(policy: Any) -> FeatureSpec:
-    """What a policy reads of a structured view."""
+    """Features that a policy reads."""
     reads: str = policy.feature_spec
-    feature_set, _, told = reads.partition("+")
-    return FeatureSpec(cast(FeatureSet, feature_set), told == "profile")
+    feature_set, _, suffix = reads.partition("+")
+    return FeatureSpec(cast(FeatureSet, feature_set), suffix == "profile")
 
 
 def select_features(rules: Rules, spec: FeatureSpec, policy: Any, features: Features) -> Features:
-    """What the policy reads of a larger set of features: each begins with those of the smaller
-    ones, and the profile comes last."""
+    """Select a policy's features from a superset, which appends features; the profile is last."""
     reads = required_features(policy)
     if reads == spec:
         return features
@@ -80,6 +75,6 @@ def select_features(rules: Rules, spec: FeatureSpec, policy: Any, features: Feat
     own = Features(*[x[..., : width.shape[-1]] for x, width in zip(features, widths, strict=True)])
     if not reads.profile:
         return own
-    told = sizes(rules, reads.features, True).table.shape[-1] - widths.table.shape[-1]
-    table = jnp.concatenate([own.table, features.table[..., -told:]], axis=-1)
+    num_profile = sizes(rules, reads.features, True).table.shape[-1] - widths.table.shape[-1]
+    table = jnp.concatenate([own.table, features.table[..., -num_profile:]], axis=-1)
     return own._replace(table=table)

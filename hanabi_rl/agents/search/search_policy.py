@@ -1,11 +1,9 @@
-"""An agent that thinks before it moves: `AGENT?search=fast`.
+"""Search wrapper: `AGENT?search=fast`.
 
-What it is shown of a game is the observation of its seat, and everything that a search computes is
-computed from that (`state_from_view.py`): it cannot know more than the agent that it searches for.
-The same history gives the same choice, in greedy play and with a key.
+The search is computed only from the observations of its seat (`state_from_view.py`), so it cannot
+use more information than the wrapped agent. The same history gives the same action, with or without
+a key.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
@@ -35,12 +33,12 @@ from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 VERSION = 2
-"""Of the search: games kept of another are not its own."""
+"""Version of the search; invalidates cached games of other versions."""
 
 
 class SearchPolicy(Wrapper):
-    """`policy` with a search at every turn of its own; the others are taken to play as one of
-    `models` does, whichever fits their last moves, or as `policy` where there is none."""
+    """`policy` with a search at each of its turns; the others are modelled as one of `models`,
+    weighted by the likelihood of their last moves, or as `policy` if there are no models."""
 
     models: tuple[Any, ...] = ()  # Policies
     settings: SearchConfig = flax.struct.field(pytree_node=False, default=SearchConfig())
@@ -51,13 +49,13 @@ class SearchPolicy(Wrapper):
         models = [model.identity() for model in self.models]
         own = {"wrapper": "searched", "of": self.policy.identity(), "models": models}
         settings = dataclasses.asdict(self.settings)
-        for old, new in RENAMED_SETTINGS.items():  # hashed as they were first called
+        for old, new in RENAMED_SETTINGS.items():  # hashed under the old names
             settings[old] = settings.pop(new)
         return agent_hash({**own, "settings": settings, "version": VERSION})
 
     @property
     def joint_spec(self) -> FeatureSpec:
-        """The most that the policy or a model reads."""
+        """Union of the features of the policy and its models."""
         each = [required_features(policy) for policy in (self.policy, *self.models)]
         feature_set = max((reads.features for reads in each), key=FEATURE_SETS.index)
         return FeatureSpec(feature_set, any(reads.profile for reads in each))
@@ -88,17 +86,16 @@ class SearchPolicy(Wrapper):
             idle = jnp.zeros(self.rules.num_moves)
             return jax.lax.cond(mine, lambda: self._decide(history).logits, lambda: idle)
 
-        # one game after the other: each row's answer is its own, to the bit, and the rows of one
-        # search fill the machine
+        # one game after the other, so that a row's output is bitwise independent of others; the
+        # rows of one search already use all cores
         logits = jax.lax.map(one, (carry, my_turn))
         return carry, jnp.where(legal, logits, ILLEGAL_LOGIT)
 
     def decide(self, carry: SearchCarry) -> Decision:
-        """Everything that the searches after `step` found, leaves [N, ...], turn or not."""
+        """Full search results after `step`, leaves [N, ...], also off turn."""
         return jax.lax.map(self._decide, carry)
 
     def _decide(self, history: SearchCarry) -> Decision:
-        """Of one game, leaves without the axis of games."""
         now: Position = jax.tree.map(lambda x: x[None], history.now)
         past: MoveHistory = history.past
         key = jax.random.wrap_key_data(history.key_data)
@@ -109,19 +106,18 @@ class SearchPolicy(Wrapper):
 
 
 def with_search(policy: Policy, models: Sequence[Policy], settings: SearchConfig) -> SearchPolicy:
-    """`policy` with a search, the others taken to play as one of `models`.
+    """Wrap `policy` with a search that models the others as one of `models`.
 
-    Raises:
-        ValueError: a policy, or a model, that reads observations: what it remembers of a game is
-            its own, and would have to be run again for every hand that the seat may hold.
+    Raises ValueError for a policy or model that reads observations: its private memory would have
+    to be recomputed for every possible hand.
     """
     fewer = dataclasses.replace(settings, max_moves=min(settings.max_moves, policy.rules.num_moves))
     found = SearchPolicy(policy, models=tuple(models), settings=fewer)
-    for what, each in (("", policy), *(("partner_model: ", model) for model in models)):
+    for where, each in (("", policy), *(("partner_model: ", model) for model in models)):
         if getattr(each, "feature_spec", None) is None:
             raise ValueError(
-                f"{what}expected an agent with a structured network, whose memory is public, got "
-                "one that reads observations (a bot, an LSTM or feed-forward network, or a wrapper "
-                "of its own like ?safe=, which may come after ?search=)"
+                f"{where}expected an agent with a structured network and public memory, got one "
+                "that reads observations (a bot, an LSTM or feed-forward network, or a wrapper "
+                "such as ?safe=, which may follow ?search=)"
             )
     return found

@@ -1,15 +1,13 @@
-"""The state of a game as one seat sees it, read back from its observation.
+"""Game state as one seat sees it, reconstructed from its observation.
 
-The observer is seat 0 and the others follow around the table. Its own cards are not there (its hand
-words are empty until a hand is put into them, `games/hanabi/belief.replace_hand`), nor is the
-deck, so that whatever is computed from such a state can know no more than the observer does.
+The observer is seat 0; the others follow in turn order. Its own cards are absent (its hand words
+are empty until `games/hanabi/belief.replace_hand` fills them), and so is the deck; computations on
+such a state cannot use hidden information.
 
-Of what the hints on a card allow, an observation shows what is not used up. The sets of colours and
-ranks read back are the least that have these cards: every card of theirs that is not shown is used
-up, so that observations, legal moves and beliefs stay what they are.
+An observation shows which cards the hints on a slot allow, except exhausted cards. The
+reconstructed colour and rank sets are the smallest that contain these cards. Their additional cards
+are exhausted, so observations, legal moves and beliefs are unchanged.
 """
-
-from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
@@ -25,12 +23,12 @@ from hanabi_rl.games.hanabi.state import State, pack_counters, pack_last
 def state_of(
     rules: Rules, seat_obs: SeatObservation, turn: jax.Array, last_round: jax.Array
 ) -> State:
-    """The games that are seen, the observer to move.
+    """Return the observed games, with the observer as current player.
 
     Args:
-        seat_obs: `N` views.
+        seat_obs: observations of `N` games.
         turn: int32[N], moves made.
-        last_round: int32[N], moves since the deck ran out, which no observation shows.
+        last_round: int32[N], moves since the deck ran out, which observations omit.
     """
     seen, last = seat_obs.seen, seat_obs.seen.last
     games = turn.shape[0]
@@ -74,8 +72,7 @@ def state_of(
 
 
 def last_action(rules: Rules, last: LastMove) -> jax.Array:
-    """The action id int32[N] of the last move, as who made it counts; the no-op before the first
-    one."""
+    """Action id int32[N] of the last move in the actor's frame; or the no-op."""
     players = rules.num_players
     row = jnp.arange(players)[:, None]
     actor = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
@@ -106,11 +103,11 @@ def last_action(rules: Rules, last: LastMove) -> jax.Array:
 
 
 def last_card(last: LastMove) -> jax.Array:
-    """The id int32[N] of the card played or discarded; 0 where the last move was another."""
+    """Card id int32[N] of the card played or discarded; 0 after other moves."""
     below = last.card - jnp.minimum(last.card, 1)
     return jax.lax.population_count(below).astype(jnp.int32)
 
 
 def _slots(mask: jax.Array) -> jax.Array:
-    """bool[H, N] -> the word uint32[N] whose bits they are."""
+    """bool[H, N] -> bit mask uint32[N]."""
     return union([jnp.where(held, jnp.uint32(1 << s), 0) for s, held in enumerate(mask)])

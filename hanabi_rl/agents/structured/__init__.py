@@ -1,2 +1,1 @@
-"""What a structured network is shown: facts of the table, cards and hints, from one seat's own
-observations."""
+"""Features of structured networks: table, cards and hints, from one seat's observations."""

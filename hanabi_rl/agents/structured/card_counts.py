@@ -1,11 +1,8 @@
-"""Exact facts about cards, as sets: which can be played, which are lost, and how many copies of
-each nobody has seen.
+"""Exact card counting with sets: playable, useless and critical cards, and unseen copies.
 
-A number of copies of every card is kept in unary, as planes of sets: plane j holds the cards of
-which there are at least j + 1. The copies in any set are then a few population counts.
+Copy counts are stored in unary, as planes of sets: plane j holds the cards with at least j + 1
+copies. The number of copies in any set is then a few population counts.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,32 +18,28 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 Planes = Sequence[jax.Array]
-"""For each j, the set uint32[N] of cards of which there are at least j + 1 copies."""
+"""Entry j is the set uint32[N] of cards with at least j + 1 copies."""
 
 
 class CardCounts(NamedTuple):
-    """What anyone can count; sets are uint32[N]."""
+    """Public card counts; sets are uint32[N]."""
 
     playable: jax.Array
-    useless: jax.Array
-    """Played already, or above a card whose copies are all gone."""
-    critical: jax.Array
-    """Useful, and the last copy of its kind."""
-    left: list[jax.Array]
-    """Planes of the copies neither played nor discarded."""
+    useless: jax.Array  # already played, or above a card without copies left
+    critical: jax.Array  # useful cards with one copy left
+    left: list[jax.Array]  # planes of the copies neither played nor discarded
+    # planes of the copies unseen by the observer: in the deck or in its own hand
     unseen: list[jax.Array]
-    """Planes of those the observer cannot see: in the deck or in its own hand."""
-    repeated: jax.Array
-    """Cards seen twice in others' hands."""
+    repeated: jax.Array  # cards seen twice in others' hands
 
 
-def count_cards(rules: Rules, seat_obs: SeatObservation) -> CardCounts:
-    """Counts the cards."""
+def count_cards(rules: Rules, seat_obs: "SeatObservation") -> CardCounts:
+    """Count cards from an observation."""
     seen = seat_obs.seen
     planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]
     for gone in seat_obs.discards:
         planes = _take(planes, gone)
-    kept = planes  # on the table, the fireworks included
+    kept = planes  # copies in fireworks, hands and deck
     useless = materialize(useless_cards(rules, seen.played, ~kept[0] & rules.all_cards))
     left = [materialize(plane) for plane in _take(planes, seen.played)]
     unseen, once, repeated = left, jnp.zeros_like(useless), jnp.zeros_like(useless)
@@ -67,7 +60,7 @@ def count_cards(rules: Rules, seat_obs: SeatObservation) -> CardCounts:
 
 
 def _take(planes: Planes, cards: jax.Array) -> list[jax.Array]:
-    """One copy fewer of each card in the set."""
+    """Remove one copy of each card in the set."""
     fewer = []
     for plane in reversed(planes):
         taken = plane & cards
@@ -77,7 +70,7 @@ def _take(planes: Planes, cards: jax.Array) -> list[jax.Array]:
 
 
 def copies(sets: jax.Array, planes: Planes) -> jax.Array:
-    """How many copies there are of the cards of each set: uint32[..., N] -> uint32[..., N]."""
+    """Number of copies of the cards in each set: uint32[..., N] -> uint32[..., N]."""
     counted = jax.lax.population_count(sets & planes[0])
     for plane in planes[1:]:
         counted += jax.lax.population_count(sets & plane)
@@ -85,7 +78,7 @@ def copies(sets: jax.Array, planes: Planes) -> jax.Array:
 
 
 def one_group(cards: jax.Array, groups: Sequence[int]) -> jax.Array:
-    """Whether each set lies within one of the groups (colours or ranks)."""
+    """True where a set lies within one of the groups (colours or ranks)."""
     within = jnp.zeros(cards.shape, jnp.bool_)
     for group in groups:
         within |= (cards & ~jnp.uint32(group)) == 0
@@ -93,8 +86,7 @@ def one_group(cards: jax.Array, groups: Sequence[int]) -> jax.Array:
 
 
 def older(mask: jax.Array) -> jax.Array:
-    """How many true entries come before each along the second last axis: bool[..., H, N] ->
-    int32."""
+    """Number of true entries before each along the second last axis: bool[..., H, N] -> int32."""
     counts, so_far = [], jnp.zeros_like(mask[..., 0, :], jnp.int32)
     for slot in range(mask.shape[-2]):
         counts.append(so_far)
@@ -103,10 +95,10 @@ def older(mask: jax.Array) -> jax.Array:
 
 
 def first_true(mask: jax.Array) -> jax.Array:
-    """Only the first true entry along the second last axis of bool[..., H, N]."""
+    """Keep the first true entry along the second last axis of bool[..., H, N]."""
     return mask & (older(mask) == 0)
 
 
 def last_true(mask: jax.Array) -> jax.Array:
-    """Only the last true entry along the second last axis of bool[..., H, N]."""
+    """Keep the last true entry along the second last axis of bool[..., H, N]."""
     return mask & jnp.flip(older(jnp.flip(mask, -2)) == 0, -2)

@@ -1,7 +1,4 @@
-"""Features of the cards in hands: lists of columns, `[H, N]` for the observer's own cards and
-`[P - 1, H, N]` for those it sees."""
-
-from __future__ import annotations
+"""Features of cards in hands: columns `[H, N]` of own cards, `[P - 1, H, N]` of visible cards."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,37 +6,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.card_counts import (
-    CardCounts,
-    copies,
-    older,
-    one_group,
-)
+from hanabi_rl.agents.structured.card_counts import CardCounts, copies, older, one_group
 from hanabi_rl.agents.structured.packed_features import QUANTIZED_ONE, Columns, quantize
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize, union
 from hanabi_rl.games.hanabi.cards import is_single, successors
 from hanabi_rl.games.hanabi.rules import Rules
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.structured.hint_memory import HintSnapshot
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 
 class HandFacts(NamedTuple):
-    """What several features share."""
+    """Facts that several features share."""
 
-    held: jax.Array
-    """bool[P, H, N]."""
-    unhinted: jax.Array
-    """bool[P, H, N]: cards without a hint."""
+    held: jax.Array  # bool[P, H, N]
+    unhinted: jax.Array  # bool[P, H, N]: unhinted cards
+    # uint32[P, H, N], quantized: number of older unhinted cards / hand size
     older_unhinted: jax.Array
-    """uint32[P, H, N], a `quantize`: how many cards without a hint are older."""
-    hinted_elsewhere: jax.Array
-    """uint32[N]: the cards seen with a hint in others' hands."""
+    hinted_elsewhere: jax.Array  # uint32[N]: hinted cards visible in others' hands
 
 
 def hand_facts(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> HandFacts:
-    """Facts of positions and hints."""
+    """Compute facts of positions and hints."""
     held = seat_obs.seen.knowledge != 0
     unhinted = held & ~seat_obs.seen.hinted
     hinted = jnp.where(seat_obs.seen.hinted, seat_obs.seen.hands, 0)
@@ -52,22 +41,22 @@ def hand_facts(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> H
 
 
 class CardProbs(NamedTuple):
-    """The cards that a card can be, by their numbers of copies."""
+    """Possible cards of each slot, weighted by their numbers of copies."""
 
     sets: jax.Array
     planes: list[jax.Array]
 
     def of(self, *cards: jax.Array) -> list[jax.Array]:
-        """The chances that the card is in each of the sets uint32[N], as `quantize`s; 0 where there
-        are no cards. Together, because one operation on a longer array compiles faster."""
-        asked = jnp.stack([jnp.broadcast_to(c, self.planes[0].shape) for c in cards])
-        asked = asked.reshape(len(cards), *(1,) * (self.sets.ndim - 1), -1)
+        """Probabilities that the card is in each of the sets uint32[N], quantized; 0 for an empty
+        slot. Computed together, because one operation on a longer array compiles faster."""
+        queries = jnp.stack([jnp.broadcast_to(c, self.planes[0].shape) for c in cards])
+        queries = queries.reshape(len(cards), *(1,) * (self.sets.ndim - 1), -1)
         total = jnp.maximum(copies(self.sets, self.planes), 1)
-        return list(quantize(copies(self.sets & asked, self.planes) / total))
+        return list(quantize(copies(self.sets & queries, self.planes) / total))
 
 
 def own(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
-    """Facts about the observer's cards."""
+    """Features `facts` of the observer's cards."""
     seen, last = seat_obs.seen, seat_obs.seen.last
     mine = materialize(seen.knowledge[0] & counts.unseen[0])
     playable, useless, critical, *rest = CardProbs(mine, counts.unseen).of(
@@ -107,7 +96,7 @@ def _is_slot(rules: Rules, slot: int) -> jax.Array:
 def others(
     rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts
 ) -> Columns:
-    """Facts about the cards that the observer sees, and what their owners can tell."""
+    """Features `facts` of visible cards and of their owners' knowledge."""
     seen, last = seat_obs.seen, seat_obs.seen.last
     cards = seen.hands[1:]
     knowledge = seen.knowledge[1:]
@@ -135,7 +124,7 @@ def others(
 
 
 def card_value_features(rules: Rules, counts: CardCounts, cards: jax.Array) -> Columns:
-    """What a card that is seen is worth, uint32[..., N]."""
+    """Features of the true value of visible cards, uint32[..., N]."""
     reach, steps = counts.playable, []
     for _ in range(1, min(rules.num_ranks, 4)):
         reach = materialize(successors(rules, reach))
@@ -153,10 +142,10 @@ def own_hint_history(
     rules: Rules,
     seat_obs: SeatObservation,
     counts: CardCounts,
-    snapshot: HintSnapshot,
+    snapshot: "HintSnapshot",
     ages: jax.Array,
 ) -> Columns:
-    """How things stood when the observer's cards were hinted."""
+    """Features `hint-history` of the observer's cards."""
     mine = materialize(seat_obs.seen.knowledge[0] & counts.unseen[0])
     own_snapshot = jax.tree.map(lambda field: field[:, 0], snapshot)
     recent, ever = awaited_cards(rules, seat_obs, counts, snapshot)
@@ -170,10 +159,10 @@ def others_hint_history(
     rules: Rules,
     seat_obs: SeatObservation,
     counts: CardCounts,
-    snapshot: HintSnapshot,
+    snapshot: "HintSnapshot",
     ages: jax.Array,
 ) -> Columns:
-    """How things stood when the cards that the observer sees were hinted."""
+    """Features `hint-history` of the visible cards."""
     probs = CardProbs(seat_obs.seen.knowledge[1:], counts.left)
     theirs = jax.tree.map(lambda field: field[:, 1:], snapshot)
     recent, ever = awaited_cards(rules, seat_obs, counts, snapshot)
@@ -186,9 +175,9 @@ def others_hint_history(
 
 
 def _hint_records(
-    rules: Rules, counts: CardCounts, snapshot: HintSnapshot, ages: jax.Array, probs: CardProbs
+    rules: Rules, counts: CardCounts, snapshot: "HintSnapshot", ages: jax.Array, probs: CardProbs
 ) -> Columns:
-    """The two records of each card, and what the card can be in their light."""
+    """Features of the two records of each card, and of its possible cards given them."""
     facts = [
         snapshot.by_rank,
         snapshot.was_new,
@@ -207,10 +196,11 @@ def _hint_records(
 
 
 def _probs_at_hint(
-    rules: Rules, counts: CardCounts, snapshot: HintSnapshot, probs: CardProbs
+    rules: Rules, counts: CardCounts, snapshot: "HintSnapshot", probs: CardProbs
 ) -> list[jax.Array]:
-    """The chances [2, ...] that a card is one of those playable or critical then; and if it was
-    playable then (for the last: then or one later), that it is now."""
+    """Probabilities [2, ...] that a card was playable or critical at the hint; and given that it
+    was playable then (last entry: then or one later), that it is playable, useless (or, last,
+    playable) now."""
     then = probs.sets & snapshot.playable
     soon = probs.sets & (snapshot.playable | successors(rules, snapshot.playable))
     counted = [
@@ -230,10 +220,10 @@ def _probs_at_hint(
 
 
 def awaited_cards(
-    rules: Rules, seat_obs: SeatObservation, counts: CardCounts, snapshot: HintSnapshot
+    rules: Rules, seat_obs: SeatObservation, counts: CardCounts, snapshot: "HintSnapshot"
 ) -> tuple[jax.Array, jax.Array]:
-    """The playable cards that a hinted card of another hand waits for and that are in no hand the
-    observer sees: of hints since its last turn, and of all hints; each uint32[N]."""
+    """Playable cards, visible in no hand, that a hinted card of another hand waits for, uint32[N]
+    each: for hints since the observer's last turn, and for all hints."""
     seen = seat_obs.seen
     visible = union([card for hand in seen.hands[1:] for card in hand])
 

@@ -1,10 +1,7 @@
-"""What each own card could be, kind by kind: what a belief reads, beside the structured view, to
-weigh kinds of cards against each other.
+"""Features of each card type in each own slot: additional input of the belief network.
 
-No colour has a name here either: renaming the colours permutes the kinds.
+They name no colour: permuting the colours permutes the card types.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -23,29 +20,26 @@ from hanabi_rl.nn.structured_network import FeatureSet
 
 
 class CardTypeFeatures(NamedTuple):
-    """Facts of the kinds of cards, float32, about [0, 1] each."""
+    """Features of card types, float32, about [0, 1] each."""
 
     kinds: jax.Array
-    """[N, K, Fk]: of the kind as such, seen by the observer."""
+    """[N, K, Fk]: features of the card type, as seen by the observer."""
     places: jax.Array
-    """[N, H, K, Fp]: of the kind in one of the observer's slots, oldest first."""
+    """[N, H, K, Fp]: features of the card type in each of the observer's slots, oldest first."""
 
 
 def card_type_features(
     rules: Rules, feature_set: FeatureSet, after: Memory, seat_obs: SeatObservation
 ) -> CardTypeFeatures:
-    """The facts of the kinds in N games.
+    """Features of card types in N games; `facts` omits the state at hints.
 
-    Args:
-        rules, feature_set: static. At `facts` nothing is told of how things stood at a hint.
-        after: the memory after the last move (`features.remember`), in the observer's frame.
-        seat_obs: what the observer sees.
+    `after` is the memory after the last move (`features.update_memory`), in the observer's frame.
     """
     seen, counts = seat_obs.seen, count_cards(rules, seat_obs)
     cards = bit(jnp.arange(rules.num_cards))[:, None]
 
     def has(sets: jax.Array) -> jax.Array:
-        """Whether sets uint32[..., N] have each kind: bool[..., K, N]."""
+        """Membership of each card type in sets uint32[..., N]: bool[..., K, N]."""
         return (sets[..., None, :] & cards) != 0
 
     held = [card for hand in seen.hands[1:] for card in hand]
@@ -64,13 +58,13 @@ def card_type_features(
     ]
     of_place = [seen.knowledge[0] & counts.unseen[0]]
     if feature_set != "facts":
-        kept = records(unpack(after))
-        of_kind += awaited_cards(rules, seat_obs, counts, kept)
+        snapshot = records(unpack(after))
+        of_kind += awaited_cards(rules, seat_obs, counts, snapshot)
         for at in range(2):
-            then = kept.playable[at, 0]
-            of_place += [then, successors(rules, then), kept.critical[at, 0]]
-    shown = [jnp.broadcast_to(x, seen.played.shape) for x in of_kind]
-    kinds: Columns = [has(x) for x in shown]
+            then = snapshot.playable[at, 0]
+            of_place += [then, successors(rules, then), snapshot.critical[at, 0]]
+    sets = [jnp.broadcast_to(x, seen.played.shape) for x in of_kind]
+    kinds: Columns = [has(x) for x in sets]
     places: Columns = [has(x) for x in of_place]
     return CardTypeFeatures(
         kinds=unpack_columns(kinds, (1, 0)), places=unpack_columns(places, (2, 0, 1))

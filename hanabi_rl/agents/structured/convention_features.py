@@ -1,19 +1,16 @@
-"""The features `conventions`: what `bots/hint_inference.py` makes of the hints given, and
-what it says that each hint to give would gain and lose, component by component.
+"""Features `conventions`: inferences of `bots/hint_inference.py`, and the effects of each hint.
 
-A hint changes what is known of one hand alone, and of the others only which cards are known
-elsewhere. So of each hint the hand that it touches is read again, and that of the next player, who
-discards; the rest are counted once.
+The effects of a hint are the components of its value to `bot:convention`. A hint changes the
+knowledge of one hand; for other hands only the set of cards known elsewhere changes. So for each
+hint only the hand that it touches and that of the next player to discard are inferred again.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import hints as judging
+from hanabi_rl.agents.bots import hints as hint_values
 from hanabi_rl.agents.bots.hint_inference import (
     CardFacts,
     CommonKnowledge,
@@ -41,22 +38,21 @@ _SIGNED = [False] * 12 + [True, False, True]
 
 
 class HintEffects(NamedTuple):
-    """What each hint would gain and lose; 0 for one that touches nothing."""
+    """Effects of each hint; 0 for a hint that touches nothing."""
 
     parts: list[jax.Array]
-    """float32[P - 1, C + R, *B] each: what `bots/hints.py` weighs."""
+    """float32[P - 1, C + R, *B] each: components of the hint's value (`bots/hints.py`)."""
     facts: list[jax.Array]
-    """bool[P - 1, C + R, *B] each: what the hint is about."""
+    """bool[P - 1, C + R, *B] each: properties of the hint's focus."""
     worth: jax.Array
-    """float32[A, *B], in the order of the actions: its worth to `bot:convention`; -100 for one that
-    touches nothing."""
+    """float32[A, *B], in action order: value to `bot:convention`, -100 if nothing is touched."""
 
 
 def features(
     rules: Rules, seat_obs: SeatObservation, counts: CardCounts, public: CommonKnowledge
 ) -> list[Columns]:
-    """The columns that this set adds to the table, own cards, others' cards and hints."""
-    everyone, mine, board, danger, judged = _read(rules, public, seat_obs.seen, counts.unseen[0])
+    """Columns that this set adds to the features of table, own cards, others' cards and hints."""
+    everyone, mine, board, danger, effects = _read(rules, public, seat_obs.seen, counts.unseen[0])
     own = CardProbs(mine.candidates[0] & counts.unseen[0], counts.unseen)
     theirs = CardProbs(everyone.candidates[1:], counts.left)
     soon = soon_playable(rules, board, everyone.claimed)
@@ -65,7 +61,7 @@ def features(
         everyone.playable[1] & ((seat_obs.seen.hands[1] & counts.playable) == 0), 0
     )
     next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1], axis=0)
-    best = jnp.maximum(jnp.max(judged.worth, axis=0), -50.0)
+    best = jnp.maximum(jnp.max(effects.worth, axis=0), -50.0)
     table_columns = [
         danger / 12,
         next_wrong,
@@ -97,19 +93,19 @@ def features(
         is_single(everyone.candidates[1:]),
         *theirs.of(counts.playable),
     ]
-    # Sums over a hand go through 0.2 a card; what can be negative is centred.
-    worth = _by_target(rules, judged.worth)
+    # sums over a hand are scaled by 0.2 per card; signed components are centred
+    worth = _by_target(rules, effects.worth)
     hint_columns: Columns = [
         part * 0.2 + (0.5 if signed else 0.0)
-        for part, signed in zip(judged.parts, _SIGNED, strict=True)
+        for part, signed in zip(effects.parts, _SIGNED, strict=True)
     ]
-    hint_columns += judged.facts
+    hint_columns += effects.facts
     hint_columns += [0.5 + worth / 100, 1.0 + (worth - best) / 50, (worth == best) & (best > -50)]
     return [table_columns, own_columns, other_columns, hint_columns]
 
 
 def _by_target(rules: Rules, column: jax.Array) -> jax.Array:
-    """[A, *B] in the order of the actions -> [P - 1, C + R, *B]."""
+    """[A, *B] in action order -> [P - 1, C + R, *B]."""
     targets, more = rules.num_players - 1, column.shape[1:]
     split = targets * rules.num_colors
     parts = [column[:split].reshape(targets, -1, *more), column[split:].reshape(targets, -1, *more)]
@@ -126,21 +122,21 @@ def _by_action(rules: Rules, column: jax.Array) -> jax.Array:
 def _read(
     rules: Rules, public: CommonKnowledge, seen: DecodedObservation, unseen: jax.Array
 ) -> tuple[HandInference, HandInference, CardFacts, jax.Array, HintEffects]:
-    """Everyone's reading, the observer's own (row 0 alone), the board, what the next player would
-    lose, and each hint judged. `unseen` uint32[*B]: what the own hand can be."""
+    """Return the inferences of all players, those of the observer (row 0 only), the board, the next
+    player's discard loss and the hint effects. `unseen` uint32[*B]: possible own cards."""
     board = card_facts(rules, seen)
     everyone, exact = infer_hands(board, public), known_exactly(board, public)
     own = jax.tree.map(lambda x: x[:1], public)
     own = own._replace(knowledge=own.knowledge & unseen)
     mine = infer_hands(board, own, union_and_repeats(exact[1:]))
-    danger = judging.next_discard_loss(rules, board, everyone, seen)
-    facts = judging._facts(board, public, mine, seen)
-    judged = _judge(rules, board, public, everyone, exact, facts, danger, seen)
-    return everyone, mine, board, danger, judged
+    danger = hint_values.next_discard_loss(rules, board, everyone, seen)
+    facts = hint_values._facts(board, public, mine, seen)
+    effects = _hint_effects(rules, board, public, everyone, exact, facts, danger, seen)
+    return everyone, mine, board, danger, effects
 
 
 def _of_targets(hands: jax.Array) -> jax.Array:
-    """[P, H, *B] -> [1, H, P - 1, 1, *B]: the hand that a hint is given to, as the only one."""
+    """[P, H, *B] -> [1, H, P - 1, 1, *B]: the hand of each hint's target, as the only row."""
     return jnp.swapaxes(hands[1:], 0, 1)[None, :, :, None]
 
 
@@ -148,11 +144,11 @@ def _except(exact: jax.Array, *rows: int) -> list[jax.Array]:
     return [hand for row, hand in enumerate(exact) if row not in rows]
 
 
-def _judge(  # type: ignore[no-untyped-def]
+def _hint_effects(  # type: ignore[no-untyped-def]
     rules, board, public, everyone, exact, facts, danger, seen
 ) -> HintEffects:
-    """Every hint. Axes are [P - 1, C + R, *B], before them one hand and its slots."""
-    v, players = judging.HintValues, range(1, rules.num_players)
+    """Effects of all hints. Axes: one hand and its slots, then [P - 1, C + R, *B]."""
+    v, players = hint_values.HintValues, range(1, rules.num_players)
     more = danger.ndim
     by_hint = (len(rules.color_cards) + len(rules.rank_cards), *(1,) * more)
     cards = jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32).reshape(by_hint)
@@ -185,7 +181,7 @@ def _judge(  # type: ignore[no-untyped-def]
         word, (after.playable, after.trash, before.playable, before.trash)
     )
     kept, had = (word((reading.candidates & hands) != 0) for reading in (after, before))
-    taken |= new & word(judging._repeats_earlier(jnp.where(touched & ~known.hinted, hands, 0)))
+    taken |= new & word(hint_values._repeats_earlier(jnp.where(touched & ~known.hinted, hands, 0)))
     was_wrong, is_wrong = played & ~playable, plays & ~playable
     first_copy = new & useful & ~taken
     sizes = [
@@ -245,7 +241,7 @@ def _judge(  # type: ignore[no-untyped-def]
 
 
 def _computed_once(value: jax.Array) -> jax.Array:
-    """The same float32 numbers: computed twice they may round twice, and equal no more."""
+    """Force one computation: two in a program may round differently and compare unequal."""
     words = jax.lax.bitcast_convert_type(value, jnp.uint32)
     return jax.lax.bitcast_convert_type(materialize(words), jnp.float32)
 
@@ -253,10 +249,10 @@ def _computed_once(value: jax.Array) -> jax.Array:
 def _danger_after(  # type: ignore[no-untyped-def]
     rules, board, public, exact, after_hint, after, danger, seen
 ) -> jax.Array:
-    """What the next player would lose after each hint, float32[P - 1, C + R, *B]."""
+    """Expected loss of the next player's discard after each hint, float32[P - 1, C + R, *B]."""
     chop = union(list(jnp.where(after.chop[0, :, :1], seen.hands[1][:, None, None], 0)))
     busy = hand_word((after.playable | after.trash)[:, :, :1])[0] != 0
-    if rules.num_players > 2:  # hints to others change what is known elsewhere
+    if rules.num_players > 2:  # hints to others change which cards are known elsewhere
         later = range(2, rules.num_players)
         rest = jnp.stack([jnp.stack(_except(exact, 1, player)) for player in later], axis=2)
         others = union_and_repeats(rest[:, :, :, None])
@@ -267,4 +263,4 @@ def _danger_after(  # type: ignore[no-untyped-def]
         chops = jnp.broadcast_to(same, (len(later), *chop.shape[1:]))
         chop = jnp.concatenate([chop, chops])
         busy = jnp.concatenate([busy, hand_word(again.playable | again.trash)[0] != 0])
-    return jnp.where(busy, 0.0, judging.discard_loss(rules, board, chop, seen))
+    return jnp.where(busy, 0.0, hint_values.discard_loss(rules, board, chop, seen))

@@ -1,20 +1,18 @@
-"""The structured view: what a seat knows about each card and each hint, without naming a colour.
+"""Structured features: the knowledge of a seat per card and hint, without naming a colour.
 
-Three sets of features, each with all that the one before it has:
+Three feature sets, each a superset of the previous one:
 
-- `facts`: the rules, exact counts of cards, the hints and what they touched, places in the hand
-  (among them how many older cards have no hint). No convention.
-- `hint-history`: also how things stood when each card was hinted (`hint_memory.py`), from which a
-  network can learn what hints mean to the players it learns from.
-- `conventions`: also what `bots/hint_inference.py` makes of the hints by common conventions.
+- `facts`: rules, exact card counts, hints and the cards they touched, hand positions (including the
+  number of older unhinted cards). No convention.
+- `hint-history`: also the state of the game when each card was hinted (`hint_memory.py`), from
+  which a network can learn the conventions of its training partners or data.
+- `conventions`: also the inferences of `bots/hint_inference.py` by common conventions.
 
-Beside any of them a network may be told whom it plays with: what every player has done so far with
-these partners (`profile.py`).
+Any set can include a profile of the partners: statistics of each player's moves with them
+(`profile.py`).
 
-Renaming the colours permutes the colour hints of `Features.hints` and changes nothing else.
+Permuting the colours permutes the colour hints of `Features.hints` and changes nothing else.
 """
-
-from __future__ import annotations
 
 import functools
 from typing import NamedTuple
@@ -27,7 +25,11 @@ from hanabi_rl.agents.structured.card_counts import CardCounts, count_cards
 from hanabi_rl.agents.structured.hint_memory import Memory
 from hanabi_rl.agents.structured.packed_features import Columns, unpack_columns
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
+from hanabi_rl.agents.structured.seat_observation import (
+    SeatObservation,
+    from_observation,
+    from_state,
+)
 from hanabi_rl.games.hanabi.bits import bit
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import State
@@ -35,32 +37,25 @@ from hanabi_rl.nn.structured_network import FeatureSet
 
 
 class Features(NamedTuple):
-    """What a structured network reads, float32, about [0, 1] each."""
+    """Features of a structured network, float32, about [0, 1] each."""
 
-    table: jax.Array
-    """[N, G]: the game as a whole."""
-    own: jax.Array
-    """[N, H, Fo]: the observer's cards, oldest first."""
-    others: jax.Array
-    """[N, P - 1, H, Fp]: the cards it sees, next player first."""
+    table: jax.Array  # [N, G]: global features
+    own: jax.Array  # [N, H, Fo]: the observer's cards, oldest first
+    others: jax.Array  # [N, P - 1, H, Fp]: visible cards, next player first
+    # [N, (P - 1) * (C + R), Fh]: all hints in action order; 0 for a hint that touches nothing
     hints: jax.Array
-    """[N, (P - 1) * (C + R), Fh]: every hint in the order of its action; 0 where it touches
-    nothing."""
 
 
 def encode_step(
     rules: Rules, feature_set: FeatureSet, before: Memory, seat_obs: SeatObservation
 ) -> tuple[Memory, Features]:
-    """Reads one move and the position after it.
+    """Update the memory with one move, and compute the features of the position after it.
 
     Args:
         rules, feature_set: static.
-        before: the memory [N, ...] before the last move, in the observer's frame
-            (`memory.init_memory` on the first look of a game).
-        seat_obs: by `from_observation` or, for the current player, `from_state`.
-
-    Returns:
-        The memory after the move, and the features.
+        before: memory [N, ...] before the last move, in the observer's frame
+            (`hint_memory.init_memory` for the first observation of a game).
+        seat_obs: from `from_observation` or, for the current player, `from_state`.
     """
     after = update_memory(rules, feature_set, before, seat_obs)
     return after, features_of(rules, feature_set, after, seat_obs)
@@ -70,23 +65,22 @@ def encode_step(
 def update_memory(
     rules: Rules, feature_set: FeatureSet, before: Memory, seat_obs: SeatObservation
 ) -> Memory:
-    """The first half of `encode_step`: the memory [N, ...] after the last move."""
+    """First half of `encode_step`: the memory [N, ...] after the last move."""
     counts = count_cards(rules, seat_obs)
     after = hint_memory.pack(
-        hint_memory.remember(rules, feature_set, hint_memory.unpack(before), seat_obs, counts)
+        hint_memory.update_bits(rules, feature_set, hint_memory.unpack(before), seat_obs, counts)
     )
     if before.profile is None:
         return after
-    return after._replace(profile=profile.remember(rules, before.profile, seat_obs, counts))
+    return after._replace(profile=profile.update_profile(rules, before.profile, seat_obs, counts))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def features_of(
     rules: Rules, feature_set: FeatureSet, after: Memory, seat_obs: SeatObservation
 ) -> Features:
-    """The second half of `encode_step`, by far the dearer: what the observer sees and remembers
-    now."""
-    counts, remembered = count_cards(rules, seat_obs), hint_memory.unpack(after)
+    """Second, more expensive half of `encode_step`: features of observation and memory."""
+    counts, bits = count_cards(rules, seat_obs), hint_memory.unpack(after)
     view = card_features.hand_facts(rules, seat_obs, counts)
     parts = [
         table_features(rules, seat_obs, counts),
@@ -95,11 +89,11 @@ def features_of(
         hint_features.hints(rules, seat_obs, counts, view),
     ]
     if feature_set != "facts":
-        kept = hint_memory.records(remembered), hint_memory.ages(remembered)
+        snapshot = hint_memory.records(bits), hint_memory.ages(bits)
         more = [
             [],
-            card_features.own_hint_history(rules, seat_obs, counts, *kept),
-            card_features.others_hint_history(rules, seat_obs, counts, *kept),
+            card_features.own_hint_history(rules, seat_obs, counts, *snapshot),
+            card_features.others_hint_history(rules, seat_obs, counts, *snapshot),
             hint_features.hint_history(rules, seat_obs, counts),
         ]
         parts = [a + b for a, b in zip(parts, more, strict=True)]
@@ -107,18 +101,18 @@ def features_of(
         from hanabi_rl.agents.structured import convention_features
 
         more = convention_features.features(
-            rules, seat_obs, counts, hint_memory.to_common_knowledge(remembered, seat_obs)
+            rules, seat_obs, counts, hint_memory.to_common_knowledge(bits, seat_obs)
         )
         parts = [a + b for a, b in zip(parts, more, strict=True)]
-    shown = _arrange(rules, parts)
+    features = _arrange(rules, parts)
     if after.profile is None:
-        return shown
+        return features
     known = unpack_columns(profile.features(after.profile), (0,))
-    return shown._replace(table=jnp.concatenate([shown.table, known], axis=-1))
+    return features._replace(table=jnp.concatenate([features.table, known], axis=-1))
 
 
 def _arrange(rules: Rules, parts: list[Columns]) -> Features:
-    """Columns with the games last -> features with the games first."""
+    """Columns with games last -> features with games first."""
     table, own, others, hints = parts
     by_target = unpack_columns(hints, (2, 0, 1))  # N, P - 1, C + R, Fh
     games, targets, _, width = by_target.shape
@@ -133,7 +127,7 @@ def _arrange(rules: Rules, parts: list[Columns]) -> Features:
 
 
 def table_features(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> list[jax.Array]:
-    """The game as a whole: columns [N]."""
+    """Global features: columns [N]."""
     seen, last, count = seat_obs.seen, seat_obs.seen.last, jax.lax.population_count
     heights = [count(seen.played & jnp.uint32(c)) for c in rules.color_cards]
     high = [
@@ -162,22 +156,18 @@ def table_features(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) 
 
 @functools.lru_cache(maxsize=64)
 def sizes(rules: Rules, feature_set: FeatureSet, profile: bool = False) -> Features:
-    """The features of one game as `jax.ShapeDtypeStruct`s. Traced once, which takes seconds,
-    however many agents are read."""
-    from hanabi_rl.agents.structured.seat_observation import from_observation
+    """Features of one game as `jax.ShapeDtypeStruct`s. Cached, as tracing takes seconds."""
 
     def one(obs: jax.Array) -> Features:
-        strangers = init_profile(rules, (1,)) if profile else None
-        start = hint_memory.init_memory(rules, feature_set, (1,), strangers)
+        empty_profile = init_profile(rules, (1,)) if profile else None
+        start = hint_memory.init_memory(rules, feature_set, (1,), empty_profile)
         return encode_step(rules, feature_set, start, from_observation(rules, obs))[1]
 
     return jax.eval_shape(one, jax.ShapeDtypeStruct((1, rules.obs_size), jnp.float32))
 
 
 def true_hand_features(rules: Rules, state: State) -> jax.Array:
-    """What the mover holds in truth, for a critic only: float32[N, H, 4 + R]."""
-    from hanabi_rl.agents.structured.seat_observation import from_state
-
+    """True hand of the current player, for critics only: float32[N, H, 4 + R]."""
     counts = count_cards(rules, from_state(rules, state))
     here = bit(state.player)[:, None] & (1 << jnp.arange(rules.num_players, dtype=jnp.uint32)) != 0
     held = jnp.sum(jnp.where(here[..., None], state.hands, 0), axis=1, dtype=jnp.uint32).T

@@ -1,8 +1,4 @@
-"""Features of the hints that can be given: columns `[P - 1, C + R, N]`, colours before ranks."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""Features of possible hints: columns `[P - 1, C + R, N]`, colours before ranks."""
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +7,14 @@ import numpy as np
 from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
 from hanabi_rl.agents.structured.card_features import CardProbs, HandFacts, card_value_features
 from hanabi_rl.agents.structured.packed_features import Columns
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
 
-if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
-
 
 def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
-    """Facts: what a hint touches and what its receiver can then tell by the counts."""
+    """Features `facts`: touched cards, and the receiver's knowledge by counting after the hint."""
     seen = seat_obs.seen
     touched = _touched(rules, seat_obs)
     new = touched & hands.unhinted[1:, None]
@@ -57,7 +51,7 @@ def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: Ha
 
 
 def hint_history(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> Columns:
-    """What a receiver would remember of each card touched."""
+    """Features `hint-history`: the receiver's record of each touched card."""
     unhinted = ((seat_obs.seen.knowledge != 0) & ~seat_obs.seen.hinted)[1:, None]
     touched = _touched(rules, seat_obs)
     new = touched & unhinted
@@ -68,7 +62,7 @@ def hint_history(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) ->
 
 
 def by_slot(rules: Rules, columns: Columns) -> Columns:
-    """Columns [P - 1, C + R, H, N], slot after slot."""
+    """Split columns [P - 1, C + R, H, N] into one per slot, slot after slot."""
     return [column[:, :, s] for s in range(rules.hand_size) for column in columns]
 
 

@@ -1,8 +1,8 @@
-"""What is remembered about each card in a hand: how things stood when it was hinted.
+"""Memory of each card in a hand: the state of the game when it was hinted.
 
-Everything kept is public (the table, the hints and whom they touched), so that each seat could keep
-the same memory; rows are players relative to the observer. A memory is a few fields of bits a card,
-because hands shift with every draw.
+All content is public (table, hints and touched cards), so every seat can keep the same memory; rows
+are players relative to the observer. A memory has a few bit fields per card, because hands shift
+with every draw.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import materialize
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import select_games
@@ -21,12 +22,11 @@ from hanabi_rl.nn.structured_network import FeatureSet
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge
     from hanabi_rl.agents.structured.profile import PlayerProfile
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
 
 FEATURE_SETS: tuple[FeatureSet, ...] = ("facts", "hint-history", "conventions")
 
-# The fields of a card. A record is how things stood at a hint: its flags and numbers, and which
-# cards were playable and critical then.
+# Fields of a card. A record is the state at a hint: its flags and numbers, and the cards that were
+# playable and critical.
 _LAST, _FIRST, _AGE, _INFERRED, _KNOWN = 0, 3, 6, 7, 8
 _FIELDS = {"facts": 0, "hint-history": 7, "conventions": 9}
 _FLAGS = ("hinted", "by_rank", "was_new", "was_oldest", "was_newest_new", "was_newest")
@@ -35,45 +35,34 @@ _MAX_AGE = (1 << _AGE_BITS) - 1
 
 
 class Memory(NamedTuple):
-    """The carry of a structured policy."""
+    """Carry of a structured policy."""
 
     cards: jax.Array
-    """uint32[..., P, H, W]: the fields of each card; W is 0 for `facts`, which needs no memory."""
+    """uint32[..., P, H, W]: fields of each card; W is 0 for `facts`, which needs no memory."""
     profile: PlayerProfile | None = None
-    """What is known of the players; None for a network that does not ask."""
+    """Profiles of the players; None for a network without this input."""
 
 
 class HintSnapshot(NamedTuple):
-    """How things stood when cards were hinted: bool or uint32 [2, P, H, N], the last hint and the
-    first; all 0 without one."""
+    """State at hints: bool or uint32 [2, P, H, N], last and first hint; all 0 without one."""
 
     hinted: jax.Array
     by_rank: jax.Array
-    was_new: jax.Array
-    """The card had no hint before."""
-    was_oldest: jax.Array
-    """It was the oldest card without a hint."""
-    was_newest_new: jax.Array
-    """Of the cards that had no hint before, it was the newest touched."""
-    was_newest: jax.Array
-    """Of all the cards touched, it was the newest."""
-    touched: jax.Array
-    """How many cards were touched."""
-    new: jax.Array
-    """How many of them had no hint before."""
-    giver: jax.Array
-    """How many seats after the owner the giver sits."""
-    age: jax.Array
-    """Moves since."""
-    playable: jax.Array
-    """The set of cards that were playable."""
-    critical: jax.Array
-    """The set of cards that were critical."""
+    was_new: jax.Array  # the card was unhinted before
+    was_oldest: jax.Array  # it was the oldest unhinted card
+    was_newest_new: jax.Array  # it was the newest touched card among those unhinted before
+    was_newest: jax.Array  # it was the newest touched card
+    touched: jax.Array  # number of touched cards
+    new: jax.Array  # number of touched cards that were unhinted before
+    giver: jax.Array  # seats from the owner to the giver, in turn order
+    age: jax.Array  # moves since the hint
+    playable: jax.Array  # set of cards that were playable
+    critical: jax.Array  # set of cards that were critical
 
 
 def _numbers(hand_size: int) -> dict[str, tuple[int, int]]:
-    """Where the numbers of a record lie in its first word, above its flags: (place, bits). As many
-    cards can be touched as a hand has; three bits are the least."""
+    """(place, bits) of the numbers in a record's first word, above its flags. A hint touches up to
+    a whole hand; the minimum is 3 bits."""
     count = max(3, hand_size.bit_length())
     return {
         "touched": (8, count),
@@ -89,7 +78,7 @@ def init_memory(
     batch: tuple[int, ...],
     profile: PlayerProfile | None = None,
 ) -> Memory:
-    """The memory before the first move of games, each leaf `[*batch, ...]`."""
+    """Memory before the first move of a game, each leaf `[*batch, ...]`."""
     bits = [0] * _FIELDS[feature_set]
     if feature_set == "conventions":
         bits[_INFERRED] = bits[_KNOWN] = rules.all_cards
@@ -98,34 +87,33 @@ def init_memory(
 
 
 def reset_memory(rules: Rules, feature_set: FeatureSet, memory: Memory, reset: jax.Array) -> Memory:
-    """The memory [N, ...], as before the first move with strangers where `reset` bool[N]."""
+    """Reset memory [N, ...] and profile where `reset` bool[N]: new partners."""
     known = memory.profile
-    stranger = None if known is None else known.reset()
-    return select_games(reset, init_memory(rules, feature_set, reset.shape, stranger), memory)
+    empty = None if known is None else known.reset()
+    return select_games(reset, init_memory(rules, feature_set, reset.shape, empty), memory)
 
 
 def next_game(rules: Rules, feature_set: FeatureSet, memory: Memory) -> Memory:
-    """The memory before the first move of another game with the same players: what is known of them
-    stays. Whoever moves first there must be row 0."""
+    """Memory before the next game with the same players, with their profile; row 0 moves first."""
     known = memory.profile
-    kept = None if known is None else known.next_game()
-    return init_memory(rules, feature_set, memory.cards.shape[:-3], kept)
+    profile = None if known is None else known.next_game()
+    return init_memory(rules, feature_set, memory.cards.shape[:-3], profile)
 
 
 def rotated(memory: Memory, seats: jax.Array) -> Memory:
-    """The profile as whoever sits int32[N] `seats` further keeps it; nothing else."""
+    """Profile in the frame of the player `seats` int32[N] further; the cards are unchanged."""
     known = memory.profile
     return memory._replace(profile=None if known is None else known.rotated(seats))
 
 
 def next_seat(memory: Memory) -> Memory:
-    """The same memory as the next player keeps it: rows count from that player."""
+    """Memory in the frame of the next player."""
     known = memory.profile
     return Memory(jnp.roll(memory.cards, -1, axis=-3), None if known is None else known.rotated(1))
 
 
 def previous_seat(memory: Memory) -> Memory:
-    """The inverse of `next_seat`."""
+    """Inverse of `next_seat`."""
     known = memory.profile
     return Memory(jnp.roll(memory.cards, 1, axis=-3), None if known is None else known.rotated(-1))
 
@@ -136,25 +124,25 @@ def unpack(memory: Memory) -> jax.Array:
 
 
 def pack(bits: jax.Array) -> Memory:
-    """The inverse of `unpack`."""
+    """Inverse of `unpack`."""
     return Memory(jnp.transpose(bits, (3, 1, 2, 0)))
 
 
-def remember(
+def update_bits(
     rules: Rules,
     feature_set: FeatureSet,
     bits: jax.Array,
     seat_obs: SeatObservation,
     counts: CardCounts,
 ) -> jax.Array:
-    """The memory uint32[W, P, H, N] after the last move, from that before it."""
+    """Memory uint32[W, P, H, N] after the last move, given the memory before it."""
     if feature_set == "facts":
         return bits
     last = seat_obs.seen.last
     inferred = bits[_INFERRED:_KNOWN]
     if feature_set == "conventions":
-        inferred = _reread(rules, bits, seat_obs)[None]
-    hinted = _note_hint(rules, bits[:_INFERRED], seat_obs, counts)
+        inferred = _update_inferred(rules, bits, seat_obs)[None]
+    hinted = _record_hint(rules, bits[:_INFERRED], seat_obs, counts)
     bits = jnp.concatenate([hinted, inferred])
     fresh = init_memory(rules, feature_set, ()).cards[0, 0, : bits.shape[0], None, None, None]
     younger = jnp.concatenate(
@@ -166,10 +154,10 @@ def remember(
     return materialize(jnp.concatenate([bits, known]))
 
 
-def _note_hint(
+def _record_hint(
     rules: Rules, bits: jax.Array, seat_obs: SeatObservation, counts: CardCounts
 ) -> jax.Array:
-    """The records and ages after the last move, before any card is drawn."""
+    """Records and ages after the last move, before any card is drawn."""
     last, players = seat_obs.seen.last, rules.num_players
     hinted_before = bits[_LAST] & 1 != 0
     touched = last.touched & last.target[:, None]
@@ -210,7 +198,7 @@ def _count(mask: jax.Array) -> jax.Array:
 
 
 def records(bits: jax.Array) -> HintSnapshot:
-    """Of the last hint on each card, and of the first: fields [2, P, H, N]."""
+    """Records of the last and the first hint on each card: fields [2, P, H, N]."""
     facts = jnp.stack([bits[_LAST], bits[_FIRST]])
 
     def number(place: int, width: int) -> jax.Array:
@@ -227,24 +215,22 @@ def records(bits: jax.Array) -> HintSnapshot:
 
 
 def ages(bits: jax.Array) -> jax.Array:
-    """Moves since each card was drawn, uint32[P, H, N]; for those of the first hands the deal
-    counts as one."""
+    """Moves since each card was drawn, uint32[P, H, N]; the deal counts as a move."""
     return bits[_AGE]
 
 
 def to_common_knowledge(bits: jax.Array, seat_obs: SeatObservation) -> CommonKnowledge:
-    """What `bots/hint_inference.py` calls common knowledge, after the last move."""
+    """Common knowledge in the sense of `bots/hint_inference.py`, after the last move."""
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge
 
     return CommonKnowledge(seat_obs.seen.knowledge, bits[_INFERRED], seat_obs.seen.hinted)
 
 
-def _reread(rules: Rules, bits: jax.Array, seat_obs: SeatObservation) -> jax.Array:
-    """What the meaning of the hints leaves possible after the last move, before any card is
-    drawn: uint32[P, H, N]."""
+def _update_inferred(rules: Rules, bits: jax.Array, seat_obs: SeatObservation) -> jax.Array:
+    """Cards that hint meanings allow after the last move, before a draw: uint32[P, H, N]."""
     from hanabi_rl.agents.bots.hint_inference import CommonKnowledge, update_common_knowledge
 
     before = CommonKnowledge(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)
-    nobody = seat_obs.seen.last._replace(slot=jnp.zeros_like(seat_obs.seen.last.slot))
-    seen = seat_obs.seen._replace(last=nobody)  # the shift of a draw is this file's work
+    no_slot = seat_obs.seen.last._replace(slot=jnp.zeros_like(seat_obs.seen.last.slot))
+    seen = seat_obs.seen._replace(last=no_slot)  # this module handles the shift of a draw
     return update_common_knowledge(rules, before, seen).inferred

@@ -1,11 +1,8 @@
-"""Features as fields of bits: what is computed once per game is packed into a few words, and spread
-out into numbers where the network reads them.
+"""Features as bit fields, packed into a few words per game and unpacked to floats for the network.
 
-XLA's CPU backend repeats in every column of a concatenation what leads there. A word is computed
-once (`bits.materialize`), is cheap to move, and spreads into a block of numbers in one operation.
+XLA's CPU backend recomputes the inputs of a concatenation for every column. A word is computed once
+(`bits.materialize`), is cheap to move, and unpacks into a block of numbers in one operation.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,17 +13,17 @@ import numpy as np
 
 from hanabi_rl.games.hanabi.bits import WORD_BITS, materialize, union
 
-SHARE_BITS = 10
-QUANTIZED_ONE = (1 << SHARE_BITS) - 1
-"""The share of 1."""
+QUANTIZED_BITS = 10
+QUANTIZED_ONE = (1 << QUANTIZED_BITS) - 1
+"""Fixed-point value of 1."""
 
 Columns = list[jax.Array]
-"""Features, games last: flags (bool), numbers in [0, 1] (float32), or such numbers already in fixed
-point (uint32, see `quantize`). They broadcast against each other."""
+"""Features, games last: flags (bool), numbers in [0, 1] (float32), or such numbers in fixed point
+(uint32, see `quantize`). They broadcast against each other."""
 
 
 def quantize(value: jax.Array) -> jax.Array:
-    """A number in [0, 1] in fixed point, computed once however many columns read it."""
+    """Fixed point of a number in [0, 1]; computed once for all columns that read it."""
     return materialize((jnp.clip(value, 0.0, 1.0) * QUANTIZED_ONE + 0.5).astype(jnp.uint32))
 
 
@@ -38,12 +35,11 @@ class _Field(NamedTuple):
 def _field(column: jax.Array) -> _Field:
     if column.dtype == jnp.bool_:
         return _Field(column.astype(jnp.uint32), 1)
-    return _Field(column if column.dtype == jnp.uint32 else quantize(column), SHARE_BITS)
+    return _Field(column if column.dtype == jnp.uint32 else quantize(column), QUANTIZED_BITS)
 
 
 def unpack_columns(columns: Columns, axes: Sequence[int]) -> jax.Array:
-    """The columns [..., N], broadcast, as float32 with axes `axes` of theirs first and the features
-    last."""
+    """Broadcast columns [..., N] to float32 with axes in the order `axes`, features last."""
     shape = jnp.broadcast_shapes(*(column.shape for column in columns))
     blocks: list[jax.Array] = []
     fields: list[_Field] = []

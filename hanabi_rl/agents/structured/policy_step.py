@@ -1,6 +1,4 @@
-"""A structured network as a player: its memory, one step of it, and its parameters."""
-
-from __future__ import annotations
+"""Policy step of a structured network: memory, features, logits, parameters."""
 
 from typing import Any
 
@@ -22,9 +20,9 @@ PyTree = Any
 
 
 def initial_carry(rules: Rules, network: StructuredConfig, batch: int) -> Memory:
-    """The memory of `batch` seats before the first timestep of their games."""
-    strangers = init_profile(rules, (batch,)) if network.profile else None
-    return init_memory(rules, network.features, (batch,), strangers)
+    """Memory of `batch` seats before the first timestep of their games."""
+    profile = init_profile(rules, (batch,)) if network.profile else None
+    return init_memory(rules, network.features, (batch,), profile)
 
 
 def step(
@@ -38,16 +36,16 @@ def step(
 ) -> tuple[Memory, jax.Array]:
     """See `Policy.step`."""
     known = reset_memory(rules, network.features, carry, reset)
-    if network.features != "facts" or network.profile:  # else nothing is remembered
+    if network.features != "facts" or network.profile:  # otherwise there is no memory
         known = update_memory(rules, network.features, known, from_observation(rules, obs))
 
-    def think(rows: tuple[Memory, jax.Array, jax.Array]) -> jax.Array:
+    def active_logits(rows: tuple[Memory, jax.Array, jax.Array]) -> jax.Array:
         known, obs, legal = rows
         view = features_of(rules, network.features, known, from_observation(rules, obs))
         return logits(network, params, view, legal)
 
     my_turn = ~legal[:, rules.noop]
-    answer = compute_active_rows(rules, my_turn, think, (known, obs, legal))
+    answer = compute_active_rows(rules, my_turn, active_logits, (known, obs, legal))
     return known, jnp.where(legal, answer, ILLEGAL_LOGIT)
 
 
@@ -57,7 +55,7 @@ def next_game(rules: Rules, network: StructuredConfig, carry: Memory) -> Memory:
 
 
 def own_inputs(rules: Rules, network: StructuredConfig, view: Features) -> Features:
-    """What this network reads of features that have a profile: all, or all but the profile."""
+    """Select the features that this network reads: with or without the profile."""
     width = sizes(rules, network.features, network.profile).table.shape[-1]
     return view._replace(table=view.table[..., :width])
 
@@ -70,14 +68,14 @@ def logits(
     precision: Precision = "float32",
     **options: Any,
 ) -> jax.Array:
-    """The network alone: features `view` of any float type, legal bool[B, A] -> logits [B, A].
+    """Apply the network: features `view` of any float type, legal bool[B, A] -> logits [B, A].
     Options: `dropped` (see `StructuredActor`) and flax's `rngs`."""
     out: Any = network.actor(precision).apply({"params": params}, view, legal, **options)
     return out
 
 
 def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTree:
-    """Freshly initialised parameters of the actor."""
+    """Initial parameters of the actor."""
     blank = jax.tree.map(
         lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.features, network.profile)
     )
@@ -88,42 +86,41 @@ def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTr
 def widen_params(
     rules: Rules, network: StructuredConfig, params: PyTree, to: StructuredConfig
 ) -> PyTree:
-    """The actor's parameters for a network of the same widths that is shown more and answers the
-    same: what `to` is shown beside what `network` is counts nothing yet.
+    """Convert actor parameters to a network of the same widths with more features.
 
-    Raises:
-        ValueError: `to` shows less, or has other widths.
+    Outputs are unchanged: the weights of additional features are 0. Raises ValueError for fewer
+    features or other widths.
     """
-    narrow, wide = (sizes(rules, shown.features, shown.profile) for shown in (network, to))
+    narrow, wide = (sizes(rules, net.features, net.profile) for net in (network, to))
     width = {name: getattr(wide, name).shape[-1] for name in ("own", "others", "hints")}
-    shows_less = width["own"] < narrow.own.shape[-1] or (network.profile and not to.profile)
-    if shows_less or (network.trunk, network.head, network.card) != (to.trunk, to.head, to.card):
+    has_fewer = width["own"] < narrow.own.shape[-1] or (network.profile and not to.profile)
+    if has_fewer or (network.trunk, network.head, network.card) != (to.trunk, to.head, to.card):
         raise ValueError(
-            f"expected a network of the same widths that is shown at least as much as {network}, "
-            f"which the parameters are of, got {to}"
+            f"expected a network with the same widths and at least the features of {network}, "
+            f"got {to}"
         )
-    game = sizes(rules, network.features).table.shape[-1]  # of the table, without a profile
+    game = sizes(rules, network.features).table.shape[-1]  # global features without a profile
     more_of_game = sizes(rules, to.features).table.shape[-1] - game
     of_profile = wide.table.shape[-1] - narrow.table.shape[-1] - more_of_game
 
     def padded(rows: jax.Array, name: str) -> jax.Array:
-        """Rows of a kernel [..., F, width] that read one card or hint, with those it lacks."""
+        """Pad rows of a kernel [..., F, width] for one card or hint."""
         return _with_zeros(rows, width[name] - rows.shape[-2])
 
     def table(rows: jax.Array) -> jax.Array:
-        """The same of those that read the table, whose last are the profile's."""
+        """Pad rows for the global features, the last of which are the profile."""
         facts, profile = jnp.split(rows, [game])
         return jnp.concatenate([_with_zeros(facts, more_of_game), _with_zeros(profile, of_profile)])
 
     def own(rows: jax.Array) -> jax.Array:
-        """The same of those that read an own card, and then how it was encoded."""
-        shown, encoded = jnp.split(rows, [narrow.own.shape[-1]], axis=-2)
-        return jnp.concatenate([padded(shown, "own"), encoded], axis=-2)
+        """Pad rows for an own card, followed by its encoding."""
+        features, encoded = jnp.split(rows, [narrow.own.shape[-1]], axis=-2)
+        return jnp.concatenate([padded(features, "own"), encoded], axis=-2)
 
     def card(rows: jax.Array) -> jax.Array:
-        """The same of those that read an own card, and then the table."""
-        shown, rest = jnp.split(rows, [narrow.own.shape[-1]])
-        return jnp.concatenate([padded(shown, "own"), table(rest)])
+        """Pad rows for an own card, followed by the global features."""
+        features, rest = jnp.split(rows, [narrow.own.shape[-1]])
+        return jnp.concatenate([padded(features, "own"), table(rest)])
 
     def trunk(kernel: jax.Array) -> jax.Array:
         encoded = network.card[-1] if network.card else 0
@@ -149,5 +146,5 @@ def widen_params(
 
 
 def _with_zeros(rows: jax.Array, number: int) -> jax.Array:
-    """[..., F, width] -> [..., F + number, width]"""
+    """[..., F, width] -> [..., F + number, width]."""
     return jnp.pad(rows, [*[(0, 0)] * (rows.ndim - 2), (0, number), (0, 0)])

@@ -1,15 +1,14 @@
-"""What each player has done so far, with these partners: how often it hints, plays and discards
-what, what the cards that it hinted turned out to be, and what it does when it is hinted.
+"""Profile of each player: statistics of its moves so far with the same partners.
 
-Everything counted is public when it is counted (a card is counted when it is played or discarded),
-so that each seat could keep the same counts, and swapping hidden cards changes none of them. They
-name no colour. A profile outlives a game: `next_game` keeps the counts for another one with the
-same players.
+It counts types of hints, plays and discards, the cards that the player's hints turned out to touch,
+and its responses to hints. Everything is public when counted (a card when played or discarded), so
+every seat can keep the same counts, and they are independent of hidden cards. They name no colour.
+`next_game` keeps the counts for the next game with the same players.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,80 +16,74 @@ import jax.numpy as jnp
 from hanabi_rl.agents.structured import hint_memory
 from hanabi_rl.agents.structured.card_counts import CardCounts, first_true
 from hanabi_rl.agents.structured.packed_features import Columns, quantize
+from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import union
 from hanabi_rl.games.hanabi.rules import Rules
 
-if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
-
 COUNTS: dict[str, str | None] = {
-    # of its moves
+    # the player's moves
     "turn": None,
     "hint": "turn",
     "hint_rank": "hint",
-    "hint_repeated": "hint",  # on cards that were all hinted before
+    "hint_repeated": "hint",  # hints in which every touched card was hinted before
     "play": "turn",
     "misplay": "play",
     "play_known": "play",  # of a card that by its hints could only be playable
-    "play_blind": "play",  # of a card without a hint
+    "play_blind": "play",  # of an unhinted card
     "discard": "turn",
-    "discard_chop": "discard",  # of its oldest card without a hint
+    "discard_chop": "discard",  # of its oldest unhinted card
     "discard_hinted": "discard",
     "discard_many_tokens": "discard",  # with at least half of the information tokens
     "discard_critical": "discard",
-    # of its moves when it was hinted since its last one, by that hint
-    "told_color": "turn",
-    "told_color_play": "told_color",  # it played a card that the hint touched
-    "told_color_newest": "told_color",  # ... the newest
-    "told_rank": "turn",
-    "told_rank_play": "told_rank",
-    "told_rank_newest": "told_rank",
-    # of the cards that a hint of its was the first on, once they are played or discarded, how
-    # things stood at the hint
+    # moves after receiving a hint since the player's previous move
+    "received_color": "turn",
+    "received_color_play": "received_color",  # plays of a card that the hint touched
+    "received_color_newest": "received_color",  # plays of the newest such card
+    "received_rank": "turn",
+    "received_rank_play": "received_rank",
+    "received_rank_newest": "received_rank",
+    # cards whose first hint came from the player, counted when played or discarded, by the state at
+    # that hint
     "color": None,
     "color_playable": "color",
     "color_critical": "color",
     "rank": None,
     "rank_playable": "rank",
     "rank_critical": "rank",
-    "newest": None,  # of the cards newly touched
+    "newest": None,  # newest of the newly touched cards
     "newest_playable": "newest",
     "not_newest": None,
     "not_newest_playable": "not_newest",
-    "chop": None,  # the receiver's oldest card without a hint
+    "chop": None,  # the receiver's oldest unhinted card
     "chop_playable": "chop",
     "chop_critical": "chop",
 }
-"""Every count of a player, and that which it is a share of; None: it is one of its own."""
+"""Counts per player -> the count that is their denominator; None: only a denominator."""
 
 _NAMES = tuple(COUNTS)
 _WHOLES = tuple(dict.fromkeys(whole for whole in COUNTS.values() if whole is not None))
 
 
 class PlayerProfile(NamedTuple):
-    """Rows are players relative to the observer, as in `memory.Memory`."""
+    """Profiles of all players; rows are relative to the observer, as in `hint_memory.Memory`."""
 
-    cards: jax.Array
-    """uint32[..., P, H, 7]: how things stood when each card was hinted (`hint_memory`,
-    `hint-history`)."""
+    cards: jax.Array  # uint32[..., P, H, 7]: records of each card (`hint_memory`, `hint-history`)
+    # uint32[..., P, H]: cards that hints allowed in each slot before the last move; 0: empty slot
     known: jax.Array
-    """uint32[..., P, H]: what each card could be by its hints, before the last move; 0: no card."""
-    before: jax.Array
-    """uint32[..., 2]: the cards that were playable, and those that were critical, before it."""
-    counts: jax.Array
-    """float32[..., P, K]: `COUNTS`, of all games with these players."""
+    before: jax.Array  # uint32[..., 2]: playable and critical cards before the last move
+    counts: jax.Array  # float32[..., P, K]: `COUNTS` over all games with these players
 
     def reset(self) -> PlayerProfile:
-        """Before the first move with strangers."""
+        """Empty profile, before the first move with new partners."""
         return jax.tree.map(jnp.zeros_like, self)
 
     def next_game(self) -> PlayerProfile:
-        """Before the first move of another game with the same players; whoever moves first there is
-        row 0 (`rotated` first where that is another)."""
+        """Profile before the first move of the next game with the same players. Row 0 must be the
+        player that moves first (`rotated` otherwise)."""
         return self.reset()._replace(counts=self.counts)
 
     def rotated(self, seats: int | jax.Array) -> PlayerProfile:
-        """As kept by whoever sits so many seats further: an int, or int32[N], one a game."""
+        """Profile in the frame of the player `seats` further: an int, or int32[N], one per game."""
         if isinstance(seats, int):
             return PlayerProfile(
                 cards=jnp.roll(self.cards, -seats, -3),
@@ -109,7 +102,7 @@ class PlayerProfile(NamedTuple):
 
 
 def init_profile(rules: Rules, batch: tuple[int, ...]) -> PlayerProfile:
-    """Before the first move with strangers, each leaf `[*batch, ...]`."""
+    """Empty profile before the first move with new partners, each leaf `[*batch, ...]`."""
     hand = (*batch, rules.num_players, rules.hand_size)
     return PlayerProfile(
         cards=hint_memory.init_memory(rules, "hint-history", batch).cards,
@@ -119,11 +112,11 @@ def init_profile(rules: Rules, batch: tuple[int, ...]) -> PlayerProfile:
     )
 
 
-def remember(
+def update_profile(
     rules: Rules, profile: PlayerProfile, seat_obs: SeatObservation, counts: CardCounts
 ) -> PlayerProfile:
-    """The profile [N, ...] after the last move, from that before it. A move before the first look
-    at a game (it began at a recorded position) counts for nobody."""
+    """Profile [N, ...] after the last move, given the one before it. A move before the first
+    observation of a game (which starts at a recorded position) is not counted."""
     bits = jnp.transpose(profile.cards, (3, 1, 2, 0))
     tallies = jnp.transpose(profile.counts, (2, 1, 0))  # [K, P, N]
     known = jnp.transpose(profile.known, (1, 2, 0))
@@ -135,7 +128,7 @@ def remember(
         jnp.where(last.actor, own[name], False) if name in own else giver & meant[name]
         for name in _NAMES
     ]
-    after = hint_memory.remember(rules, "hint-history", bits, seat_obs, counts)
+    after = hint_memory.update_bits(rules, "hint-history", bits, seat_obs, counts)
     return PlayerProfile(
         cards=jnp.transpose(after, (3, 1, 2, 0)),
         known=jnp.transpose(seat_obs.seen.knowledge, (2, 0, 1)),
@@ -152,7 +145,7 @@ def _moves(
     playable: jax.Array,
     critical: jax.Array,
 ) -> dict[str, jax.Array]:
-    """What the last move was to whoever made it: bool[N] each."""
+    """Counts that the last move adds to the player that made it: bool[N] each."""
     last = seat_obs.seen.last
     record = hint_memory.records(bits)
     hinted, latest = bits[0] & 1 != 0, record.age[0] <= rules.num_players - 2
@@ -189,7 +182,7 @@ def _moves(
         "discard_many_tokens": discard & (2 * (seat_obs.seen.info - 1) >= rules.max_info_tokens),
         "discard_critical": discard & (last.card & critical != 0),
     }
-    for name, kind in (("told_color", fresh & ~by_rank), ("told_rank", fresh & by_rank)):
+    for name, kind in (("received_color", fresh & ~by_rank), ("received_rank", fresh & by_rank)):
         facts[name] = moved & jnp.any(kind, axis=0)
         facts[f"{name}_play"] = last.is_play & at(kind)
         facts[f"{name}_newest"] = last.is_play & at(kind & newest)
@@ -199,8 +192,8 @@ def _moves(
 def _meanings(
     rules: Rules, bits: jax.Array, seat_obs: SeatObservation
 ) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Of the card that the last move showed, if it was hinted, how things stood at its first hint:
-    bool[N] each; and who gave that hint, bool[P, N]."""
+    """Counts of the card that the last move revealed, by the state at its first hint: bool[N] each;
+    and the giver of that hint, bool[P, N]."""
     last, players = seat_obs.seen.last, rules.num_players
     here = last.actor[:, None] & last.slot  # [P, H, N]
     record = jax.tree.map(lambda field: field[1], hint_memory.records(bits))
@@ -208,15 +201,15 @@ def _meanings(
     def at(flag: jax.Array) -> jax.Array:
         return jnp.any(here & flag, axis=(0, 1))
 
-    shown = at(record.hinted)
+    hinted = at(record.hinted)
     playable = at(record.playable & last.card != 0)
     critical = at(record.critical & last.card != 0) & ~playable
     kinds = {
-        "color": shown & ~at(record.by_rank),
-        "rank": shown & at(record.by_rank),
-        "newest": shown & at(record.was_newest_new),
-        "not_newest": shown & ~at(record.was_newest_new),
-        "chop": shown & at(record.was_oldest),
+        "color": hinted & ~at(record.by_rank),
+        "rank": hinted & at(record.by_rank),
+        "newest": hinted & at(record.was_newest_new),
+        "not_newest": hinted & ~at(record.was_newest_new),
+        "chop": hinted & at(record.was_oldest),
     }
     meant: dict[str, jax.Array] = {}
     for name, kind in kinds.items():
@@ -234,8 +227,8 @@ def _meanings(
 
 
 def features(profile: PlayerProfile) -> Columns:
-    """Of every player, the observer first: each share, drawn towards 0 where it is of few, and of
-    how many it is. Columns [N] in [0, 1]."""
+    """Columns [N] in [0, 1] per player, observer first: each rate, shrunk towards 0 for small
+    denominators, and the size of the denominators."""
     columns: Columns = []
     for row in range(profile.counts.shape[-2]):
         counts = {name: profile.counts[:, row, i] for i, name in enumerate(_NAMES)}

@@ -1,11 +1,8 @@
-"""What one seat sees of each game, ready for arithmetic: sets of cards with the games as the last
-axis, so that every operation is one long vector.
+"""Observation of one seat as sets of cards, with games as the last axis for vector operations.
 
-The same `SeatObservation` comes from an observation vector (any seat) or, faster, from the
-environment's `State` (the mover). Rows are players relative to the observer, who is row 0.
+A `SeatObservation` comes from an observation vector (any seat) or, faster, from the environment's
+`State` (current player). Rows are players relative to the observer, which is row 0.
 """
-
-from __future__ import annotations
 
 import functools
 from typing import NamedTuple
@@ -21,17 +18,17 @@ from hanabi_rl.games.hanabi.state import State
 
 
 class SeatObservation(NamedTuple):
-    """``N`` views, each of one seat: ``P`` players, hands of ``H``, up to ``M`` copies a card."""
+    """``N`` observations: ``P`` players, ``H`` slots, up to ``M`` copies per card."""
 
     seen: DecodedObservation
-    """The fields of `DecodedObservation`, each with ``N`` as its last axis."""
+    """Fields of `DecodedObservation`, each with ``N`` as its last axis."""
     discards: jax.Array
-    """uint32[M, N]: plane j is the set of cards of which at least j + 1 copies are discarded."""
+    """uint32[M, N]: plane j is the set of cards with at least j + 1 discarded copies."""
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
 def from_observation(rules: Rules, obs: jax.Array) -> SeatObservation:
-    """The view behind observations float32[N, O]."""
+    """Decode observations float32[N, O]."""
     seen = jax.vmap(lambda o: decode_observation(rules, o), out_axes=-1)(obs)
     copies = max(rules.num_cards_of_rank)
     planes = [to_set((seen.discarded > j).T) for j in range(copies)]
@@ -39,11 +36,11 @@ def from_observation(rules: Rules, obs: jax.Array) -> SeatObservation:
 
 
 def from_state(rules: Rules, state: State) -> SeatObservation:
-    """What the mover of each of ``N`` games sees."""
+    """Observation of the current player of each of ``N`` games."""
     players, hand, player = rules.num_players, rules.hand_size, state.player
 
     def current_player_first(seats: jax.Array) -> jax.Array:
-        """uint32[N, P], seats in absolute order -> [P, N], the mover first."""
+        """uint32[N, P], seats in absolute order -> [P, N], current player first."""
         rolled = [
             union([jnp.where(player == (p - k) % players, seats[:, p], 0) for p in range(players)])
             for k in range(players)
@@ -51,7 +48,7 @@ def from_state(rules: Rules, state: State) -> SeatObservation:
         return jnp.stack(rolled)
 
     def slots_of(hands: jax.Array, group: int) -> jax.Array:
-        """One group of the bits of hands [P, N], slot by slot: bool[P, H, N]."""
+        """One group of bits of hands [P, N], by slot: bool[P, H, N]."""
         slots = jnp.arange(hand, dtype=jnp.uint32)[:, None] + group * hand
         return (hands[:, None] >> slots) & 1 != 0
 
@@ -71,9 +68,9 @@ def from_state(rules: Rules, state: State) -> SeatObservation:
     maybe = slot_union(maybe_colors, rules.color_cards) & slot_union(maybe_ranks, rules.rank_cards)
     color_named = slots_of(maybe_colors, rules.num_colors)
     rank_named = slots_of(maybe_ranks, rules.num_ranks)
-    is_mover = np.arange(players)[:, None, None] == 0
+    is_observer = np.arange(players)[:, None, None] == 0
     seen = DecodedObservation(
-        hands=jnp.where(is_mover, jnp.uint32(0), cards),
+        hands=jnp.where(is_observer, jnp.uint32(0), cards),
         knowledge=jnp.where(cards != 0, maybe & ~gone, 0),
         hinted=color_named | rank_named,
         color_named=color_named,
@@ -89,7 +86,7 @@ def from_state(rules: Rules, state: State) -> SeatObservation:
 
 
 def _last_move(rules: Rules, state: State) -> LastMove:
-    """The last move as its next player sees it: the actor is the player before."""
+    """The last move in the frame of the next player: the actor is the previous player."""
     players, hand, colors = rules.num_players, rules.hand_size, rules.num_colors
     action, moved = state.last_action, state.turn > 0
     hint = action - 2 * hand
@@ -108,7 +105,7 @@ def _last_move(rules: Rules, state: State) -> LastMove:
             for r, s in enumerate(rules.rank_cards)
         ]
     )
-    # The actor is the last row, so whoever comes k + 1 players after it is row k.
+    # the actor is the last row, so the player k + 1 after it is row k
     target = jnp.where(is_color, hint // colors, rank_hint // rules.num_ranks)
     rows, slots = jnp.arange(players)[:, None], jnp.arange(hand)[:, None]
     is_hint, takes = is_color | is_rank, moved & (hint < 0)
@@ -134,7 +131,7 @@ def _counts(rules: Rules, planes: jax.Array) -> jax.Array:
 
 
 def _gone_for_good(rules: Rules, played: jax.Array, discards: jax.Array) -> jax.Array:
-    """The set uint32[N] of cards whose every copy is played or discarded."""
+    """Set uint32[N] of cards with all copies played or discarded."""
     full = [*rules.full_planes, 0]
     gone = jnp.zeros_like(played)
     for copies in range(len(full) - 1):

@@ -1,1 +1,1 @@
-"""A table with agents in the browser or as text; studies with people; the challenge's server."""
+"""Browser and terminal games with agents, studies, and the AH2AC2-compatible challenge server."""

@@ -1,4 +1,4 @@
-"""What many connections ask for at a time, asked once: `AsyncBatcher`."""
+"""Batching of concurrent requests: `AsyncBatcher`."""
 
 from __future__ import annotations
 
@@ -6,40 +6,41 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-Ask = TypeVar("Ask")
-Got = TypeVar("Got")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 
-class AsyncBatcher(Generic[Ask, Got]):
-    """`do`, called with batches, one at a time: a batch is whatever was asked while the last one
-    ran. Who is alone waits for nobody, a crowd forms large batches by itself, and all are served in
-    the order in which they came.
+class AsyncBatcher(Generic[Request, Result]):
+    """Calls `do` with batches, one at a time; a batch holds the requests that arrived during the
+    last call, in order. A single request never waits for a batch to fill.
 
-    `do` answers each ask in its order; an exception among its answers is raised where that one was
-    asked, an exception of its own wherever any of the batch was.
+    `do` returns one result per request, in order; an exception among the results is raised at its
+    request, an exception that `do` raises at every request of the batch.
     """
 
-    def __init__(self, do: Callable[[list[Ask]], Awaitable[Sequence[Got | Exception]]]) -> None:
+    def __init__(
+        self, do: Callable[[list[Request]], Awaitable[Sequence[Result | Exception]]]
+    ) -> None:
         self._do = do
-        self._waiting: list[tuple[Ask, asyncio.Future[Got]]] = []
+        self._waiting: list[tuple[Request, asyncio.Future[Result]]] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def ask(self, request: Ask) -> Got:
-        """The answer to `request`."""
-        answer: asyncio.Future[Got] = asyncio.get_running_loop().create_future()
+    async def ask(self, request: Request) -> Result:
+        """Return the result for `request`."""
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         if self._running is None:
             self._running = asyncio.create_task(self._run())
         return await answer
 
     async def close(self) -> None:
-        """What still waits is cancelled."""
+        """Cancel waiting requests."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
     async def _run(self) -> None:
-        batch: list[tuple[Ask, asyncio.Future[Got]]] = []
+        batch: list[tuple[Request, asyncio.Future[Result]]] = []
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
@@ -47,14 +48,16 @@ class AsyncBatcher(Generic[Ask, Got]):
         finally:
             self._running = None
             for _, answer in batch + self._waiting:
-                answer.cancel()  # no matter to those that were answered
+                answer.cancel()  # no effect on finished requests
             self._waiting = []
 
-    async def _answer(self, batch: list[tuple[Ask, asyncio.Future[Got]]]) -> None:
-        if not batch:  # all of them have left
+    async def _answer(self, batch: list[tuple[Request, asyncio.Future[Result]]]) -> None:
+        if not batch:  # all requesters disconnected
             return
         try:
-            answers: Sequence[Got | Exception] = await self._do([request for request, _ in batch])
+            answers: Sequence[Result | Exception] = await self._do(
+                [request for request, _ in batch]
+            )
         except Exception as error:
             answers = [error] * len(batch)
         for (_, future), answer in zip(batch, answers, strict=True):

@@ -1,8 +1,8 @@
-"""The sockets of AH2AC2's published client, which plays unmodified: `CandidateAPI`.
+"""Endpoints for AH2AC2's published client, unmodified: `CandidateAPI`.
 
-The client drops the first frame whatever it is, so a refusal is the second one. It reads every key
-of the first payload but `info` as an agent. It never reconnects: a new connection of the same key
-gets the interrupted game again, from its first frame.
+The client drops the first frame unread, so a refusal is the second one. It reads every key of the
+first payload except `info` as an agent. It never reconnects: a new connection with the same key
+resumes the interrupted game from its first frame.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.lineups import CANDIDATE, Lineup
 
 RANDOM = "bot:random"
-MAX_MESSAGE = 4096  # bytes of one message of a candidate
+MAX_MESSAGE = 4096  # bytes of one candidate message
 
 
 def agents_of(proxies: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
-    """players -> every agent that sits in games with these proxies, or in test games."""
+    """Return players -> all agents for games with these proxies and for test games."""
     return {players: list(dict.fromkeys([*names, RANDOM])) for players, names in proxies.items()}
 
 
 def team_of(lineup: Lineup, names: Sequence[str]) -> AgentNames:
-    """The agents at the seats that are not the candidate's, in their order."""
+    """Return the agents at the partners' seats, in seat order."""
     return tuple(names[holder] for holder in lineup if holder != CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)
 def candidate_seats(lineup: Lineup) -> tuple[int, ...]:
-    """Where the candidate sits; asked for each of a key's thousands of games."""
+    """Return the candidate's seats; cached because a key has thousands of games."""
     return tuple(seat for seat, holder in enumerate(lineup) if holder == CANDIDATE)
 
 
 @functools.lru_cache(maxsize=1024)
 def agents_at(seats: tuple[int, ...]) -> tuple[str, ...]:
-    """What the client calls them."""
+    """Return the agent names that the client uses for `seats`."""
     return tuple(f"agent_{seat}" for seat in seats)
 
 
 class CandidateAPI:
-    """The games of candidates with `proxies` (players -> names of agents)."""
+    """Candidates' games with `proxies` (players -> names of agents)."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class CandidateAPI:
         self._claims = AsyncBatcher[Key, GameLease](self._claim)
         self._writes = AsyncBatcher[MoveWrite, None](self._write)
         self.playing = 0
-        self._seed = secrets.randbits(32)  # of the decks of test games
+        self._seed = secrets.randbits(32)  # seed of test decks
         self._tests = 0
 
     async def info(self, request: Request) -> Response:
-        """`GET /evaluation-info/{key}`: the games of a key and how they stand."""
+        """`GET /evaluation-info/{key}`: the games of a key and their status."""
         try:
             key = await self._find_key(address_of(request.client), request.path_params["key"])
             self.limiter.check_info(key.key_id)
@@ -88,14 +88,14 @@ class CandidateAPI:
         except StoreUnavailableError:
             return _info([], STORE_UNAVAILABLE, 503)
         except RefusedError as error:
-            # Not a boolean: the client has a default for every field, but raises at this one.
+            # not a boolean: the client has a default for every field, but raises at this one
             return _info([], str(error), 404)
         return _info(rows, bool(rows) and all(row.status == "done" for row in rows))
 
     async def play_next(self, socket: WebSocket) -> None:
-        """`WS /play-next?submission_key=`: the next game of a key. Whatever ends it here before its
-        end, a candidate's own doing alone is charged to it."""
-        candidate, lease = CandidateConnection(socket, self.limiter, "the game is kept"), None
+        """`WS /play-next?submission_key=`: play the next game of a key. If the connection ends
+        early, the game counts an interruption only if the candidate caused it."""
+        candidate, lease = CandidateConnection(socket, self.limiter, "the game is saved"), None
         try:
             async with candidate.handle_errors():
                 await candidate.greet()
@@ -111,8 +111,8 @@ class CandidateAPI:
                 )
 
     async def play_test(self, socket: WebSocket) -> None:
-        """`WS /play-random-agent`: a game with partners that play at random; it is not kept."""
-        candidate = CandidateConnection(socket, self.limiter, "test games are not kept")
+        """`WS /play-random-agent`: an unsaved game with random partners."""
+        candidate = CandidateConnection(socket, self.limiter, "test games are not saved")
         async with candidate.handle_errors():
             await candidate.greet()
             query = socket.query_params
@@ -135,7 +135,7 @@ class CandidateAPI:
                     num_invalid += 1
                     await candidate.send({"error_details": problem})
                     if num_invalid == MAX_INVALID_MESSAGES:
-                        await candidate.reject("too many messages that are no moves")
+                        await candidate.reject("too many invalid messages")
                     continue
                 score = {"done": game.done, "score": game.score}
                 await candidate.send(await game.frame() | score)
@@ -152,12 +152,12 @@ class CandidateAPI:
         return key
 
     async def authenticate(self, socket: WebSocket, text: str, kind: Kind) -> Key:
-        """The key that a connection shows. Raises RefusedError."""
+        """Return the key of a connection. Raises RefusedError."""
         address = address_of(socket.client)
         self.limiter.check_opening(address)
         key = await self._find_key(address, text)
         if key.kind != kind:
-            raise RefusedError(f"this is a key of kind {key.kind}, expected one of kind {kind}")
+            raise RefusedError(f"expected a key of kind {kind}, got one of kind {key.kind}")
         self.limiter.check_key_opening(key.key_id)
         return key
 
@@ -196,7 +196,7 @@ class CandidateAPI:
         )
 
     def _test_seats(self, players: str, positions: Sequence[str]) -> tuple[int, frozenset[int]]:
-        """What the client's query says. Raises RefusedError."""
+        """Parse the query of a test game: (players, seats). Raises RefusedError."""
         sizes = [str(size) for size in self.proxies]
         if players not in sizes:
             raise RefusedError(
@@ -213,14 +213,14 @@ class CandidateAPI:
 
 
 async def _step(candidate: CandidateConnection, game: CandidateGame) -> str | None:
-    """Takes one message; returns what is wrong with it."""
+    """Apply one message; return its problem, if any."""
     message = await candidate.receive("action")
     try:
         actions = orjson.loads(message)
     except orjson.JSONDecodeError:
-        return "expected JSON, one action an agent"
+        return "expected JSON, one action per agent"
     if not isinstance(actions, dict):
-        return "expected an object, one action an agent"
+        return "expected an object, one action per agent"
     try:
         await game.act(actions)
     except RefusedError as error:

@@ -1,8 +1,7 @@
-"""One connection of a candidate: what is said and heard, and whose doing its end is:
-`CandidateConnection`.
+"""WebSocket connection of a candidate and its disconnect attribution: `CandidateConnection`.
 
-Only what a candidate did may be charged to its game: it left, was silent, or sent what is no move.
-Whatever else ends a connection, an error of any kind included, is the server's.
+A game counts an interruption only if the candidate left, was silent or sent invalid messages. Any
+other end of a connection, including every error, is attributed to the server.
 """
 
 from __future__ import annotations
@@ -23,36 +22,34 @@ from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.request_limits import RequestLimiter
 
 GREETING = {"server": "hanabi-rl"}
-MAX_INVALID_MESSAGES = 10  # messages that are no answers, before a connection is closed
-STORE_UNAVAILABLE = (
-    "the server cannot reach its store for now; the game is kept: connect again in a minute"
-)
-MOVE_TIMEOUT_S = 300.0  # a candidate may take so long for an answer
-SLOW_S = 5.0  # who leaves after waiting so long for the server leaves for the server's sake
-UNREAD_S = 1.0  # who is gone so soon after an answer had left before it came
-_GONE = (WebSocketDisconnect, RuntimeError, OSError)  # of a socket that is closed at either end
+MAX_INVALID_MESSAGES = 10  # invalid messages before the connection is closed
+STORE_UNAVAILABLE = "database unavailable; the game is saved, connect again in a minute"
+MOVE_TIMEOUT_S = 300.0  # maximum time for a candidate's answer
+SLOW_S = 5.0  # a disconnect after waiting this long for the server is not charged
+UNREAD_S = 1.0  # a client gone this soon after an answer left before the answer arrived
+_GONE = (WebSocketDisconnect, RuntimeError, OSError)  # socket closed at either end
 
 
 class _DisconnectedError(Exception):
-    """Nobody is there any more, or is to be."""
+    """The connection is closed or must be."""
 
 
 class CandidateConnection:
-    """The candidate behind `socket`; `resume_note` says what is as it was when a connection breaks
-    off.
+    """Connection of a candidate on `socket`. resume_note: the state of the game after a disconnect,
+    for error messages.
 
-    `left`: the candidate ended it, or was shown out for what it did.
+    `left`: True if the candidate ended the connection or was rejected.
     """
 
     def __init__(self, socket: WebSocket, limiter: RequestLimiter, resume_note: str) -> None:
         self.socket, self._limiter, self._note = socket, limiter, resume_note
         self.left = False
-        self._received_at = time.monotonic()  # since then the server owes a word
-        self._sent_at: float | None = None  # unless it said one then
+        self._received_at = time.monotonic()  # start of the server's turn
+        self._sent_at: float | None = None  # end of the server's turn
 
     @contextlib.asynccontextmanager
     async def handle_errors(self) -> AsyncIterator[None]:
-        """The conversation. Where it breaks off, the candidate is told why."""
+        """Context of the whole conversation; errors in it are sent to the candidate."""
         try:
             yield
         except _DisconnectedError:
@@ -60,14 +57,14 @@ class CandidateConnection:
         except (RefusedError, StaleLeaseError) as error:
             await self._fail(str(error))
         except StoreUnavailableError as error:
-            logging.getLogger(__name__).error("a connection broke off: %s", error)
+            logging.getLogger(__name__).error("connection failed: %s", error)
             await self._fail(STORE_UNAVAILABLE)
         except Exception:
-            logging.getLogger(__name__).exception("a connection broke off")
-            await self._fail(f"the server failed; {self._note}: connect again")
+            logging.getLogger(__name__).exception("connection failed")
+            await self._fail(f"server error; {self._note}: connect again")
 
     async def greet(self) -> None:
-        """The first frame, which the published client drops whatever it is."""
+        """Accept the socket and send the first frame, which the published client drops."""
         try:
             await self.socket.accept()
         except _GONE:
@@ -75,7 +72,7 @@ class CandidateConnection:
         await self.send(GREETING)
 
     async def send(self, content: dict[str, Any]) -> None:
-        """JSON; NumPy arrays are lists."""
+        """Send JSON; NumPy arrays become lists."""
         text = _json(content)
         try:
             await self.socket.send_text(text)
@@ -84,13 +81,14 @@ class CandidateConnection:
         self._sent_at = time.monotonic()
 
     async def receive(self, what: str) -> str | bytes:
-        """The next message, `what` the candidate has `MOVE_TIMEOUT_S` for."""
+        """Receive the next message, within `MOVE_TIMEOUT_S`. what: its name in the timeout
+        error."""
         try:
             async with asyncio.timeout(MOVE_TIMEOUT_S) as timeout:
                 message = await self.socket.receive()
         except TimeoutError:
             if timeout.expired():
-                await self._fail(f"no {what} came for {MOVE_TIMEOUT_S:.0f} s; {self._note}")
+                await self._fail(f"no {what} for {MOVE_TIMEOUT_S:.0f} s; {self._note}")
                 self.left = True
                 raise _DisconnectedError from None
             raise
@@ -101,21 +99,21 @@ class CandidateConnection:
         return content
 
     async def reject(self, reason: str) -> NoReturn:
-        """Closes, for what the candidate did."""
+        """Close because of the candidate's messages."""
         with contextlib.suppress(*_GONE):
             await self.socket.close(1008, reason)
         self.left = True
         raise _DisconnectedError
 
     async def close(self) -> None:
-        """All is said."""
+        """Close after a complete game."""
         with contextlib.suppress(*_GONE):
             await self.socket.close()
 
     def _disconnected(self) -> NoReturn:
-        """Nobody is there any more. The server's doing, where it stops or kept them waiting.
+        """Attribute a disconnect: to the server if it is stopping or was slow.
 
-        That somebody left while it thought is often only heard after its answer.
+        A disconnect during the server's turn is often noticed only after the server's answer.
         """
         now = time.monotonic()
         sent_at = now if self._sent_at is None else self._sent_at
@@ -124,7 +122,7 @@ class CandidateConnection:
         raise _DisconnectedError
 
     async def _fail(self, text: str) -> None:
-        """Says why, and closes; no matter if nobody is there to hear it."""
+        """Send an error and close, if the socket is still open."""
         with contextlib.suppress(*_GONE):
             await self.socket.send_text(_json({"error_details": text}))
             await self.socket.close()

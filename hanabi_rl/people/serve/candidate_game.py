@@ -1,7 +1,8 @@
-"""One game of a candidate, from grant to end: `CandidateGame`. No sockets, no clock.
+"""One game of a candidate, from lease to end: `CandidateGame`. No sockets, no clock.
 
-A game that was interrupted is shown again from its first frame: a candidate that remembers rebuilds
-its memory, nobody sees anything new, and moves once made stand, whatever is answered to them.
+An interrupted game is replayed from its first frame, so that a candidate with memory can rebuild
+it. No new information is shown, and saved moves stand whatever the candidate answers to their
+frames.
 """
 
 from __future__ import annotations
@@ -16,22 +17,21 @@ from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
 
 class PartnerBackend(Protocol):
-    """Who answers for the partners, and shows what the seats see."""
+    """Computes partners' actions and the observations of all seats."""
 
     async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
         """See `InferenceProcess.partner_action`."""
 
 
 Record = Callable[[int, int, tuple[int, int] | None], Awaitable[None]]
-"""Writes move number `turn`, `action`, and after the last move (score, points), before its effect
-is shown."""
+"""Save (turn, action, (score, points) after the last move) before the result is shown."""
 
 
 class CandidateGame:
-    """A candidate at the seats `seats` of a game with `deck`, among the agents `team`.
+    """Candidate at `seats` of a game with `deck`, among the agents `team`.
 
-    `moves` were made before an interruption; `record` is None in test games. `frame` and `act`
-    take turns.
+    moves: made before an interruption; record: None in test games. Calls of `frame` and `act`
+    alternate.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class CandidateGame:
         self.game = Game(game_id, rules, deck, seats)
         self._team, self._backend, self._record, self._recorded = team, backend, record, moves
         self._answer: PartnerAction | None = None
-        self._table = self.game.table()  # where the game stands
+        self._table = self.game.table()  # current position
 
     @property
     def done(self) -> bool:
-        """The last move was made."""
+        """True after the last move."""
         return self.game.status == "done"
 
     async def frame(self) -> dict[str, Any]:
-        """What the candidate's seats see now; NumPy rows under `obs` and `legal_moves`."""
+        """Current observations of the candidate's seats: NumPy rows `obs` and `legal_moves`."""
         self._answer = await self._backend.partner_action(self._team, self.game)
         seats = self._answer.seats
-        assert seats is not None, "the runners of candidates show"
+        assert seats is not None, "candidates' runners have show=True"
         legal = seats.legal.astype(seats.observations.dtype)
         return {
             f"agent_{seat}": {"obs": seats.observations[seat], "legal_moves": legal[seat]}
@@ -69,21 +69,18 @@ class CandidateGame:
 
     @property
     def score(self) -> float:
-        """The true score now: 0 once all lives are lost."""
+        """Current score: 0 once all lives are lost."""
         return float(self._table.score)
 
     async def act(self, actions: Mapping[str, Any]) -> None:
-        """One timestep: every seat of the candidate acts, the no-op where it is idle.
+        """Play one timestep: every seat of the candidate acts, the no-op if it is idle.
 
         Raises:
-            RefusedError: in words for who wrote the candidate; nothing has changed. After any other
-                error (a partner that breaks the rules, say), which is none of the candidate's, the
-                game is over here: where it stands, the journal knows.
+            RefusedError: invalid actions; nothing has changed. After any other error, such as a
+                partner's illegal move, this object is unusable; the store has the game's position.
         """
         answer, game = self._answer, self.game
-        assert answer is not None and game.current_player is not None, (
-            "after a frame of a game that goes on"
-        )
+        assert answer is not None and game.current_player is not None, "call frame first"
         chosen = self._check_actions(actions, answer)
         action = chosen.get(game.current_player, answer.action)
         if game.turn < len(self._recorded):
@@ -96,8 +93,8 @@ class CandidateGame:
         self.game = after
 
     def _apply(self, action: int) -> Game:
-        """The game and its table, one move on. Raises RuntimeError for a move that was checked, or
-        is no candidate's, and that the rules forbid."""
+        """Return the game after the action and update the table. Raises RuntimeError for an illegal
+        move, which is not the candidate's: its actions were checked."""
         game = self.game
         try:
             move = MoveMade(game.current_player or 0, game.turn, action)
@@ -111,10 +108,10 @@ class CandidateGame:
         names = {f"agent_{seat}": seat for seat in sorted(self.game.people)}
         if set(actions) != set(names):
             raise RefusedError(
-                f"expected an action of each of {', '.join(names)}, got "
+                f"expected one action for each of {', '.join(names)}, got "
                 f"{', '.join(map(str, actions)) or 'none'}"
             )
-        assert answer.seats is not None, "checked when it was shown"
+        assert answer.seats is not None, "checked in frame"
         chosen = {}
         for name, seat in names.items():
             action, legal = actions[name], answer.seats.legal[seat]
@@ -125,6 +122,6 @@ class CandidateGame:
                     f"{name}: expected a whole number from 0 to {last}, got {got:.60}"
                 )
             if not legal[action]:
-                raise RefusedError(f"{name}: action {action} is not legal now")
+                raise RefusedError(f"{name}: action {action} is illegal")
             chosen[seat] = action
         return chosen

@@ -1,4 +1,4 @@
-"""The challenge as a web application: `make_challenge`."""
+"""Web application of a challenge: `make_challenge`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hanabi_rl.people.serve.standings import as_csv, standings
 from hanabi_rl.people.serve.store import Store
 from hanabi_rl.people.serve.web import HERE, WithHeaders
 
-HEARTBEAT_S = 5.0  # between two signs of life of a worker
+HEARTBEAT_S = 5.0  # between a worker's heartbeats
 
 
 def open_challenge(
@@ -44,9 +44,8 @@ def open_challenge(
     prediction_files: Sequence[Path],
     limiter: RequestLimiter,
 ) -> Starlette:
-    """The application of one web process of the server `name`, with an inference process of its
-    own. What it needs is plain (`inference` too, where it is not loaded), so that it can be made
-    where the process starts."""
+    """Application of one web process of the server `name`, with its own inference process. All
+    arguments can be pickled (`inference` if it is not loaded) for use in a spawned process."""
     worker = f"{name}/{os.getpid()}" if several_processes else name
     store = Store(place, secret=secret, worker=worker)
     fixed = store.fix_proxies(with_identities(proxies, inference.load()))
@@ -60,18 +59,18 @@ def make_challenge(
     limiter: RequestLimiter,
     held_out: Mapping[int, HeldOutGames] | None = None,
 ) -> Starlette:
-    """The published client's three endpoints, that of predictions (of the games `held_out`), the
-    leaderboard, and what a supervisor asks. `proxies`: as `Store.fix_proxies` returns them.
+    """AH2AC2's three endpoints, action prediction (games `held_out`), leaderboard and health
+    checks. `proxies`: as `Store.fix_proxies` returns them.
 
-    The leases of a former life end, and the agents are compiled, before anything is answered.
-    `readyz` fails while the store does not answer.
+    Leases of a previous process end and the agents are compiled before the first request. `readyz`
+    fails while the database is unavailable.
     """
     candidates = CandidateAPI(store, inference, proxies, limiter)
     predictions, held_out = Predictions(store), held_out or {}
     prediction_api = PredictionAPI(candidates, predictions, inference, held_out)
     templates = Jinja2Templates(HERE / "templates")
 
-    problem: list[str] = []  # what the last sign of life met with
+    problem: list[str] = []  # error of the last heartbeat
 
     async def board(request: Request) -> Response:
         values = {
@@ -97,7 +96,7 @@ def make_challenge(
         return PlainTextResponse("".join(problem) or "ready", 503 if problem else 200)
 
     async def store_unavailable(request: Request, error: Exception) -> Response:
-        return PlainTextResponse("the store cannot be reached for now\n", 503)
+        return PlainTextResponse("database unavailable\n", 503)
 
     async def send_heartbeats() -> None:
         while True:
@@ -106,15 +105,15 @@ def make_challenge(
                 await asyncio.to_thread(store.heartbeat)
             except StoreUnavailableError as error:
                 if not problem:
-                    logging.getLogger(__name__).error("the store is away: %s", error)
-                problem[:] = ["the store cannot be reached\n"]
+                    logging.getLogger(__name__).error("database unavailable: %s", error)
+                problem[:] = ["database unavailable\n"]
             else:
                 problem.clear()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         store.release_all()
-        await inference.start()  # longer, maybe, than a worker may be silent
+        await inference.start()  # may exceed the worker timeout
         await asyncio.to_thread(store.heartbeat)
         heartbeats = asyncio.create_task(send_heartbeats())
         yield

@@ -1,10 +1,9 @@
-"""The candidate's side of AH2AC2's protocol: `ChallengeClient`, with one game (`RemoteGame`) or
-the reading of held-out games (`RemotePrediction`) per connection. No JAX.
+"""Client of AH2AC2's protocol: `ChallengeClient`. No JAX.
 
-It behaves as the published client does: it drops the first frame whatever it is, reads every key of
-the first payload but `info` as an agent and exactly four fields of `info`, raises at
-`error_details`, and never reconnects (`submission.py` does). A key is in addresses alone, as the
-protocol has it: in no text of an error, and in no log.
+Like the published client, it drops the first frame, reads every key of the first payload except
+`info` as an agent and exactly four fields of `info`, raises at `error_details`, and never
+reconnects (`submission.py` does). Keys appear only in URLs, as the protocol requires, never in
+error messages or logs.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from websockets.sync.client import ClientConnection, connect
 INFO_FIELDS = {"num_players", "candidate_controlling", "is_debug", "game_id"}
 ROW_FIELDS = {"obs", "legal_moves"}
 FRAME_TIMEOUT_S = 300.0
-"""For the server's next frame, and so for its partners' moves."""
+"""Timeout of the server's next frame, which includes its partners' moves."""
 CONNECTION_ERRORS = (OSError, EOFError, WebSocketException)
-"""What a connection that cannot be made, or breaks, raises."""
+"""Exceptions of a connection that cannot be made or breaks."""
 _RETRY_AFTER = re.compile(r"try again in (\d+) s")
-_QUIET = logging.Logger("hanabi_rl.people.serve.client", logging.CRITICAL)  # addresses hold keys
+_QUIET = logging.Logger("hanabi_rl.people.serve.client", logging.CRITICAL)  # URLs hold keys
 
 Rows = dict[str, dict[str, np.ndarray]]
-"""What each agent that one controls sees: `obs` float[O] and `legal_moves` float[A], 0 or 1."""
+"""Observations by controlled agent: `obs` float[O] and `legal_moves` float[A], 0 or 1."""
 Frame = dict[str, Any]
-"""One turn of a batch: `batch`, `turn`, and `rows` of `obs`, `legal_moves` and `decides`."""
+"""One turn of a batch: `batch`, `turn`, and `rows` with `obs`, `legal_moves` and `decides`."""
 
 
 class ServerError(ValueError):
-    """`error_details`, or why a key opens nothing, in the server's words.
+    """`error_details` or the reason for rejecting a key, in the server's words.
 
-    `again`: it may be asked again later, after `wait_s` seconds where it says so.
+    `again`: the request may be retried, after `wait_s` seconds if the server gives a time.
     """
 
     def __init__(self, text: str, status: int = 0) -> None:
@@ -53,33 +52,33 @@ class ServerError(ValueError):
 
 
 class ProtocolError(ValueError):
-    """What answers does not speak the protocol."""
+    """The server does not follow the protocol."""
 
 
 class KeyGame(NamedTuple):
-    """One game of a key, as `evaluation-info` lists it."""
+    """One game of a key, from `evaluation-info`."""
 
     status: str  # TODO, ACTIVE or DONE
     num_players: int
-    agents: tuple[str, ...]  # that its candidate controls
+    agents: tuple[str, ...]  # controlled by the candidate
     score: int | None
 
 
 @dataclasses.dataclass(frozen=True)
 class ChallengeClient:
-    """A server as the holder of one key meets it. `address` ends with a slash:
-    `http(s)://HOST[:PORT]/[PATH/]`; `source` is the address of this machine that connects."""
+    """Connection settings of one key. `address`: `http(s)://HOST[:PORT]/[PATH/]`, with a final
+    slash; `source`: local address to connect from."""
 
     address: str
     key: str = dataclasses.field(repr=False)
     source: str | None = None
 
     def games(self) -> list[KeyGame]:
-        """The games of the key. Raises ServerError for a key that opens nothing, ProtocolError,
+        """List the games of the key. Raises ServerError for a rejected key, ProtocolError,
         OSError."""
         status, body = self.info()
         done = body["human_ai_eval_done"]
-        if not isinstance(done, bool):  # how a server of ours says why
+        if not isinstance(done, bool):  # the reason, from a hanabi-rl server
             raise ServerError(self._redact(done), status)
         try:
             return [
@@ -95,17 +94,18 @@ class ChallengeClient:
             raise self.protocol_error(f"a list of games without {error}") from None
 
     def play_next(self) -> RemoteGame:
-        """The next official game. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
+        """Open the next official game. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         return RemoteGame(self, f"play-next?submission_key={quote(self.key, safe='')}")
 
     def predict(self, players: int) -> contextlib.closing[RemotePrediction]:
-        """A connection that predicts (a server of ours alone has it). Raises as `play_next`."""
+        """Open a prediction connection (hanabi-rl servers only). Raises as `play_next`."""
         key = quote(self.key, safe="")
         query = f"predict?submission_key={key}&num_players={players}"
         return contextlib.closing(RemotePrediction(self, query))
 
     def info(self) -> tuple[int, dict[str, Any]]:
-        """HTTP status and content of `evaluation-info`. Raises ProtocolError, OSError."""
+        """Return the HTTP status and content of `evaluation-info`. Raises ProtocolError,
+        OSError."""
         request = f"{self.address}evaluation-info/{quote(self.key, safe='')}"
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -119,13 +119,13 @@ class ChallengeClient:
             body = orjson.loads(text)
             if isinstance(body, dict) and {"all_envs", "human_ai_eval_done"} <= set(body):
                 return status, body
-        if status >= 500 or status == 429:  # of whoever stands before the server
+        if status >= 500 or status == 429:  # from a reverse proxy
             raise OSError(f"{self.address} answers with status {status}")
         raise self.protocol_error(f"status {status}: {self._redact(text.decode(errors='replace'))}")
 
     @contextlib.contextmanager
     def connect(self, query: str) -> Iterator[ClientConnection]:
-        """A connection whose first frame was dropped. Raises ProtocolError, CONNECTION_ERRORS."""
+        """Open a connection and drop its first frame. Raises ProtocolError, CONNECTION_ERRORS."""
         with contextlib.ExitStack() as stack:
             opening = connect(
                 self.address.replace("http", "ws", 1) + query,
@@ -144,15 +144,15 @@ class ChallengeClient:
                     got = f"status {status} for {query.partition('?')[0]}"
                     raise self.protocol_error(got) from None
                 raise
-            socket.recv(timeout=FRAME_TIMEOUT_S)  # whatever it is
+            socket.recv(timeout=FRAME_TIMEOUT_S)
             yield socket
 
     def receive(self, socket: ClientConnection) -> dict[str, Any]:
-        """The next frame. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
+        """Return the next frame. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         try:
             answer = orjson.loads(socket.recv(timeout=FRAME_TIMEOUT_S))
         except orjson.JSONDecodeError:
-            raise self.protocol_error("a frame that is no JSON") from None
+            raise self.protocol_error("a frame that is not JSON") from None
         if not isinstance(answer, dict):
             raise self.protocol_error(f"a frame that is a {type(answer).__name__}")
         if "error_details" in answer:
@@ -160,7 +160,7 @@ class ChallengeClient:
         return answer
 
     def rows(self, answer: Mapping[str, Any], agents: set[str]) -> Rows:
-        """What the agents see, as a frame has it. Raises ProtocolError."""
+        """Extract the observations of `agents` from a frame. Raises ProtocolError."""
         rows: Rows = {}
         for agent in sorted(agents):
             row = answer.get(agent)
@@ -172,19 +172,18 @@ class ChallengeClient:
         return rows
 
     def protocol_error(self, got: str) -> ProtocolError:
-        """What is raised for an answer that is none of the protocol's."""
+        """Error for a response that does not follow the protocol."""
         return ProtocolError(
-            f"expected AH2AC2's protocol of {self.address}, got {' '.join(got.split())[:200]}"
+            f"{self.address}: expected AH2AC2's protocol, got {' '.join(got.split())[:200]}"
         )
 
     def _redact(self, text: Any) -> str:
-        """What a server says, which may say our key."""
         return str(text).replace(self.key, "(the key)")
 
 
 class RemoteGame:
-    """One game over one connection. `rows` is what is seen now, `info` the four fields, `keys` all
-    that the last frame had."""
+    """One game over one connection. `rows`: current observations; `info`: the four fields; `keys`:
+    all keys of the last frame."""
 
     def __init__(self, server: ChallengeClient, query: str) -> None:
         with contextlib.ExitStack() as stack:
@@ -193,7 +192,7 @@ class RemoteGame:
             first = self.receive()
             self.keys, info = set(first), first.pop("info", None)
             if not isinstance(info, dict) or set(info) != INFO_FIELDS:
-                raise server.protocol_error(f"a first frame whose info is {info}")
+                raise server.protocol_error(f"a first frame with info {info}")
             self.info: dict[str, Any] = info
             self._agents = set(self.info["candidate_controlling"])
             self.rows, self.done, self.score = server.rows(first, self._agents), False, 0.0
@@ -210,20 +209,20 @@ class RemoteGame:
         self.rows = self._server.rows(answer, self._agents)
 
     def send(self, text: str) -> None:
-        """Anything."""
+        """Send any text."""
         self._socket.send(text)
 
     def receive(self) -> dict[str, Any]:
-        """The next frame. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
+        """Return the next frame. Raises ServerError, ProtocolError, CONNECTION_ERRORS."""
         return self._server.receive(self._socket)
 
     def close(self) -> None:
-        """Leaves."""
+        """Close the connection."""
         self._open.close()
 
 
 class RemotePrediction:
-    """Held-out games over one connection; `frame` is the turn to answer, None at the end."""
+    """Held-out games over one connection; `frame` is the turn to predict, None at the end."""
 
     def __init__(self, server: ChallengeClient, query: str) -> None:
         self.frame: Frame | None = {}
@@ -235,21 +234,22 @@ class RemotePrediction:
 
     @property
     def deciding(self) -> list[str]:
-        """The rows to answer for."""
+        """The rows that need a prediction."""
         assert self.frame is not None
         return [number for number, row in self.frame["rows"].items() if row["decides"]]
 
     def answer(self, values: dict[str, list[Any]], form: str = "log_probabilities") -> None:
-        """A list for each row that decides. Raises ServerError; the frame is the same then."""
+        """Send a list for each deciding row. Raises ServerError, which leaves the frame
+        unchanged."""
         self.send(orjson.dumps({form: values}).decode())
 
     def send(self, text: str) -> None:
-        """Anything."""
+        """Send any text and read the next frame."""
         self._socket.send(text)
         self._read_frame()
 
     def close(self) -> None:
-        """Leaves."""
+        """Close the connection."""
         self._open.close()
 
     def _read_frame(self) -> None:
@@ -260,8 +260,8 @@ class RemotePrediction:
 
 
 def server_at(address: str, key: str) -> ChallengeClient:
-    """The server that a person names: `https://HOST[:PORT][/PATH]`, or `HOST[:PORT]`, which is
-    https as for the published client. Raises ValueError."""
+    """Parse `https://HOST[:PORT][/PATH]`, or `HOST[:PORT]`, which means https as for the published
+    client. Raises ValueError."""
     text = address if "://" in address else f"https://{address}"
     try:
         parts = urlsplit(text)

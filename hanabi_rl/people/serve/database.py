@@ -1,7 +1,6 @@
-"""What `Store` asks of a database: `Database`. `sqlite.py` and `postgres.py` are the two there are.
+"""Interface of a store's database: `Database`, for `sqlite.py` and `postgres.py`.
 
-Statements are written once, for both, with `?` for values; where the two differ in a word, a
-database says its own.
+SQL statements are shared, with `?` for values; `Database.words` holds the words that differ.
 """
 
 from __future__ import annotations
@@ -11,39 +10,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 Mode = Literal["read", "write", "durable", "shared", "exclusive"]
-"""Transaction mode. `read`: changes nothing. `write`: committed when it returns. `durable`: also
-synced to disk. `shared`: durable, under a lock that excludes `exclusive`. `exclusive`: durable,
-under a lock that excludes `shared` and `exclusive`."""
+"""Transaction mode. `read`: changes nothing. `write`: committed on return. `durable`: also synced
+to disk. `shared`: durable, under a lock that excludes `exclusive`. `exclusive`: durable, under a
+lock that excludes `shared` and `exclusive`."""
 
 
 class StoreUnavailableError(OSError):
-    """The database cannot be reached, or cannot write: nothing is known of the transaction but that
-    it was not acknowledged."""
+    """The database is unreachable or read-only: the outcome of the
+    transaction is unknown."""
 
 
 class Session(Protocol):
-    """A transaction that is open."""
+    """An open transaction."""
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """One statement; a cursor with `fetchone`, `fetchall` and `rowcount`."""
+        """Execute one statement; return a cursor with `fetchone`, `fetchall` and `rowcount`."""
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Any:
-        """A statement for each of `rows`."""
+        """Execute the statement for each of `rows`."""
 
 
 class Database(Protocol):
     """Transactions, from any thread and any process."""
 
     words: Mapping[str, str]
-    """The schema's words (`id`, `identity`, `bytes`, `real`, `keyed`) and the clauses `locked`
-    (these rows are ours until the end of the transaction) and `unlocked` (and those that somebody
-    else has are left out)."""
+    """Words of the schema (`id`, `identity`, `bytes`, `real`, `keyed`) and row-lock clauses:
+    `locked` locks the selected rows until the end of the transaction; `unlocked` also skips rows
+    locked by other transactions."""
 
     def transaction(self, mode: Mode) -> contextlib.AbstractContextManager[Session]:
-        """Committed at its end, rolled back by an exception. Raises StoreUnavailableError."""
+        """Commit at the end, roll back on an exception. Raises StoreUnavailableError."""
 
     def backup(self, schema: int) -> None:
-        """Before a store of an older schema is brought to this one."""
+        """Back up before migrating from the older schema number `schema`."""
 
     def close(self) -> None:
-        """Ends the connections; what was committed stays."""
+        """Close the connections; committed data stays."""

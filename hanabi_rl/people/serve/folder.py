@@ -1,13 +1,13 @@
-"""Where games are kept: the journal of those in progress, and a file for each one that is done.
+"""Saved games: a journal for each game in progress and a file for each finished game.
 
-    open/GAME.json            deal, who plays and moves so far, replaced after every move
-    2p-GAME.safetensors       a finished game, in the layout that `load_games` and `bc.py` read
-    unfinished/...            the same of a game that was left
-    series/GAME.json          with partners who remember: who they were, and the games before it;
-                              of a number without a game: from then on they were strangers
+    open/GAME.json            deal, agents and moves so far, replaced after every move
+    2p-GAME.safetensors       a finished game, in the layout of `load_games` and `bc.py`
+    unfinished/...            the same for a game that the person left
+    series/GAME.json          partners with memory: their identities and the previous games; a
+        number without a game records a memory reset
 
-Every write is atomic and flushed to disk before the move is shown: a kill loses nothing. A game's
-file is named by its id alone, so that one which is ended twice is still kept once.
+Every write is atomic and flushed to disk before the move is shown, so a killed process loses
+nothing. The id alone names a game's file, so a game that ends twice is saved once.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ JOURNAL_VERSION = 1
 SERIES_VERSION = 1
 
 Find = Callable[[int, Rules], Game]
-"""The game of an id."""
+"""(game id, rules) -> game."""
 
 Interrupted = tuple[Game, dict[int, str], tuple[str, ...] | None]
-"""A game, the agents at its seats, and their identities as `GameFolder.record` was told them (None:
-of a journal from before they were kept)."""
+"""(game, agents by seat, partners' identities as passed to `GameFolder.record`; None for journals
+that predate identities)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GameFolder:
-    """A folder of games; it is made when the first game is kept."""
+    """Folder of games, created with the first saved game."""
 
     path: Path
 
     def record(self, game: Game, agents: dict[int, str], policies: Sequence[str] = ()) -> None:
-        """Writes the journal of a game in progress; `policies`: the identities of the partners,
-        around the table from the person, where they have any."""
+        """Write the journal of a game in progress. policies: identities of the partners, in table
+        order from the person, if known."""
         (self.path / "open").mkdir(parents=True, exist_ok=True)
         write_json(
             self._journal(game.game_id),
@@ -57,9 +57,9 @@ class GameFolder:
         )
 
     def finish(self, game: Game, remembering: Sequence[str] = ()) -> Path | None:
-        """Keeps a game that is done and ends its journal; None where no move was made. With
-        `remembering`, the identities of partners who remember, around the table from the person, it
-        is noted which games of its series were before it."""
+        """Save a game that is done and delete its journal. Returns the file, or None if no move was
+        made. remembering: identities of partners with memory, in table order from the person; the
+        previous games of the series are then recorded."""
         path = None
         if game.moves:
             folder = self.path if game.end_reason == "finished" else self.path / "unfinished"
@@ -72,10 +72,10 @@ class GameFolder:
         return path
 
     def interrupted(self, rules: Rules) -> list[Interrupted]:
-        """The games of these rules whose journals are there, and who plays in them, oldest first.
+        """Games of these rules with open journals, oldest first.
 
-        Where a game of its series is not there any more, the partners are strangers. Raises
-        ValueError naming a journal that cannot be read.
+        If a previous game of the series is missing, the series is dropped. Raises ValueError, with
+        the path, for an invalid journal.
         """
         paths = sorted(
             (self.path / "open").glob("[!.]*.json"), key=lambda path: path.stat().st_mtime
@@ -84,13 +84,13 @@ class GameFolder:
         return [each for each in found if each[0].rules == rules]
 
     def game(self, game_id: int, rules: Rules) -> Game:
-        """A game of one person that is kept. Raises FileNotFoundError."""
+        """Load a saved game of one person. Raises FileNotFoundError."""
         name = f"{rules.num_players}p-{game_id}.safetensors"
         finished, left = self.path / name, self.path / "unfinished" / name
         if not finished.exists() and not left.exists():
             raise FileNotFoundError(f"expected {finished}, or {left}")
         games = ah2ac2.read(finished if finished.exists() else left)
-        assert games.human_seats is not None, "as it was written"
+        assert games.human_seats is not None, "written by `finish`"
         return Game(
             game_id=game_id,
             rules=games.rules,
@@ -102,34 +102,34 @@ class GameFolder:
         )
 
     def newest_series(self, rules: Rules, policies: Sequence[str]) -> tuple[int, tuple[Game, ...]]:
-        """The newest note of a series with these partners: its number, and the games of the series,
-        none where they were strangers from then on, or one is not there any more. (0, ()) without a
-        note.
+        """Newest series with these partners: (number, games), or (0, ()) if none is recorded. The
+        games are empty after a memory reset or if one was deleted.
 
-        Raises ValueError naming a file that cannot be read.
+        Raises ValueError, with the path, for an invalid file.
         """
         for path in sorted((self.path / "series").glob("[0-9]*.json"), reverse=True):
             series = _read_series(path, rules, policies)
             if series is not None:
                 try:
                     return int(path.stem), tuple(self.game(game_id, rules) for game_id in series)
-                except FileNotFoundError:  # a game was deleted: they are strangers
+                except FileNotFoundError:  # a deleted game resets the memory
                     return int(path.stem), ()
         return 0, ()
 
     def record_reset(self, number: int, rules: Rules, policies: Sequence[str]) -> None:
-        """Notes that these partners know none of the games before `number`."""
+        """Record that these partners remember no game before `number`."""
         self._write_series(number, rules, policies, ())
 
     def finished(self, rules: Rules) -> Games | None:
-        """All finished games of these rules in one record; None where there are none."""
+        """Load all finished games of these rules; None if there are none."""
         pattern = f"{rules.num_players}p-*.safetensors"
         parts = [ah2ac2.read(path) for path in sorted(self.path.glob(pattern))]
         parts = [part for part in parts if part.rules == rules]
         return concatenate_games(parts) if parts else None
 
     def download(self, rules: Rules, suffix: str) -> bytes | None:
-        """The finished games of these rules as one file, `.safetensors` or `.json`."""
+        """Return the finished games of these rules as one file, `.safetensors` or `.json`; None if
+        there are none."""
         games = self.finished(rules)
         if games is None:
             return None
@@ -162,7 +162,7 @@ class GameFolder:
 
 
 def as_games(game: Game) -> Games:
-    """A game that is done as a record of one: seats of persons are marked as human."""
+    """Convert a game that is done to `Games` with one game; the person's seats are marked human."""
     moves = np.array(game.moves, np.int32)
     people = [seat in game.people for seat in range(game.rules.num_players)]
     return Games(
@@ -178,7 +178,7 @@ def as_games(game: Game) -> Games:
 
 
 def game_to_json(game: Game) -> dict[str, Any]:
-    """Deal and moves as a journal holds them."""
+    """Deal and moves in the journal format."""
     return {
         "game_id": game.game_id,
         "rules": dataclasses.asdict(game.rules),
@@ -190,8 +190,8 @@ def game_to_json(game: Game) -> dict[str, Any]:
 
 
 def game_from_json(content: dict[str, Any], find: Find | None) -> Game:
-    """The game, in progress; `find` says the games of its series (None: it is of none). Raises
-    KeyError, TypeError or ValueError where it is none, and what `find` raises."""
+    """Parse a game in progress; `find` loads the games of its series (None: drop the series).
+    Raises KeyError, TypeError or ValueError for invalid content, and the errors of `find`."""
     rules = _rules(content["rules"])
     game = Game(
         game_id=int(content["game_id"]),
@@ -203,7 +203,7 @@ def game_from_json(content: dict[str, Any], find: Find | None) -> Game:
         if find
         else (),
     )
-    game.table()  # raises where a move is illegal
+    game.table()  # raises for an illegal move
     return game
 
 
@@ -212,7 +212,7 @@ def _rules(content: dict[str, Any]) -> Rules:
 
 
 def _read_series(path: Path, rules: Rules, policies: Sequence[str]) -> list[int] | None:
-    """The series in a note; None where other agents played it, or another game."""
+    """Read the game ids of a series; None if its partners or rules differ."""
     record: Any = read_json(path)
     try:
         if record["format_version"] != SERIES_VERSION:
@@ -220,7 +220,7 @@ def _read_series(path: Path, rules: Rules, policies: Sequence[str]) -> list[int]
         same = record["policies"] == list(policies) and _rules(record["rules"]) == rules
         return [int(game_id) for game_id in record["series"]] if same else None
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no note of a series: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{path}: invalid series file: {type(error).__name__}: {error}") from error
 
 
 def _read_journal(path: Path, find: Find | None) -> Interrupted:
@@ -233,6 +233,4 @@ def _read_journal(path: Path, find: Find | None) -> Interrupted:
         policies = tuple(content["policies"]) if "policies" in content else None
         return game_from_json(content, find), agents, policies
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"{path}: no journal of a game: {type(error).__name__}: {error}"
-        ) from error
+        raise ValueError(f"{path}: invalid journal: {type(error).__name__}: {error}") from error

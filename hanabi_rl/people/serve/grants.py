@@ -1,4 +1,4 @@
-"""What a store speaks of: keys, games that are leased, and the moves written under their leases."""
+"""Records of the store: keys, leased games, and moves written under a lease."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Status = Literal["todo", "active", "done"]
 
 
 class StaleLeaseError(RuntimeError):
-    """A write under a lease that has ended: another connection has the game, or nobody."""
+    """A write under a lease that has ended: another connection may have the game."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A key that opens games."""
+    """Key for games."""
 
     key_id: int
     entry_id: int
@@ -35,28 +35,28 @@ class GameLease:
     lineup: Lineup
     deck: tuple[int, ...]
     moves: tuple[int, ...]
-    """Made before an interruption: they stand."""
+    """Moves made before an interruption."""
 
     @property
     def ref(self) -> tuple[int, int]:
-        """Game and lease, as the store keeps them."""
+        """(game, lease), the store's primary key of a lease."""
         return self.game_id, self.lease_id
 
 
 @dataclasses.dataclass(frozen=True)
 class MoveWrite:
-    """Moves of one game, to be written under its lease."""
+    """Moves of one game, to write under its lease."""
 
     lease: GameLease
     turn: int
-    """Of the first of them."""
+    """Number of the first move."""
     actions: tuple[int, ...]
     end: tuple[int, int] | None = None
-    """Score and points, where the last of them ends the game."""
+    """(score, points) if the last move ends the game."""
 
 
 class GameStatus(NamedTuple):
-    """What a key's holder may know of one of its games."""
+    """Public status of one game of a key."""
 
     num_players: int
     lineup: Lineup
@@ -68,13 +68,13 @@ class GameStatus(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class KeyLimits:
-    """What a key may do at a time, and how long a game waits for its player."""
+    """Limits of a key and its games."""
 
     leases: int = 6
-    """Games of one key in progress on connections at a time."""
+    """Maximum concurrent games of one key."""
     interruptions: int = 20
-    """After so many a game is forfeited, with a score of 0 ..."""
+    """Interruptions after which a game is forfeited with a score of 0."""
     game_s: float = 7 * 86400.0
-    """... and so many seconds after it was granted, unless somebody is playing it."""
+    """Seconds from the first lease after which an idle game is forfeited."""
     key_s: float = 60 * 86400.0
-    """How long a key opens games."""
+    """Validity of a key in seconds."""

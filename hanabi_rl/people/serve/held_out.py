@@ -1,7 +1,7 @@
-"""The games whose moves candidates predict: `HeldOutGames`, read from a file without JAX.
+"""Games of the action-prediction track: `HeldOutGames`, read without JAX.
 
-Games are read in batches of whole games, all seats of a game in lock-step: were one seat read after
-another, the first one's observations would name the moves of the second.
+All seats of a game are read in the same batch, in lock-step: one seat's later observations would
+reveal the moves of another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
 
-BATCH_ROWS = 16  # maximum rows of a batch
+BATCH_ROWS = 16  # maximum rows per batch
 
 Row = tuple[int, int]
 """(game, seat): one person's view of one game."""
@@ -29,26 +29,25 @@ Row = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutGames:
-    """Games that are predicted; `digest` names the set in the store."""
+    """Games to predict; `digest` identifies the set in the store."""
 
     games: Games
     digest: str
 
     @property
     def players(self) -> int:
-        """Of these games."""
+        """Number of players."""
         return self.games.rules.num_players
 
     @cached_property
     def seats(self) -> np.ndarray:
-        """bool[N, P]: whose moves are predicted."""
+        """bool[N, P]: seats with predicted moves."""
         seats = self.games.human_seats
         return np.ones((len(self.games), self.players), bool) if seats is None else seats
 
     @cached_property
     def batches(self) -> tuple[tuple[Row, ...], ...]:
-        """The rows of as many whole games each as fit, games in the order of the file; the seats of
-        one do not come side by side."""
+        """Shuffled rows per batch, from as many whole games as fit, in file order."""
         people = np.flatnonzero(self.seats.any(axis=1))
         size, found = BATCH_ROWS // self.players, []
         for number, first in enumerate(range(0, len(people), size)):
@@ -63,11 +62,11 @@ class HeldOutGames:
 
     @cached_property
     def total(self) -> int:
-        """Decisions in all."""
+        """Number of decisions."""
         return sum(len(self.decisions(batch)) for batch in self.batches)
 
     def decisions(self, batch: Sequence[Row]) -> set[tuple[int, int, int]]:
-        """Every (game, seat, turn) that is to be predicted in these rows."""
+        """Return every (game, seat, turn) to predict in these rows."""
         return {
             (game, seat, turn)
             for game, seat in batch
@@ -76,13 +75,12 @@ class HeldOutGames:
 
 
 def read_held_out(path: Path) -> HeldOutGames:
-    """The games of a file in AH2AC2's layout, which are what `load_games` takes too. Raises
-    GameDataError; FileNotFoundError."""
+    """Read a file in AH2AC2's layout. Raises GameDataError; FileNotFoundError."""
     if not path.is_file():
         raise FileNotFoundError(f"expected a file of games, got {path}, which does not exist")
     if path.suffix != ".safetensors":
         raise GameDataError(
-            "expected a .safetensors file (`hanabi-rl data convert` makes one of hanab.live's)",
+            "expected a .safetensors file (`hanabi-rl data convert` converts hanab.live files)",
             source=str(path),
         )
     games = ah2ac2.read(path)
@@ -97,13 +95,13 @@ def read_held_out(path: Path) -> HeldOutGames:
         _check(games, game, str(path))
     held_out = HeldOutGames(games, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
     if held_out.total == 0:
-        problem = f"expected moves of people, got none in {len(games)} games"
+        problem = f"expected human moves, got none in {len(games)} games"
         raise GameDataError(problem, source=str(path), field="human_seats")
     return held_out
 
 
 def read_all(paths: Sequence[Path]) -> dict[int, HeldOutGames]:
-    """players -> the games of each file. Raises ValueError for two files of one number."""
+    """Return players -> games of the files. Raises ValueError for two files of one number."""
     found: dict[int, HeldOutGames] = {}
     for path in paths:
         held_out = read_held_out(path)
@@ -114,7 +112,7 @@ def read_all(paths: Sequence[Path]) -> dict[int, HeldOutGames]:
 
 
 def _check(games: Games, game: int, source: str) -> None:
-    """Plays one game again, in plain Python: web workers import no JAX. Raises GameDataError."""
+    """Replay one game in plain Python, without JAX. Raises GameDataError."""
 
     def fail(problem: str, field: str, turn: int | None = None) -> GameDataError:
         return GameDataError(
@@ -139,6 +137,6 @@ def _check(games: Games, game: int, source: str) -> None:
             raise fail(f"illegal move {action}: {problem}", "actions", turn)
         table.apply(action)
     if (games.actions[game, length:] != games.rules.noop).any():
-        raise fail(f"expected no moves after its {length}", "actions")
+        raise fail(f"expected no moves after move {length}", "actions")
     if table.score != games.scores[game]:
         raise fail(f"expected {table.score}, got {games.scores[game]}", "scores")

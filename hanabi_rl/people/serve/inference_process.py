@@ -1,7 +1,7 @@
-"""The partners of many games, in a process of their own: `InferenceProcess`.
+"""Partners of many games in a separate process: `InferenceProcess`.
 
-The process is a cache, as its runners are: it is asked with whole games, so that it may be killed
-at any time; another one is started and asked again. No JAX here but in the process.
+The process is a cache, like its runners: each query contains whole games, so the process may be
+killed at any time and a new one queried. Only that process imports JAX.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from hanabi_rl.people.serve.batcher import AsyncBatcher
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
-RETRY_S = 1.0  # after a process that did not start in the place of another
+RETRY_S = 1.0  # after a failed restart
 
 AgentNames = tuple[str, ...]
-"""The agents at the seats that no candidate holds, in the order of the seats."""
+"""Agents at the seats that the candidate does not hold, in seat order."""
 
 
 Identities = dict[int, dict[str, str]]
-"""players -> agent -> its identity."""
+"""players -> agent name -> identity."""
 
 
 class StartupError(ValueError):
-    """The process ended before it was ready: an agent could not be loaded. In words for who named
-    it."""
+    """The process ended before it was ready, because an agent could not be loaded."""
 
 
 class InferenceProcess:
-    """Agents for the games of one loop of events; `start` and `close` it there."""
+    """Agents for the games of one event loop; call `start` and `end` there."""
 
     def __init__(self, agents: Mapping[int, Sequence[str]], slots: int = 512) -> None:
-        """agents: players -> those that teams are made of; slots: games of each number of players
-        that are kept at a time (more are played again when their turn comes)."""
+        """agents: players -> agent names; slots: games kept per number of players (further games
+        are replayed when queried)."""
         self._agents = {players: tuple(names) for players, names in agents.items()}
         self._slots = slots
         self._games = AsyncBatcher[tuple[AgentNames, Game], PartnerAction](self._query_process)
@@ -51,10 +50,10 @@ class InferenceProcess:
         self.starts = 0
 
     def load(self) -> Identities:
-        """Starts the process, where there is none: who its agents are, once all are loaded.
+        """Start the process if necessary; return the agents' identities once all are loaded.
 
         Raises:
-            StartupError: one that cannot be loaded, or was loaded before and is another one by now.
+            StartupError: an agent cannot be loaded, or has changed since it was loaded before.
         """
         if self._process is None:
             self._start_process()
@@ -66,7 +65,7 @@ class InferenceProcess:
         return self._identities or {}
 
     def compile(self) -> None:
-        """Returns once every team can be asked, in a process that was loaded or is now. Raises
+        """Return once every team can be queried, starting the process if necessary. Raises
         StartupError."""
         self.load()
         if not self._compiled:
@@ -78,17 +77,17 @@ class InferenceProcess:
         await asyncio.to_thread(self.compile)
 
     async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
-        """What is to be seen of a game, and what the partner does whose turn it is."""
+        """Return all seats' observations of a game and the current player's action."""
         return await self._games.ask((team, game))
 
     async def end(self) -> None:
-        """Ends the process; what still waits is cancelled."""
+        """End the process and cancel waiting queries."""
         await self._games.close()
         await asyncio.to_thread(self.close)
 
     @property
     def pid(self) -> int | None:
-        """Of the process as it is now."""
+        """Process id of the current process."""
         return None if self._process is None else int(self._process.pid)
 
     async def _query_process(
@@ -98,16 +97,16 @@ class InferenceProcess:
             try:
                 return await asyncio.to_thread(self._exchange, games)
             except (EOFError, OSError):
-                logging.getLogger(__name__).warning("the inference process ended: another starts")
+                logging.getLogger(__name__).warning("inference process ended; restarting")
                 await asyncio.to_thread(self.close)
                 try:
                     await self.start()
-                except StartupError as error:  # killed again; its agents were loaded once
-                    logging.getLogger(__name__).error("it did not: %s", error)
+                except StartupError as error:  # killed again; its agents were loaded before
+                    logging.getLogger(__name__).error("restart failed: %s", error)
                     await asyncio.sleep(RETRY_S)
 
     def close(self) -> None:
-        """Ends the process; another one may be started."""
+        """End the process; a later call may start a new one."""
         if self._pipe is not None:
             self._pipe.close()
         if self._process is not None:
@@ -124,7 +123,7 @@ class InferenceProcess:
         return answers
 
     def _start_process(self) -> None:
-        # spawned, not forked: JAX's threads do not survive a fork, nor do the sockets of ours
+        # spawned, not forked: JAX's threads and our sockets do not survive a fork
         context = multiprocessing.get_context("spawn")
         self._pipe, child_pipe = context.Pipe()
         self._process = context.Process(
@@ -135,12 +134,12 @@ class InferenceProcess:
         self.starts += 1
 
     def _receive(self) -> Any:
-        """What the process says as it starts. Raises StartupError."""
+        """Return the next startup message. Raises StartupError."""
         assert self._pipe is not None, "started before"
         try:
             message = self._pipe.recv()
         except (EOFError, OSError):
-            message = StartupError("the inference process ended while it started")
+            message = StartupError("the inference process ended during startup")
         if isinstance(message, StartupError):
             self.close()
             raise message
@@ -148,19 +147,18 @@ class InferenceProcess:
 
 
 def _changed_agents(before: Identities, found: Identities) -> str:
-    """Which agents are others now."""
     names = [
         name
         for players, agents in found.items()
         for name, identity in agents.items()
         if before.get(players, {}).get(name) != identity
     ]
-    return f"{', '.join(dict.fromkeys(names))}: another agent than when the server started"
+    return f"{', '.join(dict.fromkeys(names))}: changed since the server started"
 
 
 def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> None:
     """Process main: send the identities, then None when all is compiled (or a StartupError), then
-    answer requests."""
+    answer queries."""
     with contextlib.suppress(KeyboardInterrupt, EOFError, OSError):
         try:
             policies = {
@@ -182,14 +180,14 @@ def _run(pipe: Connection, agents: Mapping[int, Sequence[str]], slots: int) -> N
 
 
 def _load_policies(players: int, names: Sequence[str]) -> dict[str, Any]:
-    """The agents of one number of players. Raises StartupError, which names one and its flag."""
+    """Load the agents for one number of players. Raises StartupError with the name and the flag."""
     from hanabi_rl.agents.loading import load_policy
 
     found = {}
     for name in names:
         try:
             found[name] = load_policy(name, Rules(num_players=players))
-        except Exception as error:  # whatever a damaged file makes of a reader
+        except Exception as error:  # readers of damaged files raise any exception
             text = _in_words(error)
             named = text if name and name in text else f"{name!r}: {text}"
             raise StartupError(f"--proxies-{players}p: {named}") from error
@@ -202,7 +200,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _runners(policies: Mapping[int, Mapping[str, Any]], slots: int) -> dict[int, Any]:
-    """players -> a runner of all its agents. They compile at the same time."""
+    """players -> runner of all its agents; compiled in parallel."""
     from hanabi_rl.people.serve.runner import PartnerRunner
 
     def make(players: int) -> Any:
@@ -218,7 +216,6 @@ def _answer(
     agents: Mapping[int, Sequence[str]],
     requests: Sequence[tuple[AgentNames, Game]],
 ) -> list[PartnerAction | Exception]:
-    """An answer for each, in their order, or what is wrong with it."""
     found: dict[int, PartnerAction | Exception] = {}
     by_players: dict[int, list[tuple[int, Game, tuple[int, ...]]]] = {}
     for i, (team, game) in enumerate(requests):
@@ -237,7 +234,7 @@ def _answer(
 def _query(
     runner: Any, games: Sequence[Game], teams: Sequence[tuple[int, ...]]
 ) -> list[PartnerAction | Exception]:
-    """What is wrong with a game is told to it alone."""
+    """Query all games; after an error, one by one, so that only the faulty game fails."""
     try:
         return list(runner.partner_action(games, teams))
     except Exception as error:

@@ -1,9 +1,9 @@
-"""A game's life as pure functions: (game, event) -> (game, what to do). No clock, no I/O, no JAX.
+"""Life cycle of a game as pure functions: (game, event) -> (game, effects). No I/O, no JAX.
 
     ACTIVE --last move--> DONE (finished)        ACTIVE --left--> DONE (left)
 
-Whoever holds games (the local server, the terminal, later the store of a challenge) does what the
-effects say, in their order. A game is its deal and its moves: everything else is replayed.
+The caller (web server, terminal) carries out the effects in order. A game is its deal and its
+moves; everything else is replayed.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ EndReason = Literal["", "finished", "left"]
 
 
 class RefusedError(ValueError):
-    """An event that the game does not allow; it changed nothing. The text may be shown."""
+    """An event that the game does not allow and that changed nothing. The text may be shown."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Game:
-    """One game, whole. `people` are the seats of persons, the others are partners'."""
+    """One complete game. people: seats of persons; partners hold the others."""
 
     game_id: int
     rules: Rules
-    deck: tuple[int, ...]  # card ids, top first; hidden from who plays
+    deck: tuple[int, ...]  # card ids, top first; hidden from the players
     people: frozenset[int]
-    moves: tuple[int, ...] = ()  # the mover's action ids
+    moves: tuple[int, ...] = ()  # action ids of the current players
     status: Status = "active"
     end_reason: EndReason = ""
     previous_games: tuple[Game, ...] = ()
-    """The games that the same persons played with the same partners before it, in order, where it
-    is one of a series; none of them has any itself. What partners know of persons follows."""
+    """Previous games of the same persons and partners in this series, in order, each without
+    previous games. The partners' memory of the persons follows from them."""
 
     @property
     def turn(self) -> int:
-        """Moves made, which is also the number of the next one."""
+        """Number of moves made, and number of the next one."""
         return len(self.moves)
 
     @property
     def current_player(self) -> int | None:
-        """The seat whose turn it is; None once the game is done."""
+        """Seat to move; None once the game is done."""
         return None if self.status == "done" else self.turn % self.rules.num_players
 
     @property
     def series(self) -> tuple[Game, ...]:
-        """What a game that follows has before it: these games, where moves were made in them."""
+        """`previous_games` of the next game: these games, and this one if it has moves."""
         own = (dataclasses.replace(self, previous_games=()),) if self.moves else ()
         return (*self.previous_games, *own)
 
     def table(self) -> PythonGame:
-        """The position, replayed from the deal."""
+        """Replay the position from the deal."""
         table = PythonGame(self.rules, self.deck)
         for action in self.moves:
             table.apply(action)
@@ -72,7 +72,7 @@ class MoveMade:
 
 @dataclasses.dataclass(frozen=True)
 class PlayerLeft:
-    """The persons leave: the game stops where it is."""
+    """The persons leave the game, which ends."""
 
 
 Event = MoveMade | PlayerLeft
@@ -80,22 +80,23 @@ Event = MoveMade | PlayerLeft
 
 @dataclasses.dataclass(frozen=True)
 class Effects:
-    """What follows from an event, in this order: write it down, show it, then ask the partner."""
+    """Effects of an event, in order: save, show, then query the partner."""
 
-    record: bool = False  # the journal of the game must hold it before anything is shown
-    finish: bool = False  # the game is done: keep it as a finished (or unfinished) game, once
-    ask: int | None = None  # the seat of the partner that moves next
+    record: bool = False  # save the journal before anything is shown
+    finish: bool = False  # the game is done: save it once, as finished or unfinished
+    ask: int | None = None  # seat of the partner to move
 
 
 def begin(game: Game) -> Effects:
-    """What a new game, or one read back from its journal, needs first."""
+    """Effects for a new game or one loaded from its journal."""
     return Effects(record=True, ask=_partner_to_move(game))
 
 
 def advance(game: Game, event: Event, table: PythonGame | None = None) -> tuple[Game, Effects]:
-    """The game after the event, and what to do. Raises RefusedError, which names no hidden card.
+    """Return the game after the event and its effects. Raises RefusedError, which reveals no hidden
+    card.
 
-    Who keeps the game's `table` hands it in, and a move is made on it too; else it is replayed.
+    table: the game's position, on which the move is made as well; None: replay it.
     """
     if game.status == "done":
         raise RefusedError("the game is over")
@@ -103,7 +104,7 @@ def advance(game: Game, event: Event, table: PythonGame | None = None) -> tuple[
         left = dataclasses.replace(game, status="done", end_reason="left")
         return left, Effects(record=True, finish=True)
     if event.turn != game.turn:
-        raise RefusedError(f"move {event.turn + 1} was sent, but the next is move {game.turn + 1}")
+        raise RefusedError(f"expected move {game.turn + 1}, got move {event.turn + 1}")
     if event.seat != game.current_player:
         raise RefusedError("it is another player's turn")
     table = game.table() if table is None else table

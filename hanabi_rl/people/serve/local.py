@@ -1,4 +1,4 @@
-"""Games on one machine, without accounts: `LocalPlay`, behind the page and behind the terminal."""
+"""Games on one machine without accounts, for the page and the terminal: `LocalPlay`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,14 @@ from hanabi_rl.play.decks import evaluation_decks, seed_decks
 
 
 class LocalPlay(GameTables):
-    """The games of one person with the agents `agents`, who sit at the seats the person does not.
+    """Games of one person with `agents` at the other seats, in table order from the person.
 
-    With as many agents as seats nobody plays: the games are watched. The person's seat is the
-    number of the game modulo the players, so that every seat is played from. `seed` fixes the decks
-    (None: a random seed), `seed_names` names hanab.live deals in their place, the first again after
-    the last; `folder` keeps the games (None: nothing does).
-
-    Agents sit around the table in their order, the first one after the person; `policies` are their
-    identities, where they have any. With `remembers` one of them remembers whom it plays with
-    (`agents/preloaded_profile.py`, `learns`): the games are a series then, also over restarts
-    where `folder` keeps them, until `new_game(reset_memory=True)`, or at first with `reset_memory`.
+    With as many agents as seats, the games are watched. The person's seat is the number of the game
+    modulo the players. seed: seed of the decks (None: random); seed_names: hanab.live deals to use
+    instead, cyclically; folder: saves the games (None: nothing is saved); policies: identities of
+    the agents, if known. remembers: an agent has memory of its partners
+    (`agents/preloaded_profile.py`, `has_profile`), so the games form a series, with `folder` across
+    restarts too, until `new_game(reset_memory=True)`. reset_memory: start with a new series.
     """
 
     def __init__(
@@ -56,10 +53,10 @@ class LocalPlay(GameTables):
         self.watched = len(agents) == rules.num_players
         self._partners, self._policies = partners, tuple(policies)
         self.remembers = remembers and not self.watched
-        """Partners learn from game to game whom they play with."""
+        """True if partners adapt to the person from game to game."""
         self._series: tuple[Game, ...] = ()  # before the next game
         self._reset_number = 0
-        """They know no game before this number: they were strangers then."""
+        """The partners remember no game before this number."""
         self._named_decks = seed_decks(rules, seed_names) if seed_names else None
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._names: dict[int, dict[int, str]] = {}
@@ -70,7 +67,7 @@ class LocalPlay(GameTables):
             self._reset_series()
 
     def new_game(self, reset_memory: bool = False) -> Game:
-        """Deals the next game and writes its journal; with `reset_memory` the first of a series."""
+        """Deal the next game and write its journal. reset_memory: start a new series."""
         if reset_memory:
             self._reset_series()
         seat = self._next_seat()
@@ -88,8 +85,7 @@ class LocalPlay(GameTables):
         return game
 
     def current(self) -> Game:
-        """The game to show first: the newest that goes on and was dealt since they were strangers,
-        else a new one."""
+        """Newest active game since the memory reset, or a new one."""
         active = [
             game
             for game in self._games.values()
@@ -116,7 +112,7 @@ class LocalPlay(GameTables):
         return frame
 
     def _bars(self, turn: int, answer: PartnerAction) -> list[dict[str, Any]]:
-        """The legal moves of the seat to move, the likeliest first, as the agent weighs them."""
+        """Legal moves of the current player with the agent's probabilities, most probable first."""
         seat = turn % self.rules.num_players
         names = seat_names(self.rules, None)
         order = np.argsort(-answer.probabilities, kind="stable")
@@ -154,7 +150,6 @@ class LocalPlay(GameTables):
         return evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
 
     def _next_seat(self) -> int | None:
-        """The person's: one further than in the game before it."""
         if self.watched:
             return None
         number = min(self._series[-1].people) + 1 if self._series else self._number
@@ -164,15 +159,14 @@ class LocalPlay(GameTables):
         return max(time.time_ns() // 1000, max(self._games, default=0) + 1, self._reset_number + 1)
 
     def _reset_series(self) -> None:
-        """From now on the partners are strangers, after a restart too: whatever is played to its
-        end of the games before."""
+        """Start a new series, after a restart too; earlier games that end later do not count."""
         if self.remembers:
             self._series, self._reset_number = (), self._next_number()
             if self.folder is not None:
                 self.folder.record_reset(self._reset_number, self.rules, self._policies)
 
     def _continue_series(self, game: Game) -> None:
-        """The next game comes after this one, which is done: of games at once, after the newest."""
+        """Continue the series with a finished game; among concurrent games, the newest counts."""
         newest = self._series[-1].game_id if self._series else self._reset_number
         if self.remembers and game.game_id > newest:
             self._series = game.series
@@ -182,13 +176,12 @@ class LocalPlay(GameTables):
 
     def _query(self, game: Game) -> PartnerAction:
         answer = self._partners.partner_action([game])[0]
-        if self.watched:  # what the agent weighs is shown
+        if self.watched:  # the agent's probabilities are shown
             self._answers[game.game_id][game.turn] = answer
         return answer
 
     def _resume(self) -> None:
-        """Games that were interrupted go on, where they were played with the same agents; where one
-        of them has changed under its name, as with others, they wait in the folder."""
+        """Resume interrupted games of the same agents (by identity); others stay in the folder."""
         if self.folder is None or self.watched:
             return
         if self.remembers:

@@ -1,12 +1,11 @@
-"""A function of JAX arrays, run in NumPy operation by operation: `NumPyInterpreter`.
+"""Interpreter of jitted JAX functions in NumPy: `NumPyInterpreter`.
 
-What a partner computes for one move is thousands of small operations. XLA takes seconds to compile
-them, NumPy a tenth of a second to do them. So a table of one person is answered from the first move
-on, without a compiler; whoever plays many games at once has use for one.
+A partner's move takes thousands of small operations. XLA takes seconds to compile them, NumPy a
+tenth of a second to run them. A table of one person therefore needs no compilation; many
+concurrent games run faster compiled.
 
-A function is traced once, calls inside it are unfolded, and what no result needs is dropped.
-Operations that NumPy has are its own; all others, such as those of random keys, are JAX's, one by
-one.
+A function is traced once, with inner calls inlined and unused operations dropped. Operations
+without a NumPy equivalent, such as those on random keys, run one by one in JAX.
 """
 
 from __future__ import annotations
@@ -20,21 +19,20 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var, jaxpr_as_fun
 
 Equation = Any
-"""A `JaxprEqn`: JAX's own types do not say that its variables have shapes."""
+"""A `JaxprEqn`; Any because JAX's types do not give its variables shapes."""
 
 Operation = Callable[..., Any]
-"""NumPy arrays -> an array, or a sequence of them where there are several results."""
+"""NumPy arrays -> an array, or a sequence of arrays for several results."""
 
 
 class NumPyInterpreter:
-    """Runs functions that `jax.jit` made; what they compute is traced once for all arguments of the
-    same shapes."""
+    """Runs functions made by `jax.jit`, traced once per argument shapes."""
 
     def __init__(self) -> None:
         self._programs: dict[Any, tuple[_Program, Any]] = {}
 
     def __call__(self, function: Any, *arguments: Any, **static: Any) -> Any:
-        """`function(*arguments, **static)` with NumPy arrays for leaves; nothing is donated."""
+        """Evaluate `function(*arguments, **static)` with NumPy leaves; nothing is donated."""
         leaves, tree = jax.tree.flatten(jax.tree.map(_as_numpy, arguments))
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         key = function, tree, shapes, tuple(static.items())
@@ -42,7 +40,7 @@ class NumPyInterpreter:
             traced = function.trace(*arguments, **static)
             self._programs[key] = _program(traced.jaxpr), jax.tree.structure(traced.out_info)
         program, results = self._programs[key]
-        with np.errstate(all="ignore"):  # as XLA has it: what is not selected may be anything
+        with np.errstate(all="ignore"):  # as in XLA, values that are not selected may be anything
             return jax.tree.unflatten(results, program(*leaves))
 
 
@@ -54,7 +52,7 @@ class _Step(NamedTuple):
 
 
 class _Program(NamedTuple):
-    """Operations over numbered places, some of which hold constants."""
+    """Operations on numbered places, some of which hold constants."""
 
     places: list[Any]
     inputs: tuple[int, ...]
@@ -79,7 +77,7 @@ def _program(closed: ClosedJaxpr) -> _Program:
     places: list[Any] = []
     steps: list[_Step] = []
 
-    constant_places: set[int] = set()  # places of constants
+    constant_places: set[int] = set()
 
     def place(value: Any = None) -> int:
         places.append(value)
@@ -90,7 +88,7 @@ def _program(closed: ClosedJaxpr) -> _Program:
         return len(places) - 1
 
     def unfold(jaxpr: Jaxpr, constants: Sequence[Any], arguments: Sequence[int]) -> list[int]:
-        """Appends the steps of `jaxpr`; returns the places of its results."""
+        """Append the steps of `jaxpr`; return the places of its results."""
         where: dict[Var, int] = dict(zip(jaxpr.invars, arguments, strict=True))
         for variable, value in zip(jaxpr.constvars, constants, strict=True):
             where[variable] = constant(_as_numpy(value))
@@ -123,7 +121,6 @@ def _program(closed: ClosedJaxpr) -> _Program:
 
 
 def _needed(steps: Sequence[_Step], outputs: Sequence[int]) -> tuple[_Step, ...]:
-    """The steps that lead to the outputs."""
     needed, found = set(outputs), []
     for step in reversed(steps):
         if not needed.isdisjoint(step.writes):
@@ -133,7 +130,7 @@ def _needed(steps: Sequence[_Step], outputs: Sequence[int]) -> tuple[_Step, ...]
 
 
 def _called(equation: Equation) -> ClosedJaxpr | None:
-    """What an equation calls once, with its own arguments."""
+    """The jaxpr that an equation calls once with its own arguments, if any."""
     name = _CALLS.get(equation.primitive.name)
     return None if name is None else equation.params[name]
 
@@ -154,7 +151,6 @@ def _operation(equation: Equation, debug_info: DebugInfo) -> Operation:
 
 
 def _of_jax(equation: Equation, debug_info: DebugInfo) -> Operation:
-    """The operation itself, compiled by XLA."""
     inputs = [i for i, atom in enumerate(equation.invars) if not isinstance(atom, Literal)]
     variables = [equation.invars[i] for i in inputs]
     unnamed = debug_info.with_unknown_names()
@@ -170,7 +166,6 @@ def _of_jax(equation: Equation, debug_info: DebugInfo) -> Operation:
 
 
 def _as_numpy(value: Any) -> Any:
-    """The same as a NumPy array; keys have none."""
     dtype = getattr(value, "dtype", None)
     is_key = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
     return value if is_key else np.asarray(value)
@@ -178,15 +173,15 @@ def _as_numpy(value: Any) -> Any:
 
 def _while(equation: Equation) -> Operation:
     parameters = equation.params
-    goes_on, body = _program(parameters["cond_jaxpr"]), _program(parameters["body_jaxpr"])
+    condition, body = _program(parameters["cond_jaxpr"]), _program(parameters["body_jaxpr"])
     num_consts = parameters["cond_nconsts"]
     rest = num_consts + parameters["body_nconsts"]
 
     def operation(*arguments: Any) -> Any:
         carry = list(arguments[rest:])
-        while np.any(on := goes_on(*arguments[:num_consts], *carry)[0]):
+        while np.any(on := condition(*arguments[:num_consts], *carry)[0]):
             after = body(*arguments[num_consts:rest], *carry)
-            if on.ndim:  # loops side by side, each until its own end
+            if on.ndim:  # vmapped loops, each until its own end
                 after = [
                     np.where(on.reshape(on.shape + (1,) * (new.ndim - on.ndim)), new, old)
                     for new, old in zip(after, carry, strict=True)
@@ -221,7 +216,7 @@ def _scan(equation: Equation) -> Operation:
 
 def _broadcast(equation: Equation) -> Operation | None:
     if len(equation.invars) > 1:
-        return None  # a shape that is not known yet
+        return None  # dynamic shape
     shape, axes = equation.params["shape"], equation.params["broadcast_dimensions"]
     in_shape = equation.invars[0].aval.shape
     sized = [1] * len(shape)
@@ -260,13 +255,13 @@ def _divide(equation: Equation) -> Operation:
     dtype = equation.outvars[0].aval.dtype
     if np.issubdtype(dtype, np.unsignedinteger):
         return np.floor_divide
-    if np.issubdtype(dtype, np.integer):  # towards zero
+    if np.issubdtype(dtype, np.integer):  # rounds towards zero
         return lambda a, b: np.where((a < 0) ^ (b < 0), -(abs(a) // abs(b)), abs(a) // abs(b))
     return np.divide
 
 
 def _shift_right(equation: Equation) -> Operation | None:
-    """That fills with zeros."""
+    """Logical shift, filling with zeros."""
     unsigned = np.issubdtype(equation.outvars[0].aval.dtype, np.unsignedinteger)
     return np.right_shift if unsigned else None
 
@@ -288,7 +283,7 @@ def _first(function: Any) -> Callable[[Equation], Operation]:
 
 
 def _dot(equation: Equation) -> Operation | None:
-    """Of float32, a matrix or rows of them by a matrix."""
+    """float32 matrix or rows times a matrix; None for other products."""
     (left, right), (left_batch, right_batch) = equation.params["dimension_numbers"]
     a, b = (v.aval for v in equation.invars)
     plain = (left, right, left_batch, right_batch) == ((a.ndim - 1,), (0,), (), ())
@@ -297,8 +292,8 @@ def _dot(equation: Equation) -> Operation | None:
 
 
 class _Windows:
-    """The windows of a gather or scatter: where in an array `shape` they lie, the batch of them in
-    front, for each dimension an index that broadcasts against the others."""
+    """Windows of a gather or scatter in an array of `shape`: one index per dimension, with the
+    batch axes first, which broadcast against each other."""
 
     def __init__(
         self, shape: Sequence[int], sizes: Sequence[int], picked: Sequence[int], batch: int
@@ -311,11 +306,11 @@ class _Windows:
         ]
 
     def inside(self, starts: np.ndarray) -> np.ndarray:
-        """bool[batch]: the window lies in the array."""
+        """bool[batch]: True if the window lies in the array."""
         return np.all((starts >= 0) & (starts <= self._last), axis=-1)
 
     def at(self, starts: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Of windows that begin at `starts` [batch, picked], or as near as there is room."""
+        """Indices of windows that begin at `starts` [batch, picked], clipped to the array."""
         where = list(self._spans)
         clipped = np.clip(starts.astype(np.int64), 0, self._last)
         for i, d in enumerate(self._picked):
@@ -325,7 +320,7 @@ class _Windows:
 
 
 def _gather(equation: Equation) -> Operation | None:
-    """Where no window is beyond the array, or those that are get clipped."""
+    """Gather with in-bounds or clipped windows; None for other modes."""
     parameters, numbers = equation.params, equation.params["dimension_numbers"]
     x, starts = (v.aval for v in equation.invars)
     if numbers.operand_batching_dims or "FILL" in str(parameters["mode"]):
@@ -338,12 +333,12 @@ def _gather(equation: Equation) -> Operation | None:
 
 
 def _order(window: Sequence[int], ndim: int) -> np.ndarray:
-    """What puts the batch and then the window's dimensions, in this order, where they belong."""
+    """Permutation that moves (batch, window dimensions) to their places in the result."""
     return np.argsort([*(d for d in range(ndim) if d not in window), *window])
 
 
 def _scatter(write: Operation) -> Callable[[Equation], Operation | None]:
-    """`write(array, where, new)`; windows beyond the array are dropped."""
+    """`write(array, where, new)`; out-of-bounds windows are dropped."""
 
     def make(equation: Equation) -> Operation | None:
         parameters, numbers = equation.params, equation.params["dimension_numbers"]

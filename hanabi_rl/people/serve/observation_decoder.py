@@ -1,9 +1,7 @@
-"""A seat's `PlayerView` from the observations that a program at that seat is shown:
-`ObservationDecoder`.
+"""Reconstruction of a seat's `PlayerView` from its observations: `ObservationDecoder`.
 
-A candidate of somebody else's server has no game to cut a sight out of: it has one observation a
-timestep. What one observation does not say (what was discarded when, which card of a hand came
-first) is in those before it.
+A candidate on a remote server has one observation per timestep and no game. The order of discards
+and of cards in a hand follows from earlier observations.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from hanabi_rl.people.serve.player_view import PlayerView, SeenCard, SeenMove
 
 
 class ObservationDecoder:
-    """What `seat` has seen of one game of `rules`, timestep by timestep."""
+    """View of `seat` in one game of `rules`, updated at every timestep."""
 
     def __init__(self, rules: Rules, seat: int) -> None:
         size, players = rules.hand_size, rules.num_players
@@ -35,8 +33,8 @@ class ObservationDecoder:
         self._started = False
 
     def see(self, obs: np.ndarray) -> PlayerView:
-        """The next observation float32[O] of this seat, one a timestep from the deal on; the sight
-        is that of `player_view` at the same position of a game that goes on."""
+        """Read the next observation float32[O] of this seat, one per timestep from the deal on.
+        Returns `player_view` of the same position in an active game."""
         part = {name: obs[where] for name, where in self._sections.items()}
         if self._started:
             self._follow(part)
@@ -77,7 +75,7 @@ class ObservationDecoder:
         )
 
     def _follow(self, part: dict[str, np.ndarray]) -> None:
-        """Takes the last move, as `PythonGame.apply` does."""
+        """Apply the last move, as `PythonGame.apply` does."""
         rules, seat = self.rules, len(self._moves) % self.rules.num_players
         kind = ("play", "discard", "color", "rank")[int(part["last_kind"].argmax())]
         if kind in ("play", "discard"):

@@ -1,4 +1,4 @@
-"""What a room of games asks of its partners. No JAX: the answers may come from another process."""
+"""Interface to the partners of games. No JAX: partners may run in another process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hanabi_rl.people.serve.lifecycle import Game
 
 @dataclasses.dataclass(frozen=True)
 class SeatObservations:
-    """What programs at the seats see of a position, each seat its own row."""
+    """Observations of all seats in one position."""
 
     observations: np.ndarray  # float32[P, O]
     legal: np.ndarray  # bool[P, A]; idle seats have the no-op alone
@@ -24,29 +24,29 @@ class SeatObservations:
 
 @dataclasses.dataclass(frozen=True)
 class PartnerAction:
-    """What the partner at the seat to move does, and how likely it found every action."""
+    """Action of the partner to move, with the probabilities of all actions."""
 
     action: int
     probabilities: np.ndarray  # float32[A]; 0 where illegal
-    seats: SeatObservations | None = None  # where asked for
+    seats: SeatObservations | None = None  # if requested
 
 
 class Partners(Protocol):
-    """Agents that answer for the seats that no person holds."""
+    """Agents at the seats that no person holds."""
 
     def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
-        """The next move of each of these different games, a partner's turn in each."""
+        """Next moves in different games, each with a partner to move."""
 
 
 class LazyPartners:
-    """Partners that `make` makes in a thread of its own: a table is laid before they can play.
+    """Partners built by `make` in a background thread, so that the table is shown at once.
 
-    Whoever asks them meanwhile waits; what `make` raises, everybody who asks is told.
+    Queries wait until the partners exist; an exception in `make` is raised at every query.
     """
 
     def __init__(self, make: Callable[[], Partners]) -> None:
         self._made: Future[Partners] = Future()
-        # a daemon: whoever stops the program need not wait for a compiler
+        # daemon thread: the process can exit during compilation
         threading.Thread(target=self._make, args=(make,), daemon=True).start()
 
     def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
@@ -54,11 +54,11 @@ class LazyPartners:
         return self._made.result().partner_action(games)
 
     def give_up(self) -> bool:
-        """Nobody waits any more (`CancelledError`); False where they are made or have failed."""
+        """Cancel the queries (`CancelledError`); False if the partners exist or have failed."""
         return self._made.cancel()
 
     def _make(self, make: Callable[[], Partners]) -> None:
-        with contextlib.suppress(InvalidStateError):  # they were given up
+        with contextlib.suppress(InvalidStateError):  # given up
             try:
                 self._made.set_result(make())
             except Exception as error:

@@ -1,10 +1,8 @@
-"""What one seat may know of a game, cut out of the whole: the one place where hidden cards are left
-out.
+"""One seat's view of a game, the only place where hidden cards are removed.
 
-`player_view` reads the deck and returns a `PlayerView`, in which a card that the seat may not know
-is None. Whatever leaves the server about a game in progress is made from a `PlayerView`
-(`view_json.py`), never from a game: no order, size or number in a frame can depend on a card that
-is not in it.
+`player_view` reads the deck and returns a `PlayerView`, in which cards hidden from the seat are
+None. All data about active games that leaves the server is made from a `PlayerView`
+(`view_json.py`), never from a game, so that it cannot depend on hidden cards.
 """
 
 from __future__ import annotations
@@ -19,30 +17,30 @@ from hanabi_rl.people.serve.lifecycle import Game
 
 @dataclasses.dataclass(frozen=True)
 class SeenCard:
-    """A card in a hand: `order` is its place in the deck (public: when it was drawn)."""
+    """Card in a hand. order: its position in the deck, which is public."""
 
     order: int
-    card: int | None  # card id; None where the seat may not know it
+    card: int | None  # card id; None if hidden from the seat
     knowledge: Knowledge
 
 
 @dataclasses.dataclass(frozen=True)
 class SeenMove:
-    """A move that was made, which everyone saw."""
+    """A past move, as seen by all players."""
 
     seat: int
     action: int
     slot: int | None  # of a play or discard
-    card: int | None  # played or discarded: face up now
-    success: bool  # a play that scored, or a move that is no play
-    target: int | None  # the seat a hint went to
-    touched: tuple[int, ...] = ()  # its slots that the hint points at
-    orders: tuple[int, ...] = ()  # by their place in the deck: the same cards, or the one moved
+    card: int | None  # played or discarded card
+    success: bool  # False only for a failed play
+    target: int | None  # recipient of a hint
+    touched: tuple[int, ...] = ()  # slots that the hint touches
+    orders: tuple[int, ...] = ()  # deck positions of the touched cards, or of the moved card
 
 
 @dataclasses.dataclass(frozen=True)
 class PlayerView:
-    """One seat's view of a game, or a spectator's (`seat` None), who sees every hand."""
+    """View of one seat, or of a spectator (`seat` None), with all hands visible."""
 
     rules: Rules
     seat: int | None
@@ -52,7 +50,7 @@ class PlayerView:
     left: bool
     hands: tuple[tuple[SeenCard, ...], ...]
     fireworks: tuple[int, ...]
-    discards: tuple[int, ...]  # card ids, in their order
+    discards: tuple[int, ...]  # card ids, in order
     hints: int
     lives: int
     deck_left: int
@@ -61,7 +59,7 @@ class PlayerView:
 
     @property
     def points(self) -> int:
-        """Cards on the fireworks."""
+        """Number of cards on the fireworks."""
         return sum(self.fireworks)
 
     @property
@@ -71,17 +69,17 @@ class PlayerView:
 
 
 def player_view(game: Game, seat: int | None) -> PlayerView:
-    """What `seat` may know now; once the game is done, everything but the rest of the deck."""
+    """View of `seat`; once the game is done, all hands are visible."""
     return _view(game, seat, game.turn, open_hands=seat is None or game.status == "done")
 
 
 def spectator_view(game: Game, turn: int) -> PlayerView:
-    """All hands face up after `turn` moves: for spectators, and replays of games that are done.
+    """All hands face up after `turn` moves, for spectators and replays.
 
-    Raises ValueError while persons play: they may not see their hands.
+    Raises ValueError during a person's game.
     """
     if game.people and game.status != "done":
-        raise ValueError("a game that persons play is shown face up only once it is done")
+        raise ValueError("a person's game is shown face up only after its end")
     return _view(game, None, turn, open_hands=True)
 
 
@@ -119,7 +117,7 @@ def _view(game: Game, seat: int | None, turn: int, open_hands: bool) -> PlayerVi
 
 
 def _apply(table: PythonGame, action: int) -> SeenMove:
-    """Takes the move on the table and says what everyone saw of it."""
+    """Apply the move to the table; return its public record."""
     rules, seat, move = table.rules, table.player, decode_action(table.rules, action)
     if move.kind in ("play", "discard"):
         order, points = table.hands[seat][move.slot], table.points

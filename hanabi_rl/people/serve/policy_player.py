@@ -1,4 +1,4 @@
-"""An agent at the seats that a server gives it: `PolicyPlayer`, fed with what the server sends."""
+"""Local policy as a player on a remote server: `PolicyPlayer`."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from hanabi_rl.people.serve.ticks import Seats, Tick, step
 
 
 class Player(Protocol):
-    """Who plays one game at a time on one connection."""
+    """Player of one game at a time on one connection."""
 
     def begin(self, info: Mapping[str, Any]) -> None:
-        """A game begins, or is shown again from its first frame; `info` has the four fields."""
+        """Start a game, or restart it from its first frame; `info` has the four fields."""
 
     def act(self, rows: Rows) -> dict[str, int]:
-        """The actions of one timestep, the no-op where an agent is idle. Raises ProtocolError for
-        what is no position of the game."""
+        """Return the actions of one timestep, the no-op for idle agents. Raises ProtocolError for
+        rows that are no position of the game."""
 
     def close(self) -> None:
-        """No game follows."""
+        """Release resources after the last game."""
 
 
 def seat_of(agent: str) -> int:
     """`agent_1` -> 1. Raises ProtocolError."""
     with contextlib.suppress(ValueError):
         return int(agent.removeprefix("agent_"))
-    raise ProtocolError(f"expected agents called agent_0, agent_1, ..., got {agent}")
+    raise ProtocolError(f"expected agents named agent_0, agent_1, ..., got {agent}")
 
 
 def check_rows(rules: Rules, rows: Rows) -> None:
-    """Raises ProtocolError where these are not observations and legal moves of the game."""
+    """Raise ProtocolError if the rows do not fit the rules."""
     expected = (rules.obs_size,), (rules.num_moves,)
     for agent, row in rows.items():
         got = row["obs"].shape, row["legal_moves"].shape
@@ -50,16 +50,16 @@ def check_rows(rules: Rules, rows: Rows) -> None:
 
 
 class PolicyPlayer:
-    """A policy, greedy, at all seats but one at most; see `Player`.
+    """Greedy policy at one or more seats, but not all; see `Player`.
 
-    One that plays by chance of its own gets the keys that `play_games(seed=seed)` gives game number
-    `game_id` (modulo 2^32), so that it repeats its moves when a game is shown again.
+    Stochastic policies use the keys of `play_games(seed=seed)` for game number `game_id` (modulo
+    2^32), so that they repeat their moves when a game is replayed.
     """
 
     def __init__(self, policy: Policy, seed: int = 0) -> None:
         self._policy, self._rules = policy, policy.rules
         self._places = self._rules.num_players - 1
-        # copied: `step` takes its buffers, and two leaves may be one
+        # copied: `step` donates its buffers, and leaves may share one
         self._memory = jax.tree.map(jnp.copy, policy.init_carry(self._places))
         self._key, self._turn, self._game = jax.random.key(seed), 0, 0
 
@@ -76,7 +76,7 @@ class PolicyPlayer:
         seats = np.array([seat_of(agent) for agent in agents])
         for seat, row in zip(seats, rows.values(), strict=True):
             obs[0, seat], legal[0, seat] = row["obs"], row["legal_moves"]
-        unused = np.full(self._places - len(seats), seats[0])  # read again, and kept nowhere
+        unused = np.full(self._places - len(seats), seats[0])  # padding, written to no place
         places = np.arange(self._places)
         tick = Tick(np.array([self._turn], np.int32), obs, legal)  # type: ignore[arg-type]
         where = Seats(
@@ -96,7 +96,7 @@ class PolicyPlayer:
 
 
 def warm(policy: Policy) -> None:
-    """Compiles what `PolicyPlayer` runs, before a game waits for it."""
+    """Compile the functions of `PolicyPlayer` before the first game."""
     rules, player = policy.rules, PolicyPlayer(policy)
     legal = np.zeros(rules.num_moves)
     legal[rules.noop] = 1.0

@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database, for servers on several machines: `Postgres`."""
+"""PostgreSQL database of a store, for servers on several machines: `Postgres`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hanabi_rl.people.serve.database import Mode, StoreUnavailableError
 
-CONNECTIONS = 8  # of one process
-WAIT_S = 10  # for a connection, a lock, an answer, and the other end of a network
-_LOCK_ID = 0x68616E61  # the number of the advisory lock
+CONNECTIONS = 8  # per process
+WAIT_S = 10  # timeout in seconds of connections, locks, statements and the network
+_LOCK_ID = 0x68616E61  # of the advisory lock
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGINS: dict[Mode, str] = {
     "read": f"{_BEGIN} READ ONLY",
-    # the last moments of what is written so may be lost when the database's machine fails
+    # the last writes may be lost if the database's machine fails
     "write": f"{_BEGIN}; SET LOCAL synchronous_commit = off",
     "durable": _BEGIN,
     "shared": f"{_BEGIN}; SELECT pg_advisory_xact_lock_shared({_LOCK_ID})",
@@ -32,10 +32,10 @@ _UNAVAILABLE = (
 
 
 class Postgres:
-    """The database at `url`, which must exist; see `Database`.
+    """The existing database at `url`; see `Database`.
 
-    Connections are made when they are needed and kept. One that the database has dropped is
-    replaced as a transaction begins; a transaction that loses its own raises.
+    Connections are opened on demand and reused. A dropped connection is replaced at the beginning
+    of a transaction; a transaction that loses its connection raises.
     """
 
     words: Mapping[str, str] = {
@@ -49,7 +49,7 @@ class Postgres:
     }
 
     def __init__(self, url: str) -> None:
-        """Raises ValueError for what is no address, in words that hold nothing of it."""
+        """Raises ValueError for an invalid address, without repeating it."""
         _check_address(url)
         self._url = url
         self._idle: list[psycopg.Connection] = []
@@ -57,8 +57,8 @@ class Postgres:
 
     @contextlib.contextmanager
     def transaction(self, mode: Mode) -> Iterator[_Session]:
-        """At once with others; what it reads of a row that it locked is the last that was
-        committed."""
+        """Concurrent transaction; a read of a row that it locked returns the last committed
+        value."""
         if not self._free.acquire(timeout=WAIT_S):
             raise StoreUnavailableError("the database: all connections are busy")
         try:
@@ -75,7 +75,7 @@ class Postgres:
             self._free.release()
 
     def backup(self, schema: int) -> None:
-        """See `Database.backup`: the backups are its operator's."""
+        """See `Database.backup`: backups are left to the operator."""
 
     def close(self) -> None:
         """See `Database.close`."""
@@ -133,17 +133,16 @@ class _Session:
 
 
 def _check_address(url: str) -> None:
-    """libpq quotes what it cannot read, which may be the password, and takes part of one that is
-    not written as it has to be for the host or the database."""
+    """Reject addresses that libpq would quote in errors, password included, or would misread."""
     readable = False
     with contextlib.suppress(psycopg.ProgrammingError, UnicodeError):
         parts = conninfo_to_dict(url)
         read = [str(parts.get(name, "")) for name in ("host", "port", "dbname")]
-        readable = not any("@" in text[1:] for text in read)  # a socket may begin with one
+        readable = not any("@" in text[1:] for text in read)  # an abstract socket begins with @
     if not readable:
         raise ValueError(
-            "expected the address of a store, postgresql://USER@HOST:PORT/DATABASE, with options "
-            "that libpq knows, got another one (in a password @ / : % are %40 %2F %3A %25)"
+            "expected postgresql://USER@HOST:PORT/DATABASE with libpq options; write @ / : % in a "
+            "password as %40 %2F %3A %25"
         )
 
 

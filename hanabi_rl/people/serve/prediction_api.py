@@ -1,10 +1,8 @@
-"""Action prediction in lock-step: `PredictionAPI`, behind `WS
-/predict?submission_key=&num_players=`.
+"""Action-prediction track: `PredictionAPI`, behind `WS /predict?submission_key=&num_players=`.
 
-A candidate reads held-out human games, each person's view a row, and says before every move of that
-person how likely it finds each action. It is shown turn t + 1 of a batch of whole games once its
-answers to turn t are written down: what comes next names the move that was made. An answer once
-given stands; after an interruption the batch is shown again from its first turn.
+A candidate reads held-out human games, one row per person's view, and predicts every move of that
+person. Turn t + 1 of a batch is sent only after the predictions of turn t are saved, as it reveals
+the moves. Saved predictions are final; after an interruption the batch restarts at its first turn.
 """
 
 from __future__ import annotations
@@ -32,28 +30,28 @@ from hanabi_rl.people.serve.partner_protocol import SeatObservations
 from hanabi_rl.people.serve.prediction_format import cross_entropy, read_logits, top_action
 from hanabi_rl.people.serve.prediction_store import Guess, Predictions, predictions_csv
 
-MAX_MESSAGE = 16384  # bytes of one message where predictions are taken
-CONNECTIONS = 6  # of one key that predict at a time, in each web process
+MAX_MESSAGE = 16384  # bytes of one candidate message
+CONNECTIONS = 6  # maximum concurrent predictions per key and web process
 EMPTY_TEAM: tuple[str, ...] = ()
-"""The team of such games: nobody plays, what the seats see is shown."""
+"""Team of a held-out game: only observations are computed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PredictionFrame:
-    """What is shown of one turn of a batch: rows by their number in it."""
+    """One turn of a batch; rows by their number in the batch."""
 
     turn: int
-    observed: Mapping[int, SeatObservations]  # of the game of every row that goes on
+    observed: Mapping[int, SeatObservations]  # of each active row
     seats: Mapping[int, int]
     deciding: Mapping[int, Row]
 
     @property
     def legal(self) -> dict[int, np.ndarray]:
-        """bool[A] of each row that decides."""
+        """bool[A] of each deciding row."""
         return {row: self.observed[row].legal[seat] for row, (_, seat) in self.deciding.items()}
 
     def content(self) -> dict[str, Any]:
-        """As it is sent: of a row nothing but what its own seat sees."""
+        """JSON content; each row contains only its own seat's observation."""
         rows = {}
         for row, seat in self.seats.items():
             obs = self.observed[row].observations[seat]
@@ -65,8 +63,8 @@ class PredictionFrame:
 async def batch_observations(
     backend: PartnerBackend, held_out: HeldOutGames, batch: Sequence[Row], turn: int, base: int
 ) -> PredictionFrame:
-    """What the rows of a batch see before move number `turn`. The games have the numbers `base` and
-    above in the runner's slots."""
+    """Observe the rows of a batch before move number `turn`. base: number of the first game in the
+    runner's slots."""
     games, rules = held_out.games, held_out.games.rules
     active = {i: row for i, row in enumerate(batch) if turn < games.num_actions[row[0]]}
     which = sorted({game for game, _ in active.values()})
@@ -91,7 +89,7 @@ async def batch_observations(
 
 
 class PredictionAPI:
-    """The predictions of candidates. `held_out`: players -> the games."""
+    """Predictions of candidates. held_out: players -> games."""
 
     def __init__(
         self,
@@ -105,8 +103,8 @@ class PredictionAPI:
         self._open: collections.Counter[int] = collections.Counter()
 
     async def serve(self, socket: WebSocket) -> None:
-        """One connection: from the first batch that is not answered to the end."""
-        candidate = CandidateConnection(socket, self.candidates.limiter, "what was said stands")
+        """Serve one connection, from the first incomplete batch to the end."""
+        candidate = CandidateConnection(socket, self.candidates.limiter, "predictions are saved")
         async with candidate.handle_errors():
             await candidate.greet()
             query = socket.query_params
@@ -128,7 +126,7 @@ class PredictionAPI:
 
     def _games_for(self, players: str) -> HeldOutGames:
         if players not in (sizes := [str(size) for size in self.held_out]):
-            expected = ", ".join(sizes) or "none: this server has no such games"
+            expected = ", ".join(sizes) or "none: this server has no held-out games"
             raise RefusedError(f"num_players: expected one of {expected}, got {players!r:.20}")
         return self.held_out[int(players)]
 
@@ -136,9 +134,7 @@ class PredictionAPI:
         self, candidate: CandidateConnection, key: Key, held_out: HeldOutGames
     ) -> None:
         if self._open[key.key_id] >= CONNECTIONS:
-            raise RefusedError(
-                f"{CONNECTIONS} other connections of this key are predicting, as many as may be"
-            )
+            raise RefusedError(f"this key has {CONNECTIONS} prediction connections, the maximum")
         self._open[key.key_id] += 1
         try:
             recorded = await asyncio.to_thread(self.predictions.recorded, key, held_out.digest)

@@ -1,4 +1,4 @@
-"""The moves of people, predicted for a server that shows them: `predict_all`."""
+"""Client of the action-prediction track: `predict_all`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def predict_all(
     stop: threading.Event,
     timeout_s: float = 600.0,
 ) -> bool:
-    """Predicts the held-out games of the policy's number of players with its whole distribution,
-    over one connection, a lost one as often as it is lost; whether to the end, before `stop`.
+    """Predict the held-out games for the policy's number of players with its action distribution,
+    reconnecting as needed. Returns False if `stop` was set before the end.
 
-    `on_turn(batch, batches)` is told at every turn. What was said stands: a batch that was cut off
-    is shown again, and answers that are known do not count. Raises ValueError where the server
-    refuses, or is silent for too long.
+    `on_turn(batch, batches)` is called every turn. Saved predictions are final: an interrupted
+    batch restarts, and repeated answers do not count. Raises ValueError if the server refuses or
+    does not answer for `timeout_s`.
     """
     retry, tried = RetryPolicy(timeout_s, stop), 0
     refusals: collections.Counter[tuple[int, int]] = collections.Counter()
@@ -52,7 +52,7 @@ def predict_all(
                 return remote.frame is None
         except ServerError as error:
             if turn is None and not error.again:
-                raise  # what it says of the key, or of the number of players, will not change
+                raise  # a rejected key or number of players stays rejected
             if turn is not None:
                 refusals[turn] += 1
                 if refusals[turn] == MAX_RETRIES:
@@ -65,15 +65,13 @@ def predict_all(
 
 
 class _Reader:
-    """A policy that reads a batch, turn by turn."""
-
     def __init__(self, policy: Policy) -> None:
         self._policy, self._rules = policy, policy.rules
         self._step = jax.jit(type(policy).step)
         self._carry = policy.init_carry(MAX_BATCH_ROWS)
 
     def read(self, frame: Frame, deciding: list[str]) -> dict[str, list[float]]:
-        """The logits of the rows that decide. Raises ProtocolError."""
+        """Return the logits of the deciding rows. Raises ProtocolError."""
         obs = np.zeros((MAX_BATCH_ROWS, self._rules.obs_size), np.float32)
         legal = np.ones((MAX_BATCH_ROWS, self._rules.num_moves), bool)
         for row, observed in frame["rows"].items():

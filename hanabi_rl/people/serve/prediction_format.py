@@ -1,8 +1,8 @@
-"""What a candidate's answer says of the rows that decide, and how good it was. No sockets.
+"""Format of predictions and their scoring. No sockets.
 
-An answer is `{"log_probabilities": {row: [A numbers]}}` (logits are as good: they are normalised
-over the legal actions; null is no chance at all) or `{"probabilities": {row: [A numbers]}}`, which
-have to be a distribution over the legal actions.
+A message is `{"log_probabilities": {row: [A numbers]}}` (or logits: they are normalised over the
+legal actions; null means probability 0) or `{"probabilities": {row: [A numbers]}}`, a distribution
+over the legal actions.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy as np
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.storage.validation import plain_number
 
-MIN_PROB = 1e-8  # no action is taken to be less likely
-SUM_TOLERANCE = 1e-3  # of probabilities; they are normalised
-ILLEGAL_TOLERANCE = 1e-6  # for an action that is not legal
+MIN_PROB = 1e-8  # minimum probability in the cross-entropy
+SUM_TOLERANCE = 1e-3  # of the sum of probabilities, which are then normalised
+ILLEGAL_TOLERANCE = 1e-6  # of an illegal action's probability
 
 
 def read_logits(message: Any, legal: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-    """The logits float64[A] that an answer gives each row, -inf for an action without a chance.
+    """Parse logits float64[A] per row, -inf for probability 0.
 
     Args:
-        message: the answer, as JSON was read.
-        legal: bool[A] of each row that decides.
+        message: parsed JSON.
+        legal: bool[A] of each deciding row.
 
     Raises:
-        RefusedError: in words for who wrote the candidate, expected and got.
+        RefusedError: invalid message.
     """
     rows = ", ".join(map(str, legal)) or "no row"
     read = [name for name in _FORMS if isinstance(message, dict) and name in message]
@@ -46,24 +46,24 @@ def read_logits(message: Any, legal: Mapping[int, np.ndarray]) -> dict[int, np.n
 
 
 def cross_entropy(logits: np.ndarray, legal: np.ndarray, action: int) -> float:
-    """Cross-entropy of the action under `logits` float64[A], normalised over the legal ones
-    bool[A]; of no action more than that of `MIN_PROB`."""
+    """Cross-entropy of the action under `logits` float64[A], normalised over the legal actions
+    bool[A], at most that of `MIN_PROB`."""
     values = np.where(legal, logits, -np.inf)
-    with np.errstate(over="ignore"):  # a difference of the largest numbers
+    with np.errstate(over="ignore"):  # difference of the largest numbers
         values = values - values.max()
     normal = float(values[action]) - math.log(np.exp(values).sum())
     return min(-normal, -math.log(MIN_PROB))
 
 
 def top_action(logits: np.ndarray, legal: np.ndarray) -> int:
-    """The likeliest legal action, the first of several."""
+    """Most probable legal action, the first in case of a tie."""
     return int(np.argmax(np.where(legal, logits, -np.inf)))
 
 
 def _parse_logits(values: Any, legal: np.ndarray, where: str) -> np.ndarray:
     values = _parse_numbers(values, legal, where, null=-math.inf)
     if not np.isfinite(values[legal]).any():
-        raise RefusedError(f"{where}: expected a number for one legal action at least, got none")
+        raise RefusedError(f"{where}: expected a number for at least one legal action, got none")
     return values
 
 
@@ -76,7 +76,7 @@ def _parse_probabilities(values: Any, legal: np.ndarray, where: str) -> np.ndarr
         )
     for action in np.flatnonzero(~legal & (values > ILLEGAL_TOLERANCE))[:1]:
         raise RefusedError(
-            f"{where}, action {action}: expected 0, as it is not legal now, got "
+            f"{where}, action {action}: expected 0 for an illegal action, got "
             f"{plain_number(values[action])}"
         )
     total = float(values[legal].sum())
@@ -89,10 +89,10 @@ def _parse_probabilities(values: Any, legal: np.ndarray, where: str) -> np.ndarr
 
 
 def _parse_numbers(values: Any, legal: np.ndarray, where: str, null: float) -> np.ndarray:
-    """float64[A], `null` for null. JSON itself has no NaN and no infinity."""
+    """Parse float64[A], `null` for null. JSON has no NaN and no infinity."""
     if not isinstance(values, list) or len(values) != len(legal):
         got = len(values) if isinstance(values, list) else type(values).__name__
-        raise RefusedError(f"{where}: expected {len(legal)} numbers, one an action, got {got}")
+        raise RefusedError(f"{where}: expected {len(legal)} numbers, one per action, got {got}")
     for action, value in enumerate(values):
         if value is not None and type(value) not in (int, float):
             got = type(value).__name__ if isinstance(value, list | dict) else repr(value)

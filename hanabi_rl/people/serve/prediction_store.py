@@ -1,4 +1,4 @@
-"""What candidates predicted, in the store, and how well: `Predictions`. NumPy alone."""
+"""Predictions of candidates in the store and their scores: `Predictions`. NumPy only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class Guess:
-    """One decision of a held-out game: the nats of the move that was made."""
+    """Score of one decision of a held-out game."""
 
     game: int
     seat: int
@@ -36,15 +36,16 @@ class Guess:
 
 
 class Predictions:
-    """The predictions kept in `store`. (key, set of games, game, turn) is a primary key: what was
-    said first stands, whichever connection says it."""
+    """Predictions in `store`. (key, set of games, game, turn) is a primary key, so the first
+    prediction is final."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._cache: dict[tuple[int, str], dict[str, Any]] = {}  # of what is whole, so stands
+        # of complete predictions, which are final
+        self._cache: dict[tuple[int, str], dict[str, Any]] = {}
 
     def recorded(self, key: Key, digest: str) -> set[tuple[int, int, int]]:
-        """The decisions (game, seat, turn) of this set that the key has predicted."""
+        """Decisions (game, seat, turn) of this set that the key has predicted."""
         with self.store.database.transaction("read") as db:
             found = db.execute(
                 "SELECT game, seat, turn FROM predictions WHERE key_id = ? AND digest = ?",
@@ -53,7 +54,7 @@ class Predictions:
         return {(game, seat, turn) for game, seat, turn in found}
 
     def record(self, key: Key, digest: str, guesses: Sequence[Guess]) -> None:
-        """Writes what was not said before; on the disk when this returns."""
+        """Save predictions that are not yet recorded; on disk when this returns."""
         if not guesses:
             return
         with self.store.database.transaction("durable") as db:
@@ -67,7 +68,7 @@ class Predictions:
             )
 
     def count(self, key: Key, digest: str | None = None) -> int:
-        """Decisions that the key has predicted, of one set or of all."""
+        """Number of decisions that the key has predicted, in one set or in total."""
         with self.store.database.transaction("read") as db:
             (found,) = db.execute(
                 "SELECT COUNT(*) FROM predictions WHERE key_id = ?"
@@ -77,7 +78,7 @@ class Predictions:
         return int(found)
 
     def standings(self, held_out: Mapping[int, HeldOutGames]) -> list[dict[str, Any]]:
-        """A row for each key and set of games that is predicted to its end, best first."""
+        """One row per key and completely predicted set of games, best first."""
         rows = []
         for entry in self.store.entries():
             about = {name: entry[name] for name in ("name", "team", "link")}
@@ -89,7 +90,7 @@ class Predictions:
         return sorted(rows, key=lambda row: (row["players"], row["nats_per_timestep"]))
 
     def _complete_figures(self, key: Key, held_out: HeldOutGames) -> dict[str, Any] | None:
-        """The figures of a key that has predicted every decision."""
+        """Scores of a key that has predicted every decision; None before."""
         which = key.key_id, held_out.digest
         if which not in self._cache:
             if self.count(key, held_out.digest) < held_out.total:
@@ -98,7 +99,7 @@ class Predictions:
         return self._cache[which]
 
     def _figures(self, key: Key, held_out: HeldOutGames) -> dict[str, Any]:
-        """Intervals resample whole games, as those of `hanabi-rl predict` do."""
+        """Scores with intervals that resample whole games, as in `hanabi-rl predict`."""
         number = len(held_out.games)
         cross_entropy, correct, decisions = np.zeros(number), np.zeros(number), np.zeros(number)
         with self.store.database.transaction("read") as db:

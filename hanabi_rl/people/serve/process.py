@@ -1,17 +1,16 @@
-"""An agent in another process, which speaks lines of JSON: `ProcessAgent` asks one, `ProcessPlayer`
-is one at the seats of a server, `ProcessPartners` are those of a table.
+"""Agents in other processes, with a protocol of JSON lines: `ProcessAgent`.
 
-It is no name of an agent, as a `Policy` is a pytree that jitted rollouts step, and nothing inside
-jit calls back to the host: a program, or a person's patience, is asked one move at a time.
+A process cannot be an agent name: a `Policy` is a pytree stepped inside jit, which never calls back
+to the host.
 
-A question is one line, and so is its answer:
+A query is one line, and so is its answer:
 
-    {"game": 7, "view": {...}, "last": ["Bob tells you red: card 2"],
-     "legal": [{"action": 5, "text": "Play card 1"}, ...]}
+    {"game": 7, "view": {...}, "last": ["Bob tells you red: card 2"], "legal": [{"action": 5,
+        "text": "Play card 1"}, ...]}
     {"action": 5}
 
-`view` is what a person at the seat sees (`view_json.table_frame`), `last` the moves since one's
-own. An answer that is not legal is asked for again, with `error` in words.
+`view` is a person's view from the seat (`view_json.table_frame`), `last` the moves since the seat's
+own. After an illegal answer, the query is repeated with the reason as `error`.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.validation import plain_number
 
 ANSWER_TIMEOUT_S = 240.0  # a server waits for 300 s
-MAX_INVALID_ANSWERS = 10  # answers that are none, before it is given up
-MAX_ANSWER_BYTES = 2**20  # bytes of an answer
+MAX_INVALID_ANSWERS = 10  # invalid answers before giving up
+MAX_ANSWER_BYTES = 2**20  # bytes of one answer
 
 
 class ProcessAgent:
-    """The program `command` (words as a shell has them, but no shell runs them), started at the
-    first question, and anew at the next one after it failed: a late answer is nobody's. Its stderr
-    is ours. Raises ValueError where there is no such program."""
+    """The program `command` (split as a shell does, but run without one), started at the first
+    query and restarted after a failure, so that a late answer is dropped. Its stderr is inherited.
+    Raises ValueError for an empty command."""
 
     def __init__(self, command: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._command, self._timeout_s = command, timeout_s
@@ -59,8 +58,8 @@ class ProcessAgent:
             raise ValueError("--process: expected a command, got nothing")
 
     def move(self, game_id: int, view: PlayerView) -> int:
-        """The action id of the seat to move, whose sight it is. Raises ValueError where the process
-        ends, is silent, or answers with no legal move again and again."""
+        """Return the action id of the current player, from its view. Raises ValueError if the
+        process ends, is silent or repeatedly answers with illegal moves."""
         question = make_question(game_id, view)
         legal = {option["action"] for option in question["legal"]}
         for _ in range(MAX_INVALID_ANSWERS):
@@ -69,26 +68,26 @@ class ProcessAgent:
             if problem is None:
                 return int(orjson.loads(answer)["action"])
             question["error"] = problem
-        got = f"{MAX_INVALID_ANSWERS} answers that are no move, the last of them: {problem}"
+        got = f"{MAX_INVALID_ANSWERS} invalid answers, the last: {problem}"
         raise self._fail(got)
 
     def close(self) -> None:
-        """Ends the process: its stdin ends, and after two seconds itself."""
+        """Close the process's stdin; kill it after two seconds."""
         running, self._running = self._running, None
         if running is None:
             return
         assert running.stdin is not None and running.stdout is not None
-        with contextlib.suppress(OSError):  # it has ended already
+        with contextlib.suppress(OSError):  # already ended
             running.stdin.close()
         try:
             running.wait(2)
         except subprocess.TimeoutExpired:
-            os.killpg(running.pid, signal.SIGKILL)  # of a session of its own: what it started, too
+            os.killpg(running.pid, signal.SIGKILL)  # its own session: also kills its children
             running.wait()
         running.stdout.close()
 
     def _query(self, question: Mapping[str, Any]) -> bytes:
-        """The line that it answers with; what it said before it was asked is no answer."""
+        """Return the answer line; earlier output is discarded."""
         running = self._running = self._running or self._start()
         assert running.stdin is not None and running.stdout is not None
         lines = running.stdout.fileno()
@@ -119,14 +118,14 @@ class ProcessAgent:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={name: text for name, text in os.environ.items() if name != KEY_VARIABLE},
-                start_new_session=True,  # Ctrl-C lets the games in progress end
+                start_new_session=True,  # Ctrl-C then lets games in progress end
             )
         except OSError as error:
             raise ValueError(f"--process: expected a program to start, got {error}") from None
 
     def _exit_error(self, running: subprocess.Popen[bytes]) -> ValueError:
         self.close()
-        return self._fail(f"its end, with exit status {running.returncode}")
+        return self._fail(f"exit status {running.returncode}")
 
     def _fail(self, got: str) -> ValueError:
         self.close()
@@ -136,7 +135,7 @@ class ProcessAgent:
 
 
 def make_question(game_id: int, view: PlayerView) -> dict[str, Any]:
-    """What the seat to move, whose sight it is, is asked."""
+    """Query for the current player, from its view."""
     frame = table_frame(view, {})
     options, since = frame.pop("actions"), view.rules.num_players - 1
     return {
@@ -152,7 +151,7 @@ def make_question(game_id: int, view: PlayerView) -> dict[str, Any]:
 
 
 def answer_error(line: bytes, legal: set[int]) -> str | None:
-    """What is wrong with an answer, in words; None for a legal move."""
+    """Return the problem of an answer; None for a legal move."""
     try:
         answer = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -165,7 +164,7 @@ def answer_error(line: bytes, legal: set[int]) -> str | None:
 
 
 class ProcessPlayer:
-    """A process of its own for one connection, at all seats that are its; see `Player`."""
+    """A separate process for one connection, at all its seats; see `Player`."""
 
     def __init__(self, rules: Rules, command: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._rules, self._agent = rules, ProcessAgent(command, timeout_s)
@@ -197,8 +196,7 @@ class ProcessPlayer:
 
 
 class ProcessPartners:
-    """The partners of tables: at each seat that no person holds a process of its own; see
-    `Partners`."""
+    """Local partners: a separate process for each seat; see `Partners`."""
 
     def __init__(self, rules: Rules, command: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._rules = rules
@@ -209,13 +207,13 @@ class ProcessPartners:
         return [self._action(game) for game in games]
 
     def close(self) -> None:
-        """Ends the processes."""
+        """End the processes."""
         for agent in self._agents:
             agent.close()
 
     def _action(self, game: Game) -> PartnerAction:
         seat = game.current_player
-        assert seat is not None, "asked of games that go on"
+        assert seat is not None, "active games only"
         action = self._agents[seat].move(game.game_id, player_view(game, seat))
         probabilities = np.zeros(self._rules.num_moves, np.float32)
         probabilities[action] = 1.0

@@ -1,9 +1,8 @@
-"""Which proxies a store's games are played with, and who sits where among them: `fix_proxies`.
+"""Proxies of a store's games and their lineups: `fix_proxies`.
 
-`keys create` says how many games there are, `serve` who plays in them: games are dealt to line-ups
-once both are known. Proxies are known by their identity, since a name may be another agent's by
-now. The games of one number of players have the same proxies for good, so that no row of the
-leaderboard mixes partners, nor do two rows differ in them.
+`keys create` sets the number of games, `serve` the proxies; lineups are assigned once both are
+known. Proxies are compared by identity, since a name may later mean another agent. All games for
+one number of players use the same proxies permanently, so leaderboard rows are comparable.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from hanabi_rl.people.serve.schedule import deal_lineups
 from hanabi_rl.play.lineups import Lineup
 
 NO_LINEUP = "[]"
-"""The line-up of a game whose proxies are not yet known."""
+"""Lineup of a game without known proxies."""
 
 
 class Proxy(NamedTuple):
-    """An agent that candidates meet."""
+    """Agent that plays with candidates."""
 
     name: str
     identity: str
@@ -31,26 +30,23 @@ class Proxy(NamedTuple):
 def with_identities(
     names: Mapping[int, Sequence[str]], identities: Mapping[int, Mapping[str, str]]
 ) -> dict[int, list[Proxy]]:
-    """Return the proxies `names` by players, with identities from `InferenceProcess.load`.
-    Raises ValueError for an agent that is named twice."""
+    """Return the proxies `names` by players, with identities from `InferenceProcess.load`. Raises
+    ValueError for an agent that is named twice."""
     found = {}
     for players, of_size in names.items():
         found[players] = [Proxy(name, identities[players][name]) for name in of_size]
         for a, b in itertools.combinations(found[players], 2):
             if a.identity == b.identity:
-                raise ValueError(
-                    f"--proxies-{players}p: expected every proxy once, got {a.name} and "
-                    f"{b.name}, which are the same agent"
-                )
+                raise ValueError(f"--proxies-{players}p: {a.name} and {b.name} are the same agent")
     return found
 
 
 Proxies = Mapping[int, tuple[Proxy, ...]]
-"""players -> the proxies, in the order that line-ups count them in."""
+"""players -> proxies, in the order of lineup numbers."""
 
 
 def stored_proxies(db: Session) -> dict[int, tuple[Proxy, ...]]:
-    """Those of this store; of no number of players for which no server has named any."""
+    """Proxies of this store, by players; only those that a server has named."""
     rows = db.execute(
         "SELECT num_players, name, identity FROM proxies ORDER BY num_players, place"
     ).fetchall()
@@ -63,13 +59,13 @@ def stored_proxies(db: Session) -> dict[int, tuple[Proxy, ...]]:
 def fix_proxies(
     db: Session, secret: bytes, named: Mapping[int, Sequence[Proxy]], now: float
 ) -> dict[int, tuple[Proxy, ...]]:
-    """Makes `named` those of this store, and seats the candidates of games that nobody has begun.
+    """Make `named` the proxies of this store and assign lineups to games that have not started.
 
-    Returns them as the store counts them.
+    Returns the proxies in the store's order.
 
     Raises:
-        ValueError: games were begun with others; a key has games that these cannot play, or too few
-            for every line-up with them.
+        ValueError: games were started with other proxies; a key has games without proxies, or too
+            few games for every lineup.
     """
     stored, fixed = stored_proxies(db), {}
     for players, proxies in named.items():
@@ -90,14 +86,14 @@ def fix_proxies(
                 assign_lineups(db, secret, key_id, players, len(proxies))
             except ValueError as error:
                 raise ValueError(
-                    f"--proxies-{players}p names {len(proxies)}, and {hint}... has too few games "
-                    f"for that: {error} {_revoke_hint(hint)}"
+                    f"--proxies-{players}p: key {hint}... has too few games for {len(proxies)} "
+                    f"proxies: {error} {_revoke_hint(hint)}"
                 ) from error
     return fixed
 
 
 def assign_lineups(db: Session, secret: bytes, key_id: int, players: int, num_proxies: int) -> None:
-    """Says who sits where in a key's games. Raises ValueError for fewer than line-ups."""
+    """Assign lineups to a key's games. Raises ValueError for fewer games than lineups."""
     games = _count(db, "key_id = ? AND num_players = ?", (key_id, players))
     order = deal_lineups(secret, key_id, players, num_proxies, games)
     db.executemany(
@@ -107,7 +103,7 @@ def assign_lineups(db: Session, secret: bytes, key_id: int, players: int, num_pr
 
 
 def _in_stored_order(stored: Sequence[Proxy], named: Sequence[Proxy]) -> tuple[Proxy, ...]:
-    """The given ones in the order of those before; () where they are not the same."""
+    """Return the named proxies in stored order; () if they are not the same set."""
     by_identity = {proxy.identity: proxy for proxy in named}
     if set(by_identity) != {proxy.identity for proxy in stored}:
         return ()
@@ -117,34 +113,33 @@ def _in_stored_order(stored: Sequence[Proxy], named: Sequence[Proxy]) -> tuple[P
 def _check_not_started(
     db: Session, players: int, named: Sequence[Proxy], stored: Sequence[Proxy]
 ) -> None:
-    """Where no proxies are known (a store of an older version), as many as its line-ups have are
-    taken for those that its games were begun with."""
+    """Raise ValueError if games were started with other proxies; if none was started, clear the
+    lineups. A store of an older version has only their number, in its lineups."""
     if _any_started(db, players):
         if stored:
             raise ValueError(
-                f"--proxies-{players}p: the games of {players} players in this store were begun "
-                f"with {_names(stored)}, got {_names(named)}{_by_identity(stored, named)}: name "
-                "those, or take another --state"
+                f"--proxies-{players}p: this store's games were started with {_names(stored)}, got "
+                f"{_names(named)}{_by_identity(stored, named)}; use those, or another --state"
             )
         number = _num_proxies_in_lineups(db, players)
         if number not in (0, len(named)):
             raise ValueError(
-                f"--proxies-{players}p: the games of {players} players in this store were begun "
-                f"with {number} proxies, got {len(named)}"
+                f"--proxies-{players}p: this store's games were started with {number} proxies, got "
+                f"{len(named)}"
             )
     else:
         db.execute("UPDATE games SET line_up = ? WHERE num_players = ?", (NO_LINEUP, players))
 
 
 def _by_identity(stored: Sequence[Proxy], named: Sequence[Proxy]) -> str:
-    """What names do not tell."""
+    """Describe proxies with a known name but another identity."""
     identities = {proxy.name: proxy.identity for proxy in stored}
     changed = [p.name for p in named if identities.get(p.name, p.identity) != p.identity]
-    return f" ({', '.join(changed)}: not the agent it was then)" if changed else ""
+    return f" ({', '.join(changed)}: changed since then)" if changed else ""
 
 
 def _check_sizes(db: Session, named: Mapping[int, Sequence[Proxy]], now: float) -> None:
-    """A key that opens has no games to play but of the numbers of players that are given."""
+    """Raise ValueError if a valid key has games for players without proxies."""
     found = db.execute(
         "SELECT hint, num_players, COUNT(*) FROM games JOIN keys ON keys.id = key_id "
         "WHERE status != 'done' AND revoked_at IS NULL AND expires_at > ? "
@@ -154,8 +149,8 @@ def _check_sizes(db: Session, named: Mapping[int, Sequence[Proxy]], now: float) 
     for hint, players, games in found:
         if players not in named:
             raise ValueError(
-                f"--proxies-{players}p: expected a proxy for the {games:,} games of {players} "
-                f"players of {hint}..., got none {_revoke_hint(hint)}"
+                f"--proxies-{players}p: expected a proxy for the {games:,} games of key "
+                f"{hint}..., got none {_revoke_hint(hint)}"
             )
 
 
@@ -168,7 +163,7 @@ def _write(db: Session, players: int, proxies: Sequence[Proxy]) -> None:
 
 
 def _keys_without_lineups(db: Session, players: int, now: float) -> list[tuple[int, str]]:
-    """The keys that open, and have such games."""
+    """Valid keys with games that have no lineup."""
     found = db.execute(
         "SELECT DISTINCT keys.id, hint FROM games JOIN keys ON keys.id = key_id WHERE line_up = ? "
         "AND num_players = ? AND revoked_at IS NULL AND expires_at > ? ORDER BY keys.id",
@@ -193,7 +188,7 @@ def _count(db: Session, which: str, values: Sequence[int]) -> int:
 
 
 def _revoke_hint(hint: str) -> str:
-    return f"(`hanabi-rl keys revoke {hint}` ends that key)"
+    return f"(to drop the key: `hanabi-rl keys revoke {hint}`)"
 
 
 def _names(proxies: Sequence[Proxy]) -> str:

@@ -1,5 +1,5 @@
-"""What one network address and one key may do: `RequestLimiter`. Addresses are kept in memory
-alone, never stored or logged."""
+"""Limits per network address and per key: `RequestLimiter`. Addresses are only in memory, never
+stored or logged."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from typing import Any
 
 from hanabi_rl.people.serve.lifecycle import RefusedError
 
-_REMEMBERED = 10_000  # addresses or keys of each rate
+_REMEMBERED = 10_000  # addresses or keys per rate limit
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkLimits:
-    """Behind a proxy every connection has the proxy's address: raise what is an address's. Each web
-    process counts for itself."""
+    """Network limits. Each web process counts separately. Behind a reverse proxy all connections
+    have its address: raise the limits per address."""
 
     request_s: float = 10.0
-    """A request has to be whole so many seconds after its connection or its first byte."""
+    """Seconds from connecting or the first byte until a request must be complete."""
     head_bytes: int = 16384
-    """Of a request's line and headers."""
+    """Maximum bytes of a request's line and headers."""
     connections: int = 2000
-    """At a time, in all ..."""
+    """Maximum connections in total."""
     address_connections: int = 64
-    """... and of one network address."""
+    """Maximum connections per address."""
     address_openings: int = 300
-    """Games that one address may open a minute."""
+    """Maximum games that one address may open per minute."""
     address_wrong_keys: int = 10
-    """Keys that open nothing which one address may try a minute."""
+    """Maximum unknown keys that one address may try per minute."""
     key_openings: int = 600
-    """Games that one key may open a minute, from wherever."""
+    """Maximum games that one key may open per minute, from all addresses."""
     key_infos: int = 600
-    """How often a minute the games of one key may be listed."""
+    """Maximum requests per minute to list one key's games."""
     unread_s: float = 10.0
-    """A client that takes nothing so long while more than 64 KiB wait for it is disconnected."""
+    """Seconds until a client that does not read is disconnected, with over 64 KiB waiting."""
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
@@ -48,7 +48,7 @@ class NetworkLimits:
 
 
 class RateLimit:
-    """At most `per_minute` events of each address or key, all of them at once if it likes."""
+    """Token bucket of `per_minute` events per address or key."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_minute, self.clock = per_minute, clock
@@ -57,11 +57,11 @@ class RateLimit:
         )
 
     def wait_s(self, source: str | int) -> int:
-        """Whole seconds until the next one; 0: now."""
+        """Whole seconds until the next event is allowed; 0: now."""
         return math.ceil(max(0.0, 1.0 - self._tokens(source)) * 60.0 / self.per_minute)
 
     def take(self, source: str | int) -> None:
-        """One more."""
+        """Count one event."""
         self._buckets[source] = self._tokens(source) - 1.0, self.clock()
         self._buckets.move_to_end(source)
         if len(self._buckets) > _REMEMBERED:
@@ -73,11 +73,11 @@ class RateLimit:
 
 
 class RequestLimiter:
-    """The limits of one server, and who is near them."""
+    """Limits of one server and their current counts."""
 
     def __init__(self, limits: NetworkLimits | None = None) -> None:
         self.limits = limits or NetworkLimits()
-        self.stopping = False  # connections that end now are ended by the server
+        self.stopping = False  # if True, the server ends the connections
         self.connections: collections.Counter[str] = collections.Counter()
         self._openings = RateLimit(self.limits.address_openings)
         self._wrong_keys = RateLimit(self.limits.address_wrong_keys)
@@ -85,38 +85,36 @@ class RequestLimiter:
         self._infos = RateLimit(self.limits.key_infos)
 
     def check_opening(self, address: str) -> None:
-        """One more game is asked for. Raises RefusedError, which says when to come back."""
+        """Count an opened game. Raises RefusedError with the time to wait."""
         _take(self._openings, address, "games were opened from your address")
 
     def check_key(self, address: str) -> None:
-        """Before a key is looked up. Raises RefusedError, which says when to come back."""
+        """Check before a key is looked up. Raises RefusedError with the time to wait."""
         _check(self._wrong_keys, address, "unknown keys were tried from your address")
 
     def wrong_key(self, address: str) -> None:
-        """The key was unknown."""
+        """Count an unknown key."""
         self._wrong_keys.take(address)
 
     def check_key_opening(self, key_id: int) -> None:
-        """One more game of a key is asked for. Raises RefusedError, as `check_opening`."""
+        """Count an opened game of a key. Raises RefusedError as `check_opening`."""
         _take(self._key_openings, key_id, "games were opened with this key")
 
     def check_info(self, key_id: int) -> None:
-        """The games of a key are to be listed. Raises RefusedError, as `check_opening`."""
-        _take(self._infos, key_id, "lists of this key's games were asked for")
+        """Count a listing of a key's games. Raises RefusedError as `check_opening`."""
+        _take(self._infos, key_id, "lists of this key's games were requested")
 
     def enter(self, address: str) -> str | None:
-        """A connection is made, and counts until `leave`; why it is one too many."""
+        """Count a connection until `leave`; return the reason if it exceeds a limit."""
         self.connections[address] += 1
         if self.connections.total() > self.limits.connections:
-            return f"the server has {self.limits.connections} connections, as many as may be"
+            return f"the server has {self.limits.connections} connections, the maximum"
         if self.connections[address] > self.limits.address_connections:
-            return (
-                f"your address has {self.limits.address_connections} connections, as many as may be"
-            )
+            return f"your address has {self.limits.address_connections} connections, the maximum"
         return None
 
     def leave(self, address: str) -> None:
-        """It is closed."""
+        """Stop counting a closed connection."""
         self.connections[address] -= 1
         if self.connections[address] <= 0:
             del self.connections[address]
@@ -136,5 +134,5 @@ def _take(rate: RateLimit, source: str | int, what: str) -> None:
 
 
 def address_of(client: Any) -> str:
-    """Of a connection's (host, port), as uvicorn and Starlette give it."""
+    """Address of a (host, port) of uvicorn or Starlette."""
     return client[0] if client else ""

@@ -1,4 +1,4 @@
-"""Deadlines and limits below ASGI: uvicorn has no timer for a request that never ends."""
+"""Timeouts and limits below ASGI: uvicorn has no timeout for incomplete requests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hanabi_rl.people.serve.request_limits import NetworkLimits, RequestLimiter,
 
 
 class GuardedConfig(uvicorn.Config):
-    """uvicorn's configuration of an application under `limits`. Each web process that it is sent to
-    makes a guard of its own, and its application with it."""
+    """uvicorn configuration of an application under `limits`. Each web process builds its own
+    limiter and application."""
 
     def __init__(
         self, make_app: Callable[[RequestLimiter], Any], limits: NetworkLimits, **fields: Any
@@ -34,10 +34,10 @@ class GuardedConfig(uvicorn.Config):
 
 
 def protocols(limiter: RequestLimiter) -> tuple[type[H11Protocol], type[WebSocketsSansIOProtocol]]:
-    """uvicorn's `http` and `ws` under the limits of `limiter`."""
+    """uvicorn's `http` and `ws` classes with the limits of `limiter`."""
 
     class Reader:
-        """The peer of a connection, who is to take what is sent."""
+        """Connection that is aborted if its peer stops reading."""
 
         transport: Any
         unread_timer: asyncio.TimerHandle | None = None
@@ -103,7 +103,7 @@ def protocols(limiter: RequestLimiter) -> tuple[type[H11Protocol], type[WebSocke
             limiter.stopping = True
             super().shutdown()
 
-        # it takes a connection over from `Http`, whose `connection_lost` is not called then
+        # `Http.connection_lost` is not called after the WebSocket takes its connection over
         def connection_lost(self, exc: Exception | None) -> None:
             limiter.leave(address_of(self.client))
             super().connection_lost(exc)

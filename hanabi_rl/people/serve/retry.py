@@ -1,5 +1,4 @@
-"""What a candidate does about a server that is away or refuses: `RetryPolicy`; and its threads:
-`run_threads`."""
+"""Retries of a client after server failures (`RetryPolicy`) and its threads (`run_threads`)."""
 
 from __future__ import annotations
 
@@ -9,28 +8,29 @@ from collections.abc import Callable, Sequence
 
 from hanabi_rl.people.serve.client import ServerError
 
-MAX_RETRIES = 3  # of a move that the server ends in words
-BACKOFF_S = (0.25, 0.5, 1.0, 2.0, 5.0)  # between tries; the last one again and again
+MAX_RETRIES = 3  # of a move that the server answers with an error
+BACKOFF_S = (0.25, 0.5, 1.0, 2.0, 5.0)  # between retries; the last one repeats
 
 
 class RetryPolicy:
-    """Waits between tries, until nothing has come of the server for `timeout_s` seconds."""
+    """Waits between retries, until the server has been silent for `timeout_s` seconds."""
 
     def __init__(self, timeout_s: float, stop: threading.Event) -> None:
         self._timeout_s, self._stop, self._at = timeout_s, stop, time.monotonic()
 
     def reset(self) -> None:
-        """Something came."""
+        """Restart the timeout after a response."""
         self._at = time.monotonic()
 
     def wait(self, tried: int, problem: Exception) -> None:
-        """After try number `tried` (from 0) in a row. Raises ValueError where it was too long."""
+        """Wait after failure number `tried` (from 0) in a row. Raises ValueError after the
+        timeout."""
         silent_s = time.monotonic() - self._at
         if silent_s > self._timeout_s:
             text = str(problem) or type(problem).__name__
             raise ValueError(
-                f"nothing came of the server for {silent_s:.0f} s, the last thing: {text}; the "
-                "same command goes on"
+                f"no response from the server for {silent_s:.0f} s, last error: {text}; repeat the "
+                "command to continue"
             ) from problem
         server_wait_s = problem.wait_s if isinstance(problem, ServerError) else None
         self._stop.wait(server_wait_s or BACKOFF_S[min(tried, len(BACKOFF_S) - 1)])
@@ -42,8 +42,8 @@ def run_threads(
     tick: Callable[[], None],
     every_s: float = 0.2,
 ) -> None:
-    """Runs `targets` in threads, and `tick` in this one meanwhile, where signals arrive. Whichever
-    fails sets `stop` for the others, and what it raised is raised here."""
+    """Run `targets` in threads and `tick` meanwhile in this thread, where signals arrive. The first
+    failure sets `stop` for the others and is raised here."""
     errors: list[BaseException] = []
 
     def run(target: Callable[[], None]) -> None:

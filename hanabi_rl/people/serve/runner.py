@@ -1,13 +1,12 @@
-"""The partners of many games, in jitted ticks: `PartnerRunner`.
+"""Partners of many games in jitted ticks: `PartnerRunner`.
 
-A runner is a cache. It is asked with whole games (deal and moves, and the games before it in a
-series), keeps what its policies remember of each in a slot of fixed arrays, and plays the moves
-again of a game that it does not know or had to give up: it may be killed at any time, and a game
-may go on in another one.
+A runner is a cache. Each query contains whole games (deal, moves and the previous games of a
+series). The runner keeps each policy's memory of a game in a slot of fixed arrays and replays the
+moves of games without a slot, so it may be killed at any time and games may move to another runner.
 
-A tick moves up to `BATCH_SIZE` games on, whoever their partners are, and then steps each policy on
-the seats that it holds in them: what nobody asks for is not computed. There is one program for the
-rules and one for each kind of policy, all compiled at the start.
+A tick advances up to `BATCH_SIZE` games with any partners, then steps each policy on its seats in
+them; other seats are not computed. One program for the rules and one per type of policy are
+compiled at the start.
 """
 
 from __future__ import annotations
@@ -40,27 +39,25 @@ from hanabi_rl.people.serve.ticks import (
 from hanabi_rl.play.episodes import group_identical
 
 BATCH_SIZE = 16
-"""Games of a tick, and seats of a step. One width is one program to compile; this one takes three
-times as long as a single game, and a fifth of 16 of them."""
+"""Games of a tick and seats of a step. A single size means a single program; a batch of 16 takes 3
+times as long as one game, a fifth of 16 separate games."""
 
 
 @dataclasses.dataclass
 class _Slot:
-    """What a slot holds: the host's side."""
-
     game: Game
     team: Team
-    turn: int = -1  # so many of the game's moves were made; -1: it is not dealt
+    turn: int = -1  # number of moves made; -1: not dealt
     answer: PartnerAction | None = None  # at that turn
-    memory: PartnerMemories | None = None  # before the deal; None: a first game
+    memory: PartnerMemories | None = None  # before the deal; None: first game
 
     @property
     def is_behind(self) -> bool:
-        """There are moves to make."""
+        """True if moves are missing."""
         return self.turn < self.game.turn
 
     def is_prefix_of(self, game: Game, team: Team) -> bool:
-        """The moves that were made are the first ones of `game`."""
+        """True if the moves made are the first moves of `game`."""
         current = self.game
         return (team, game.deck, game.people) == (self.team, current.deck, current.people) and (
             self.turn < 0 or game.moves[: self.turn] == current.moves[: self.turn]
@@ -68,15 +65,14 @@ class _Slot:
 
 
 class PartnerRunner:
-    """The partners `policies`, in `slots` games at once.
+    """Partners `policies` in up to `slots` games at once.
 
-    In a game with persons at seats `people`, the i-th policy of the game's team sits at the i-th of
-    the other seats; where no teams are named, all `policies` are everybody's, and beside one person
-    they sit around the table in this order, the first one after the person. Partners are greedy;
-    those that play by chance of their own (`bot:random`) get the keys that `play_games(seed=seed)`
-    gives game number `game_id`. With `show` the answers say what every seat sees, for programs that
-    play; `series` is the folder where it is kept what they remember of the one person of all games.
-    Raises ValueError for policies of other rules.
+    The i-th policy of a game's team holds the i-th seat without a person. Without teams, all
+    `policies` play; with one person they sit in this order around the table, the first one after
+    the person. Partners are greedy; stochastic ones (`bot:random`) use the keys of
+    `play_games(seed=seed)` for game number `game_id`. show: also return the observations of all
+    seats; series: folder for the memories of the one person of all games. Raises ValueError for
+    policies of other rules.
     """
 
     def __init__(
@@ -101,7 +97,7 @@ class PartnerRunner:
         self._policies, groups = group_identical(tuple(policies))
         self._group = {place: group for group, places in enumerate(groups) for place in places}
         self._places: collections.OrderedDict[int, int] = collections.OrderedDict()
-        """game_id -> slot, the one that was used longest ago first."""
+        """game_id -> slot, least recently used first."""
         self._slots: dict[int, _Slot] = {}
         self._series = SeriesMemory(self._play, self._next_memory, self._fresh_memory, series)
         self._run, self._key = run, jax.random.key(seed)
@@ -116,18 +112,24 @@ class PartnerRunner:
         teams: Sequence[Team] | None = None,
         initial_memories: Sequence[PyTree] | None = None,
     ) -> list[PartnerAction]:
-        """See `Partners.partner_action`; `teams` are indices into the policies. At most `slots`
-        games are advanced together. `initial_memories`: what the one partner in each game
-        remembers before its deal (see `agents/policy.py`, `next_game`; leaves without a batch
-        axis), None for a game with strangers; it counts where the runner does not know the game.
-        Raises ValueError for a team that does not fill the seats."""
+        """See `Partners.partner_action`. At most `slots` games advance together.
+
+        Args:
+            teams: indices into the policies, per game.
+            initial_memories: memory of the one partner before the deal, per game, if the runner
+                does not know the game (see `agents/policy.py`, `next_game`; leaves without a batch
+                axis); None: no previous games.
+
+        Raises:
+            ValueError: a team does not fill the seats.
+        """
         teams = teams or [self._full_team(game) for game in games]
         memories = initial_memories or [None] * len(games)
         for game, team, memory in zip(games, teams, memories, strict=True):
             self._check_game(game, team, memory)
         try:
             return self._query(games, teams, memories)
-        except BaseException:  # it may have stopped in the middle of a tick
+        except BaseException:  # may have stopped during a tick
             self.forget()
             raise
 
@@ -140,7 +142,7 @@ class PartnerRunner:
         ]
         answers: dict[int, PartnerAction] = {}
         while len(answers) < len(queries):
-            batch: dict[int, int] = {}  # a game that is asked for twice has its turn twice
+            batch: dict[int, int] = {}  # a repeated game takes one turn per repetition
             for i, (game, _, _) in enumerate(queries):
                 if i not in answers and len(batch) < self.size:
                     batch.setdefault(game.game_id, i)
@@ -149,20 +151,20 @@ class PartnerRunner:
         return [answers[i] for i in range(len(queries))]
 
     def memory(self, game_id: int) -> PyTree:
-        """What the one partner of a game remembers after what it was asked last: NumPy leaves
-        without a batch axis. Raises KeyError where the game is not in a slot."""
+        """Memory of a game's one partner after the last query: NumPy leaves without a batch axis.
+        Raises KeyError if the game has no slot."""
         (memory,) = self._memories_of(game_id)
         return memory
 
     def forget(self) -> None:
-        """Every slot is free again: as after a kill, or an error that left a tick half made."""
+        """Free all slots, as after a restart."""
         self._places.clear()
         self._slots.clear()
         self._series.forget()
         arrays = jax.tree.leaves((self._state, self._memories))
         if any(
             isinstance(array, jax.Array) and array.is_deleted() for array in arrays
-        ):  # they were handed to what failed
+        ):  # donated to a failed call
             self._empty()
 
     def _empty(self) -> None:
@@ -173,7 +175,7 @@ class PartnerRunner:
     def _check_game(self, game: Game, team: Team, memory: PyTree) -> None:
         players = self.rules.num_players
         if memory is not None and len(team) != 1:
-            raise ValueError(f"expected one partner who remembers, got {len(team)}")
+            raise ValueError(f"expected one partner with memory, got {len(team)}")
         if game.previous_games and len(game.people) != 1:
             raise ValueError(f"expected one person in a series, got {len(game.people)}")
         if len(team) != players - len(game.people):
@@ -183,7 +185,6 @@ class PartnerRunner:
             )
 
     def _full_team(self, game: Game) -> Team:
-        """The team of all policies."""
         places = tuple(range(len(self._group)))
         one_person = len(game.people) == 1 and len(places) == self.rules.num_players - 1
         return to_seat_order(game, places) if one_person else places
@@ -203,12 +204,11 @@ class PartnerRunner:
     def _play_games(
         self, queries: Sequence[tuple[Game, Team, PartnerMemories | None]]
     ) -> list[PartnerAction]:
-        """Of different games, `slots` at most."""
         for game, _, _ in queries:
             if game.game_id in self._places:
-                self._places.move_to_end(game.game_id)  # before a slot is given up for another
+                self._places.move_to_end(game.game_id)  # so that no queried game loses its slot
         slots = [self._slot(game, team, memory) for game, team, memory in queries]
-        # one team after the other: a tick of one policy's games is one step of it
+        # grouped by team: a tick of one policy's games is one step of it
         slots_by_team = sorted(slots, key=lambda slot: self._slots[slot].team)
         while behind := [slot for slot in slots_by_team if self._slots[slot].is_behind]:
             for first in range(0, len(behind), self._width):
@@ -218,7 +218,7 @@ class PartnerRunner:
         return [answer for answer in answers if answer is not None]
 
     def _slot(self, game: Game, team: Team, memory: PartnerMemories | None) -> int:
-        """The game's slot: its own, else a free one, else the one used longest ago."""
+        """Slot of a game: its own, a free one, or the least recently used."""
         place = self._places.get(game.game_id)
         if place is None:
             free = len(self._places) < self.size
@@ -232,7 +232,6 @@ class PartnerRunner:
         return place
 
     def _tick(self, places: Sequence[int]) -> None:
-        """Each of these slots one step on: its deal, or its next move."""
         slots = [self._slots[place] for place in places]
         for place, slot in zip(places, slots, strict=True):
             if slot.turn < 0 and slot.memory is not None:
@@ -250,10 +249,10 @@ class PartnerRunner:
                 row = int(seats.row[i])
                 if seats.seat[i] == (slots[row].turn + 1) % self.rules.num_players:
                     decided[row] = int(actions[i]), probabilities[i].copy()
-        no_action = self.rules.noop, np.zeros(self.rules.num_moves, np.float32)  # a person's turn
+        no_action = self.rules.noop, np.zeros(self.rules.num_moves, np.float32)  # person to move
         for row, slot in enumerate(slots):
             seats_of_row = None
-            if observations is not None:  # copied: a view of one row would keep the whole tick
+            if observations is not None:  # copied: a view would keep the arrays of the whole tick
                 seats_of_row = SeatObservations(*(rows[row].copy() for rows in observations))
             action, probabilities = decided.get(row, no_action)
             slot.turn += 1
@@ -275,11 +274,11 @@ class PartnerRunner:
         return moves
 
     def _seats(self, places: Sequence[int], slots: Sequence[_Slot]) -> list[tuple[int, Seats]]:
-        """What each policy has to look at, by its number; as many steps as it takes."""
+        """(policy, seats to step) pairs, as many as necessary."""
         players, rows = self.rules.num_players, collections.defaultdict(list)
         for row, (place, slot) in enumerate(zip(places, slots, strict=True)):
             game, begins = slot.game, slot.turn < 0 and slot.memory is None
-            queried = slot.turn + 1 == game.turn  # the moves before were made
+            queried = slot.turn + 1 == game.turn  # earlier moves are already made
             others = (seat for seat in range(players) if seat not in game.people)
             for policy, seat in zip(slot.team, others, strict=True):
                 which = row, seat, place * players + seat, begins, queried, game.game_id % 2**32
@@ -291,14 +290,14 @@ class PartnerRunner:
         ]
 
     def _memories_of(self, game_id: int) -> PartnerMemories:
-        """What the partners of a game in a slot remember, in the order of their seats."""
+        """Memories of the partners of a game in a slot, in seat order."""
         return tuple(
             jax.tree.map(lambda leaf, at=where: np.array(leaf[at]), self._memories[group])
             for group, where in self._seats_of(self._places[game_id])
         )
 
     def _seats_of(self, slot: int) -> list[tuple[int, int]]:
-        """Whose memory, and where in it, each partner of a slot's game has."""
+        """(policy, place of its memory) of each partner in a slot."""
         slot_of_game, players = self._slots[slot], self.rules.num_players
         seats = (seat for seat in range(players) if seat not in slot_of_game.game.people)
         return [
@@ -314,7 +313,6 @@ class PartnerRunner:
 
     @property
     def _unused_place(self) -> int:
-        """The first place where nothing is remembered."""
         return self.size * self.rules.num_players
 
     def _advance(self, moves: Moves) -> Tick:

@@ -1,7 +1,7 @@
-"""What a key's games are: their decks and who sits where, by a secret that no table holds.
+"""Decks and lineups of a key's games, derived from a secret that is not in the database.
 
-Everything is a function of (secret, key, players, position), so that nobody who reads the store
-learns a deck before it is dealt, no two keys share decks, and a lost store deals the same again.
+They are functions of (secret, key, players, position): the database reveals no future deck, keys
+share no decks, and a lost store can be dealt again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hanabi_rl.play.lineups import Lineup, mixed_lineups
 
 
 def deck_of(secret: bytes, key_id: int, rules: Rules, position: int) -> tuple[int, ...]:
-    """The deck of game number `position` of a key: card ids, top first."""
+    """Deck of game number `position` of a key: card ids, top first."""
     rng = _generator(secret, "deck", key_id, rules.num_players, position)
     return tuple(rng.permutation(np.array(full_deck(rules))).tolist())
 
@@ -25,16 +25,16 @@ def deck_of(secret: bytes, key_id: int, rules: Rules, position: int) -> tuple[in
 def deal_lineups(
     secret: bytes, key_id: int, num_players: int, num_proxies: int, games: int
 ) -> list[Lineup]:
-    """Who sits where in each of a key's games: every line-up equally often (plus or minus one), in
-    an order that the candidate cannot know.
+    """Assign lineups to a key's games, each equally often (plus or minus one), in an order unknown
+    to the candidate.
 
-    Raises ValueError for fewer games than line-ups.
+    Raises ValueError for fewer games than lineups.
     """
     lineups = mixed_lineups(num_players, num_proxies)
     if games < len(lineups):
         raise ValueError(
-            f"expected a game for each of the {len(lineups)} line-ups of {num_players} players at "
-            f"least, got {games}"
+            f"expected at least one game for each of the {len(lineups)} lineups of {num_players} "
+            f"players, got {games}"
         )
     order = _generator(secret, "line-ups", key_id, num_players).permutation(games)
     return [lineups[place % len(lineups)] for place in order]

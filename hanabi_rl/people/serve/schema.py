@@ -1,4 +1,4 @@
-"""The tables of a store and how an older store gets them: `migrate`."""
+"""SQL schema of a store and its migrations: `migrate`."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ ALTER TABLE games ADD COLUMN grace_s {real} NOT NULL DEFAULT 0;
 CREATE INDEX games_open ON games (granted_at) WHERE status = 'active'
 """
 MIGRATIONS = (_CHALLENGE, _WORKERS, _PREDICTIONS, _PROXIES)
-"""Number i brings a store of schema i to schema i + 1; one that was released never changes."""
+"""Migration i updates schema i to schema i + 1; released migrations never change."""
 
 
 def migrate(database: Database) -> None:
-    """Makes the tables, or brings them to this schema. Raises ValueError for a newer one."""
+    """Create the tables or update them. Raises ValueError for a newer schema."""
     with database.transaction("exclusive") as db:
         db.execute(
             "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
@@ -61,7 +61,7 @@ def migrate(database: Database) -> None:
         )
         found = _schema_of(db)
     if found > len(MIGRATIONS):
-        raise ValueError(f"expected a store of schema {len(MIGRATIONS)} at most, got {found}")
+        raise ValueError(f"expected a store of schema {len(MIGRATIONS)} or older, got {found}")
     if found == len(MIGRATIONS):
         return
     if 0 < found < len(MIGRATIONS):

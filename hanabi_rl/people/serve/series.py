@@ -1,7 +1,7 @@
-"""Games in a row with the same partners: what these remember before each of them.
+"""Series of games with the same partners: the partners' memories before each game. No JAX.
 
-From game to game everybody may sit elsewhere, but always at the same distance around the table from
-the one person there: partners are counted from the person's seat on. No JAX.
+Seats change from game to game, but each partner keeps its distance around the table from the one
+person. Table order counts partners from the person's seat on.
 """
 
 from __future__ import annotations
@@ -18,44 +18,42 @@ from hanabi_rl.storage.tensors import read_pytree, write_pytree
 T = TypeVar("T")
 
 CACHE_SIZE = 256
-"""Games after which it is kept in memory what the partners remember."""
+"""Maximum number of games with cached memories."""
 
 Team = tuple[int, ...]
-"""Which policies sit at the seats that no person holds, in the order of the seats."""
+"""Policies at the seats that no person holds, in seat order."""
 
 PartnerMemories = tuple[Any, ...]
-"""What each of them remembers before the deal: pytrees, leaves without a batch axis."""
+"""Memory of each partner before the deal: pytrees without a batch axis."""
 
 _Key = tuple[int, Team]
-"""The last game of a series, and who the partners are, around the table."""
+"""(last game of a series, partners in table order)."""
 
 
 def to_table_order(game: Game, of_seats: Sequence[T]) -> tuple[T, ...]:
-    """What is said of the partners in the order of their seats -> the same around the table, the
-    first one after the person."""
+    """Convert values from seat order to table order, the first one after the person."""
     return tuple(of_seats[place] for place in _order(game))
 
 
 def to_seat_order(game: Game, of_partners: Sequence[T]) -> tuple[T, ...]:
-    """The inverse of `to_table_order`."""
+    """Inverse of `to_table_order`."""
     places = _order(game)
     return tuple(of_partners[places.index(place)] for place in range(len(places)))
 
 
 def _order(game: Game) -> list[int]:
-    """The places of the partners' seats among those that no person holds, around the table."""
+    """Indices of the partners' seats, in table order, among the seats without a person."""
     (person,) = game.people
     players = game.rules.num_players
     return [(person + k) % players - ((person + k) % players > person) for k in range(1, players)]
 
 
 class SeriesMemory:
-    """What partners remember of a person before a game, from the games of the series before it.
+    """Partners' memories of a person before a game, computed from the previous games of the series.
 
-    play: (a game as far as its moves were seen, team, what they remembered before its deal) -> what
-    they remember then; keep: (policy, that) -> what stays for another game (`Policy.next_game`);
-    fresh: (policy) -> what it remembers of nobody; folder: of one person, where all of it is kept
-    too, so that after a restart no game is played again.
+    play: (game up to its last observed move, team, memories before its deal) -> memories after it;
+    carry: (policy, memory) -> memory for the next game (`Policy.next_game`); fresh: (policy) ->
+    empty memory; folder: saves the memories, so that a restart replays no game (one person only).
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class SeriesMemory:
         self._cache: collections.OrderedDict[_Key, PartnerMemories] = collections.OrderedDict()
 
     def before(self, game: Game, team: Team) -> PartnerMemories | None:
-        """None before the first game. Whatever is not known any more is played again."""
+        """Memories before a game, None before the first one. Missing memories are recomputed."""
         if not game.previous_games:
             return None
         partners, number, memories = to_table_order(game, team), len(game.previous_games), None
@@ -83,11 +81,10 @@ class SeriesMemory:
         return to_seat_order(game, memories)
 
     def forget(self) -> None:
-        """All of it is found anew where it is asked for."""
+        """Clear the cache."""
         self._cache.clear()
 
     def _load(self, previous: Game, partners: Team) -> PartnerMemories | None:
-        """What is known after a game, of which there is one series before."""
         key = previous.game_id, partners
         if key in self._cache:
             self._cache.move_to_end(key)
@@ -107,7 +104,7 @@ class SeriesMemory:
             write_pytree(self._folder / f"{previous.game_id}.safetensors", memories)
 
     def _play_game(self, game: Game, team: Team, before: PartnerMemories | None) -> PartnerMemories:
-        """Around the table. The position after a game's last move is shown to nobody."""
+        """Memories after one game, in table order; its last position is not observed."""
         cut = dataclasses.replace(game, moves=game.moves[:-1], status="active", end_reason="")
         initial = None if before is None else to_seat_order(cut, before)
         memories = self._play(cut, to_seat_order(cut, team), initial)

@@ -1,4 +1,4 @@
-"""A store in one file: `Sqlite`. For servers on one machine."""
+"""SQLite database of a store in one file, for servers on one machine: `Sqlite`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 
 from hanabi_rl.people.serve.database import Mode, StoreUnavailableError
 
-WAIT_S = 30.0  # for who else writes
+WAIT_S = 30.0  # lock timeout in seconds
 
 
 class Sqlite:
-    """The file `path`, made where it is missing: one connection, used in turns; see `Database`."""
+    """The file `path`, created if it is missing: one connection, used by one thread at a time; see
+    `Database`."""
 
     words: Mapping[str, str] = {
         "id": "INTEGER",
@@ -23,7 +24,7 @@ class Sqlite:
         "bytes": "BLOB",
         "real": "REAL",
         "keyed": " WITHOUT ROWID",
-        "locked": "",  # a transaction that writes has the whole file
+        "locked": "",  # a write transaction locks the whole file
         "unlocked": "",
     }
 
@@ -43,7 +44,7 @@ class Sqlite:
 
     @contextlib.contextmanager
     def transaction(self, mode: Mode) -> Iterator[sqlite3.Connection]:
-        """One at a time in this process, one writer among all."""
+        """One transaction at a time in this process, one writer among all processes."""
         with self._lock, self._errors():
             if mode == "read":
                 yield self._db
@@ -59,7 +60,7 @@ class Sqlite:
                     self._db.execute("ROLLBACK")
 
     def backup(self, schema: int) -> None:
-        """See `Database.backup`: beside it, as `challenge.sqlite.schema-1`."""
+        """See `Database.backup`: writes `challenge.sqlite.schema-1` to the same folder."""
         copy = self._path.with_name(f"{self._path.name}.schema-{schema}")
         with self._lock, contextlib.closing(sqlite3.connect(copy)) as to:
             self._db.backup(to)
@@ -70,25 +71,25 @@ class Sqlite:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Those of the file raise StoreUnavailableError, which names it; those of a statement are
-        ours."""
+        """Convert errors of the file to StoreUnavailableError with its path; errors of a statement
+        are bugs and pass."""
         try:
             yield
         except sqlite3.DatabaseError as error:
-            # locked, read-only, no room; or, which has no class of its own, no database
+            # locked, read-only, disk full; or not a database, which has no class of its own
             if type(error) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
                 raise
             raise StoreUnavailableError(f"{self._path}: {error}") from error
 
     def _write_ahead(self) -> None:
-        """Turns WAL on. Where others just do so, SQLite gives up at once, whatever the timeout."""
+        """Turn WAL on with retries: SQLite ignores the timeout while another process does so."""
         until = time.monotonic() + WAIT_S
         while True:
             try:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # of whatever kind
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # primary code
                 if not busy or time.monotonic() > until:
                     raise
             time.sleep(0.01)

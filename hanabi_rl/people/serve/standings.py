@@ -1,4 +1,4 @@
-"""The leaderboard of a challenge, from the games in its store. NumPy alone."""
+"""Leaderboard of a challenge, from the games in its store. NumPy only."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ COLUMNS = (
 
 
 def standings(store: Store, max_score: int = 25) -> list[dict[str, Any]]:
-    """A row for each evaluation key and number of players whose games are all done, best first;
-    `lineups` lists each line-up's mean."""
+    """One row per evaluation key and number of players with all games done, best first; `lineups`
+    lists the mean of each lineup."""
     found = []
     for entry in store.entries():
         for key in entry["keys"]:
@@ -46,7 +46,7 @@ def standings(store: Store, max_score: int = 25) -> list[dict[str, Any]]:
 
 
 def progress(rows: Sequence[GameStatus]) -> dict[str, int]:
-    """How far a key's games are: done, active and todo."""
+    """Number of a key's games that are done, active and todo."""
     return {
         status: sum(row.status == status for row in rows) for status in ("done", "active", "todo")
     }

@@ -1,13 +1,13 @@
-"""The store of a challenge: entries, keys, games, and the journal of their moves.
+"""Store of a challenge: entries, keys, games and the journal of moves.
 
-The only truth: whatever else a server holds can be rebuilt from it. It is kept in a file (SQLite)
-or, for several machines, in a PostgreSQL database; the statements are the same. Exactly once rests
-on three facts that it enforces: a game changes from `todo` to `active` once, in a transaction; a
-move's (game, turn) is a primary key; and every write names the lease under which it is made, so
-that a connection which has lost its game can change nothing.
+All other server state can be rebuilt from it. The database is a file (SQLite) or, for several
+machines, PostgreSQL, with the same statements. Each game is played exactly once because the store
+enforces three rules: a game changes from `todo` to `active` once, in a transaction; a move's (game,
+turn) is a primary key; and every write names its lease, so that a connection without the current
+lease changes nothing.
 
-Grants and ends are on the disk before they are answered. Moves survive a killed process; after a
-power cut the last ones of games in progress may be played again.
+Leases and game ends are on disk before the reply. Moves survive a killed process; after a power
+failure the last moves of active games may be played again.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.words import count
 
 POSTGRES = ("postgresql://", "postgres://")
-WORKER_TIMEOUT_S = 30.0  # a worker that was not seen for so long is gone
+WORKER_TIMEOUT_S = 30.0  # a worker silent this long is dead
 
 
 class Store:
-    """The challenge kept at `place`: a file (made where it is missing) or a PostgreSQL address.
+    """Challenge at `place`: a file, created if it is missing, or a PostgreSQL address.
 
-    Every method may be called from any thread and any process, and raises StoreUnavailableError
-    where the database does not answer.
+    Methods may be called from any thread and process, and raise StoreUnavailableError if the
+    database is unavailable.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Store:
         secret: Path | None = None,
         worker: str = "",
     ) -> None:
-        """secret: the file of what decks are dealt from, beside a file by default. worker: whose
-        leases `claim` grants; no two that run share a name. clock: seconds since the epoch.
+        """secret: file from which decks are derived, next to the database file by default; worker:
+        unique name of this process, the owner of its leases; clock: seconds since the epoch.
 
-        Raises ValueError: a newer schema, another secret, no extra.
+        Raises ValueError: newer schema, wrong secret or missing extra.
         """
         if secret is None:
             if isinstance(place, str):
-                raise ValueError("expected the file of the secret of a store that is no file")
+                raise ValueError("expected a secret file for a PostgreSQL store")
             secret = place.with_suffix(".secret")
         self.place, self.limits = place, limits or KeyLimits()
         self.clock, self.worker = clock, worker
@@ -93,11 +93,11 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Ends the connections; what was committed stays."""
+        """Close the connections; committed data stays."""
         self.database.close()
 
     def add_entry(self, name: str, team: str = "", link: str = "") -> int:
-        """A new candidate. Raises ValueError where the name is taken."""
+        """Add a candidate; return its id. Raises ValueError if the name is taken."""
         with self.database.transaction("durable") as db:
             created = _one(
                 db,
@@ -106,37 +106,37 @@ class Store:
                 (name, team, link, self.clock()),
             )
             if created is None:
-                raise ValueError(f"there is an entry named {name!r} already")
+                raise ValueError(f"entry {name!r} already exists")
             return created[0]
 
     def fix_proxies(self, named: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
         """Fix the proxies (by players) of this server's games: see `proxies.fix_proxies`. Returns
-        their names in the store's order; `claim` grants such games alone.
+        their names in the store's order; `claim` leases only games with these proxies.
 
         Raises:
-            ValueError: what the store holds cannot be played with them.
+            ValueError: the store's games cannot be played with them.
         """
         with self.database.transaction("exclusive") as db:
             self._proxies = fix_proxies(db, self.secret, named, self.clock())
         return {players: tuple(p.name for p in agreed) for players, agreed in self._proxies.items()}
 
     def proxies(self) -> Proxies:
-        """Those that servers have named: the games of a number of players are played with them."""
+        """Proxies that servers have fixed, by players."""
         with self.database.transaction("read") as db:
             return stored_proxies(db)
 
     def add_key(self, entry: str, kind: Kind, games: Mapping[int, int] | None = None) -> str:
-        """A new key of an entry, returned this once.
+        """Add a key to an entry and return it; it is not stored.
 
         Args:
             entry: its name.
-            kind: see `keys.Kind`; a test key has no games of its own.
-            games: players -> official games. Who sits where in them is said now, or, where no
-                server has named its proxies yet, by the first that does.
+            kind: see `keys.Kind`; a test key has no games.
+            games: players -> number of official games. Lineups are assigned now, or by the first
+                server with proxies.
 
         Raises:
-            ValueError: no such entry, too few games for all line-ups, or of a number of players
-                that servers have named no proxies for.
+            ValueError: unknown entry, fewer games than lineups, or a number of players without
+                proxies.
         """
         key = make_key(kind)
         with self.database.transaction("exclusive") as db:
@@ -152,12 +152,12 @@ class Store:
             proxies = stored_proxies(db)
             for players, number in (games or {}).items():
                 if number < 1:
-                    raise ValueError(f"expected 1 game of {players} players or more, got {number}")
+                    raise ValueError(f"expected at least 1 game of {players} players, got {number}")
                 if proxies and players not in proxies:
                     raise ValueError(
                         f"{number:,} games of {players} players: this store's server has proxies "
-                        f"for games of {' and '.join(map(str, proxies))} players alone; start it "
-                        f"with --proxies-{players}p first, or say --games-{players}p 0"
+                        f"only for {' and '.join(map(str, proxies))} players; start it with "
+                        f"--proxies-{players}p first, or use --games-{players}p 0"
                     )
                 db.executemany(
                     "INSERT INTO games (id, key_id, num_players, position, line_up) "
@@ -172,7 +172,7 @@ class Store:
         return key
 
     def revoke(self, hint: str) -> None:
-        """Ends the keys with this hint. Raises ValueError where there is none."""
+        """Revoke the keys with this hint. Raises ValueError if there are none."""
         with self.database.transaction("durable") as db:
             done = db.execute(
                 "UPDATE keys SET revoked_at = ? WHERE hint = ? AND revoked_at IS NULL",
@@ -182,7 +182,7 @@ class Store:
                 raise ValueError(f"expected the hint of a key that is not revoked, got {hint!r}")
 
     def key(self, key: str) -> Key | None:
-        """Who holds `key`; None where it is unknown, revoked or expired."""
+        """Look up a key; None if it is unknown, revoked or expired."""
         with self.database.transaction("read") as db:
             found = _one(
                 db,
@@ -193,11 +193,10 @@ class Store:
         return None if found is None else Key(*found)
 
     def claim(self, key: Key) -> GameLease:
-        """The next game of a key, leased: one that was interrupted, oldest first, else the first
-        that was not begun.
+        """Lease the next game of a key: the oldest interrupted one, then the first new one.
 
         Raises:
-            RefusedError: in words that its player may read.
+            RefusedError: no game is available; the text may be shown to the player.
         """
         (claimed,) = self.claim_all([key])
         if isinstance(claimed, RefusedError):
@@ -205,20 +204,20 @@ class Store:
         return claimed
 
     def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
-        """`claim` for each of `keys` in one transaction: one flush of the disk for all of them."""
+        """`claim` for each of `keys` in one transaction, with one disk flush."""
         claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
-        with self.database.transaction("shared") as db:  # whose proxies these are stays so
+        with self.database.transaction("shared") as db:  # excludes changes of the proxies
             sizes = self._sizes(db)
-            # in the order of keys, which are locked: so no two servers wait for each other
+            # in the order of keys, which are locked, to avoid deadlocks between servers
             for place, key in sorted(enumerate(keys), key=lambda each: each[1].key_id):
                 claimed[place] = self._claim(db, key.key_id, sizes)
         self._own_leases.update(each.ref for each in claimed if isinstance(each, GameLease))
         return claimed
 
     def write(self, moves: Sequence[MoveWrite]) -> list[StaleLeaseError | None]:
-        """Writes moves of different games in one transaction, on the disk when this returns where
-        one of them has ended. For each: None, or that its lease had ended and nothing was written.
-        """
+        """Save moves of different games in one transaction, which is on disk when this returns if a
+        game has ended. Returns one entry per move: None, or the error of an ended lease, for which
+        nothing was saved."""
         ends = [move for move in moves if move.end is not None]
         with self.database.transaction("durable" if ends else "write") as db:
             active = self._active_leases(db, [move.lease for move in moves])
@@ -243,28 +242,27 @@ class Store:
         return stale
 
     def release(self, lease: GameLease, *, counts_as_interruption: bool) -> None:
-        """The connection is gone: the game waits for another one. `counts_as_interruption`: its
-        player's doing, which is an interruption. Where the database does not answer, `heartbeat`
-        does it later."""
+        """End the lease after a disconnect; the game waits for another connection. If the database
+        is unavailable, `heartbeat` ends the lease later. counts_as_interruption: the player caused
+        it."""
         if lease.ref not in self._own_leases:
-            return  # it has ended already
+            return  # already ended
         self._own_leases.discard(lease.ref)
         with contextlib.suppress(StoreUnavailableError), self.database.transaction("write") as db:
             where = "id = ? AND lease = ?"
             self._end_leases(db, where, lease.ref, interruption=counts_as_interruption)
 
     def release_all(self) -> int:
-        """At the start of a server: the leases of its worker's former life end. Returns how many
-        there were."""
+        """Call at server start: end the leases of this worker's previous process; return their
+        number."""
         with self.database.transaction("write") as db:
             self._mark_alive(db, after_outage=True)
             return self._end_leases(db, "worker = ?", (self.worker,))
 
     def heartbeat(self) -> None:
-        """Says that this worker lives, which it must do every few seconds: the games of one that
-        was not seen for WORKER_S wait for others. Ends its leases that no connection has: the
-        database was gone while they were to be ended, or before their grant was heard of. Forfeits
-        the games of any key that have waited for too long."""
+        """Record that this worker is alive; call it every few seconds. It also releases games of
+        workers that were silent for WORKER_TIMEOUT_S, ends own leases without a connection (left
+        over from an unavailable database), and forfeits games that have waited too long."""
         try:
             with self.database.transaction("write") as db:
                 self._send_heartbeat(db)
@@ -285,7 +283,7 @@ class Store:
         self._forfeit(db)
 
     def rows(self, key: Key) -> list[GameStatus]:
-        """All games of a key, in their order."""
+        """All games of a key, in order."""
         with self.database.transaction("read") as db:
             found = db.execute(
                 "SELECT num_players, line_up, status, score, points, interruptions FROM games "
@@ -295,7 +293,7 @@ class Store:
         return [GameStatus(players, _parse_lineup(text), *rest) for players, text, *rest in found]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Every entry with its name, team, link and evaluation keys."""
+        """All entries with name, team, link and evaluation keys."""
         with self.database.transaction("read") as db:
             names = db.execute("SELECT id, name, team, link FROM entries").fetchall()
             keys = db.execute(
@@ -316,7 +314,7 @@ class Store:
         ]
 
     def finished(self, key: Key) -> Iterator[tuple[GameLease, int]]:
-        """The finished games of a key and their scores."""
+        """Finished games of a key with their scores."""
         with self.database.transaction("read") as db:
             found = db.execute(
                 "SELECT id, lease, num_players, line_up, deck, score FROM games "
@@ -329,18 +327,18 @@ class Store:
             yield GameLease(game_id, lease_id, players, seats, tuple(deck), moves), score
 
     def moves(self, game_id: int) -> tuple[int, ...]:
-        """The moves made in a game so far."""
+        """Moves of a game so far."""
         with self.database.transaction("read") as db:
             return _moves(db, game_id)
 
     def _sizes(self, db: Session) -> list[int]:
-        """The numbers of players whose games are played with this server's proxies."""
+        """Numbers of players with the same proxies here and in the store."""
         agreed = {players: _identities(proxies) for players, proxies in stored_proxies(db).items()}
         own = {players: _identities(proxies) for players, proxies in self._proxies.items()}
         return [players for players in own if own[players] == agreed.get(players)]
 
     def _claim(self, db: Session, key_id: int, sizes: Sequence[int]) -> GameLease | RefusedError:
-        # the claims of a key are made in turns: they are counted
+        # one claim of a key at a time, because its leases are counted
         _one(db, f"SELECT id FROM keys WHERE id = ?{self.database.words['locked']}", (key_id,))
         of_key = (" AND key_id = ?", (key_id,))
         self._expire_dead_workers(db, *of_key)
@@ -353,7 +351,7 @@ class Store:
         if leased >= self.limits.leases:
             return RefusedError(
                 f"{count(leased, 'game of this key is', 'games of this key are')} being played on "
-                "other connections, as many as may be: finish one first"
+                "other connections, the maximum: finish one first"
             )
         free = (
             "SELECT id, num_players, position, line_up FROM games WHERE key_id = ? AND num_players "
@@ -383,18 +381,18 @@ class Store:
         return GameLease(game_id, lease_id, players, seats, tuple(dealt), _moves(db, game_id))
 
     def _active_leases(self, db: Session, grants: Sequence[GameLease]) -> set[tuple[int, int]]:
-        """Which of these (game, lease) go on; they are ours until the end of the transaction."""
+        """The (game, lease) pairs that are active; their rows stay locked in this transaction."""
         marks = ", ".join("?" * len(grants))
         found = db.execute(
             f"SELECT id, lease FROM games WHERE id IN ({marks}) AND leased = 1 "
-            # in the order of ids: so no two servers wait for each other
+            # in id order, to avoid deadlocks between servers
             f"AND status = 'active' ORDER BY id{self.database.words['locked']}",
             [lease.game_id for lease in grants],
         )
         return set(map(tuple, found.fetchall()))
 
     def _forfeit(self, db: Session, which: str = "", values: Sequence[Any] = ()) -> None:
-        """Ends the games (all, or `which`) that were left too often or too long ago."""
+        """Forfeit the games (all, or `which`) with too many interruptions or too long a wait."""
         now = self.clock()
         db.execute(
             "UPDATE games SET status = 'done', score = 0, points = 0, end_reason = 'forfeit', "
@@ -407,7 +405,7 @@ class Store:
     def _expire_dead_workers(
         self, db: Session, which: str = "", values: Sequence[Any] = ()
     ) -> None:
-        """Of workers that were not seen for WORKER_S, but for this one, which is here."""
+        """End the leases of other workers that were silent for WORKER_TIMEOUT_S."""
         self._end_leases(
             db,
             "worker != ? AND worker IN (SELECT name FROM workers WHERE seen_at < ?)" + which,
@@ -417,8 +415,8 @@ class Store:
     def _end_leases(
         self, db: Session, which: str, values: Sequence[Any], *, interruption: bool = False
     ) -> int:
-        """Those that end by no doing of their player are no interruption, and the player has
-        `KeyLimits.game_s` anew. Returns how many there were."""
+        """End leases; return their number. A lease that ends without an interruption restarts the
+        player's `KeyLimits.game_s`."""
         change, extra = "interruptions = interruptions + 1", list[float]()
         if not interruption:
             change, extra = "grace_s = ? - granted_at", [self.clock()]
@@ -429,7 +427,7 @@ class Store:
         ).rowcount
 
     def _mark_alive(self, db: Session, *, after_outage: bool) -> None:
-        """This worker lives. Games do not wait for their players while no worker did."""
+        """Record that this worker is alive; an outage of all workers does not count as waiting."""
         (last,) = _one(db, "SELECT MAX(seen_at) FROM workers")
         if after_outage and last is not None and self.clock() - last > WORKER_TIMEOUT_S:
             db.execute(
@@ -443,8 +441,8 @@ class Store:
         )
 
     def _read_secret(self, file: Path) -> bytes:
-        """What is in `file`, made for a store that has no secret yet. Raises ValueError where it is
-        not the store's, of which the store knows the SHA-256."""
+        """Read the secret in `file`, or create it for a new store. Raises ValueError if its SHA-256
+        is not the stored one."""
         with self.database.transaction("exclusive") as db:
             digest = _one(db, "SELECT value FROM meta WHERE name = 'secret'")
             if digest is None:
@@ -455,15 +453,15 @@ class Store:
                 )
                 return secret
         if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != digest[0]:
-            raise ValueError(f"{file}: expected the secret that this store was made with")
+            raise ValueError(f"{file}: expected this store's secret")
         return file.read_bytes()
 
 
 def check_postgres(place: str) -> Callable[[str], Database]:
-    """The class of a database in PostgreSQL. Raises ValueError where `place` is no address of one,
-    or psycopg is not installed."""
+    """Return the PostgreSQL class. Raises ValueError if `place` is not a PostgreSQL address or
+    psycopg is not installed."""
     if not place.startswith(POSTGRES):
-        raise ValueError("expected the address of a store, postgresql://...")
+        raise ValueError("expected postgresql://...")
     try:
         from hanabi_rl.people.serve.postgres import Postgres
     except ImportError as error:
@@ -488,13 +486,12 @@ def _stale(lease: GameLease, active: set[tuple[int, int]]) -> StaleLeaseError | 
 
 
 def _one(db: Session, sql: str, values: Sequence[Any] = ()) -> Any:
-    """The first row; None without any."""
     return db.execute(sql, values).fetchone()
 
 
 @functools.lru_cache(maxsize=1024)
 def _parse_lineup(text: str) -> Lineup:
-    """Of the few that there are: a key has thousands of games."""
+    """Cached: a key has thousands of games but few lineups."""
     return tuple(json.loads(text))
 
 
@@ -524,8 +521,8 @@ def _no_game_reason(db: Session, key_id: int, leased: int) -> str:
 
 
 def _make_secret(place: Path) -> bytes:
-    """32 random bytes in a file that its owner alone reads. Who loses it loses the decks that were
-    not yet dealt."""
+    """Create a file with 32 random bytes, readable only by its owner. Without it, decks that were
+    not dealt are lost."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         created = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

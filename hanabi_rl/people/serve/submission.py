@@ -1,8 +1,7 @@
-"""A key's games, played to the last on several connections: `Submission`.
+"""Play of all games of a key over several connections: `Submission`.
 
-What was played is known by the server alone, and nothing is kept here: whoever was stopped, killed
-or cut off asks for the next game, and gets the interrupted ones first. So no game is played twice
-and none is lost, as far as the server keeps its word.
+Only the server records progress: after a stop, a kill or a lost connection, the client requests the
+next game and gets interrupted games first. No game is played twice or lost, if the server behaves.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from hanabi_rl.people.serve.retry import MAX_RETRIES, RetryPolicy, run_threads
 
 
 class FinishedGame(NamedTuple):
-    """A game that was heard to its end."""
+    """A game that ended on this client's connection."""
 
     num_players: int
     agents: tuple[str, ...]
@@ -33,10 +32,9 @@ class FinishedGame(NamedTuple):
 
 
 class Submission:
-    """The games of a key on `connections` at a time, fewer where the server allows no more.
+    """Games of a key on up to `connections` concurrent connections, as the server allows.
 
-    `make(num_players)` is a player for one connection; `ended` are the games that were heard to
-    their end.
+    `make(num_players)` returns a player for one connection; `ended` lists games that finished here.
     """
 
     def __init__(
@@ -55,30 +53,29 @@ class Submission:
         self._open: set[RemoteGame] = set()
         self._players: list[Player] = []
         self._refused: collections.Counter[tuple[int, int]] = collections.Counter()
-        """How often the server ended (game_id, turn) in words."""
+        """Number of errors from the server at (game_id, turn)."""
 
     @property
     def playing(self) -> int:
-        """Games in progress."""
+        """Number of games in progress."""
         return len(self._open)
 
     def stop(self) -> None:
-        """Begins no other game; those in progress are played to their end."""
+        """Start no further game; games in progress are finished."""
         self._stop.set()
 
     def run(self, games: Sequence[KeyGame], tick: Callable[[], None]) -> None:
-        """Plays what is not done of `games`, and calls `tick` in this thread meanwhile.
+        """Play the open games of `games` and call `tick` meanwhile in this thread.
 
         Raises:
-            ValueError: whatever ended it: an agent that failed, a server that refuses (see
-                `client.py`) or is silent for too long. The games in progress are kept by the
-                server.
+            ValueError: an agent failed, or the server refuses (see `client.py`) or is silent for
+                too long. The server keeps the games in progress.
         """
         self._left = sum(game.status != "DONE" for game in games)
         workers = [self._work] * min(self._connections, self._left)
         try:
             run_threads(workers, self._stop, tick)
-        finally:  # a second Ctrl-C leaves the games where they are
+        finally:  # a second Ctrl-C leaves the games in progress
             for player in list(self._players):
                 player.close()
 
@@ -88,7 +85,7 @@ class Submission:
             self._finish_one(players)
 
     def _take(self) -> bool:
-        """One more game is this thread's to finish."""
+        """Reserve one game for this thread; False if none is left."""
         with self._lock:
             if self._stop.is_set() or not self._left:
                 return False
@@ -96,7 +93,7 @@ class Submission:
             return True
 
     def _finish_one(self, players: dict[int, Player]) -> None:
-        """Whichever game the server gives, to its end, however often a connection is lost."""
+        """Play one game to its end, over as many connections as necessary."""
         tried = 0
         while not self._stop.is_set():
             try:
@@ -111,7 +108,6 @@ class Submission:
                 return
 
     def _stop_if_done(self, error: Exception) -> None:
-        """Whether there is a game to wait for, where none of ours goes on."""
         if not isinstance(error, ServerError) or self._open:
             return
         try:
@@ -140,7 +136,7 @@ class Submission:
             self._refused[info["game_id"], turn] += 1
             if self._refused[info["game_id"], turn] == MAX_RETRIES:
                 raise ValueError(
-                    f"{MAX_RETRIES} times at one move the server says: {error}"
+                    f"the server rejected one move {MAX_RETRIES} times: {error}"
                 ) from error
             raise
         finally:

@@ -1,8 +1,7 @@
-"""Games in progress, as pages and terminals play them: `GameTables`.
+"""Games in progress for pages and terminals: `GameTables`.
 
-It does what the life cycle's effects say, in their order, and makes what may be shown. Where games
-are kept and who the partners are is said by who holds the tables: `LocalPlay` for one person,
-`StudyPlay` for a study. No JAX.
+It carries out the effects of `lifecycle` in order and builds the frames to show. Subclasses define
+storage and partners: `LocalPlay` for one person, `StudyPlay` for a study. No JAX.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from hanabi_rl.people.serve.view_json import Frame, actions_of, seat_names, tabl
 
 
 class GameTables:
-    """Games of `rules`, one person in each at most."""
+    """Games of `rules` with at most one person per game."""
 
-    watched = False  # nobody plays: spectators see every hand
+    watched = False  # True: no person plays, spectators see all hands
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -38,73 +37,71 @@ class GameTables:
         self._query_lock = threading.Lock()
 
     def game(self, game_id: int) -> Game:
-        """Raises KeyError where there is no such game."""
+        """Return a game. Raises KeyError if it does not exist."""
         return self._games[game_id]
 
     def move(self, game_id: int, turn: int, action: int) -> Game:
-        """The person's move number `turn`. Raises RefusedError."""
+        """Make the person's move number `turn`. Raises RefusedError."""
         game = self._games[game_id]
         if game.status == "active" and game.current_player not in game.people:
             raise RefusedError("it is another player's turn")
         return self._apply(game, MoveMade(game.current_player or 0, turn, action))
 
     def leave(self, game_id: int) -> Game:
-        """Ends a game before its end; it is kept as unfinished. Raises RefusedError."""
+        """End a game early and save it as unfinished. Raises RefusedError."""
         return self._apply(self._games[game_id], PlayerLeft())
 
     def mark(self, game_id: int, turn: int, marked: bool) -> None:
-        """Move number `turn`, a partner's last, is questionable in the person's eyes, or is not any
-        more. Raises RefusedError, as here, where moves are not marked."""
-        raise RefusedError("moves are not marked at this table")
+        """Flag or unflag the partner's last move, number `turn`, as questionable. Raises
+        RefusedError if the table does not support this."""
+        raise RefusedError("moves cannot be flagged at this table")
 
     def paired_games(self, game_id: int) -> Sequence[int]:
-        """Games in which the same happens: copies for other people at the table."""
+        """Ids of other persons' copies of this game."""
         return ()
 
     def partner_to_move(self, game_id: int) -> bool:
-        """A partner's answer is awaited."""
+        """True if the game waits for a partner."""
         game = self._games[game_id]
         return game.current_player is not None and game.current_player not in game.people
 
     def partner_action(self, game_id: int) -> PartnerAction:
-        """What the partner to move will do; it may take a while, in any thread."""
+        """Compute the next partner's action; slow, and callable from any thread."""
         with self._query_lock:
             return self._query(self._games[game_id])
 
     def partner_moves(self, game_id: int, turn: int, answer: PartnerAction) -> Game:
-        """Makes the partner's move number `turn` that `partner_action` answered. Raises
-        RefusedError."""
+        """Make the partner's move number `turn` from its `partner_action`. Raises RefusedError."""
         game = self._games[game_id]
         return self._apply(game, MoveMade(game.current_player or 0, turn, answer.action))
 
     def frame(self, game_id: int) -> Frame:
-        """What the person (or the spectator) sees of the game now."""
+        """Current frame for the person or spectator."""
         game = self._games[game_id]
         view = player_view(game, _person(game))
         return self._with_link(game, table_frame(view, self._names_at(game)))
 
     def history(self, game_id: int) -> list[Frame]:
-        """Every position of a game that is done, or watched, with all hands face up."""
+        """All positions, all hands face up, of a game that is done or watched."""
         game = self._games[game_id]
         return [self._open_frame(game, turn) for turn in range(game.turn + 1)]
 
     def what_if(self, game_id: int, turn: int, moves: Sequence[int]) -> tuple[Game, list[Frame]]:
-        """The hypothetical game that leaves this one after `turn` moves and goes on with `moves`,
-        of whoever's turn it is, on the same deck; and its positions from there, each with the moves
-        that can follow.
+        """Hypothetical game on the same deck: `moves` from any player after `turn` moves of this
+        game. Returns it and its frames from there on, each with its legal moves.
 
-        Raises RefusedError while persons play this game, and for a move that is not allowed.
+        Raises RefusedError during a person's game and for an illegal move.
         """
         game = self._games[game_id]
         if game.people and game.status != "done":
-            raise RefusedError("what would have been is shown once the game is over")
+            raise RefusedError("hypothetical moves are available after the game")
         if not 0 <= turn <= game.turn:
             raise RefusedError(f"expected a turn in 0..{game.turn}, got {turn}")
         branch = dataclasses.replace(
             game, people=frozenset(), moves=game.moves[:turn], status="active", end_reason=""
         )
         if branch.table().over:
-            raise RefusedError("the game is over here")
+            raise RefusedError("the game is over at this position")
         frames = [self._what_if_frame(game, branch)]
         for action in moves:
             branch, _ = advance(branch, MoveMade(branch.current_player or 0, branch.turn, action))
@@ -112,15 +109,15 @@ class GameTables:
         return branch, frames
 
     def _what_if_frame(self, game: Game, branch: Game) -> Frame:
-        """The last position of a hypothetical game, with the names at the table of `game`."""
+        """Last position of a hypothetical game, with the names at the table of `game`."""
         view, viewer = spectator_view(branch, branch.turn), _person(game)
         frame = table_frame(dataclasses.replace(view, seat=viewer), self._names_at(game))
         current = dataclasses.replace(view, seat=view.current_player)
         return frame | {"actions": actions_of(current, seat_names(self.rules, viewer))}
 
     def conventions(self, game: Game) -> list[str]:
-        """What each move of a game that is shown face up was by convention; where that would teach
-        people whose play is to be measured, as in a study, nothing."""
+        """Convention of each move of a game shown face up; empty in a study, where it would teach
+        the participants."""
         return []
 
     def _open_frame(self, game: Game, turn: int) -> Frame:
@@ -129,7 +126,7 @@ class GameTables:
         return self._with_link(game, frame)
 
     def _with_link(self, game: Game, frame: Frame) -> Frame:
-        """A game that is over has a replay link, where hanab.live knows such games."""
+        """Add the hanab.live replay link of a finished game, if the site supports its rules."""
         if game.status == "done":
             try:
                 frame["link"] = replay_link(game.rules, game.deck, game.moves)
@@ -147,15 +144,13 @@ class GameTables:
         self._games[game.game_id] = game
 
     def _save(self, game: Game, effects: Effects) -> None:
-        """Writes down what the effects say, before anybody is shown the game."""
+        """Save as the effects require, before the game is shown."""
         raise NotImplementedError
 
     def _names_at(self, game: Game) -> dict[int, str]:
-        """What is shown as the name of the agent at each partner's seat."""
         raise NotImplementedError
 
     def _query(self, game: Game) -> PartnerAction:
-        """The answer of the partner to move."""
         raise NotImplementedError
 
 

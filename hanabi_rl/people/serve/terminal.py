@@ -1,6 +1,6 @@
-"""The table as text, and a game played by typing: the same frames as the page, without colours.
+"""Text view of the table and terminal play, with the frames of the page but without colours.
 
-Works at a terminal, for a screen reader, and from a pipe. No JAX.
+Works in a terminal, with a screen reader and through a pipe. No JAX.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hanabi_rl.storage.words import count
 HELP = """p 2     play your card 2 (1 is the oldest)      d 1     discard card 1
 t r     tell your partner red (y g w b, or 1-5)  t 2 r   tell the second player red
 table   show the table again                     leave   end this game here
-help    this list                                quit    stop; the game is kept and can go on"""
+help    this list                                quit    stop; the game is saved"""
 BAR = 20  # characters of a probability of 1
 
 
 def table_text(frame: Frame) -> str:
-    """The table as lines of text, oldest card first."""
+    """Table as lines of text, oldest card first."""
     letters = frame["letters"]
     piles = " ".join(f"{letters[c]}{height}" for c, height in enumerate(frame["fireworks"]))
     discards = " ".join(_face(letters, card) for card in sorted(frame["discards"])) or "none"
@@ -39,7 +39,7 @@ def table_text(frame: Frame) -> str:
 
 
 def bars_text(frame: Frame, max_bars: int = 8) -> str:
-    """What the agent to move weighs, as bars; empty where nothing is known of it."""
+    """Bars of the agent's action probabilities; empty if unknown."""
     lines = []
     for bar in frame.get("chances", [])[:max_bars]:
         mark = ">" if bar["taken"] else " "
@@ -50,16 +50,17 @@ def bars_text(frame: Frame, max_bars: int = 8) -> str:
 
 
 def memory_text(games: int) -> str:
-    """What a person is told of a partner who remembers so many games with them."""
+    """Message about a partner that remembers `games` games with the person."""
     if not games:
-        return "Your partner meets you for the first time, and will remember how you play"
+        return "Your partner has no games with you yet; it will remember how you play"
     return f"Your partner remembers how you played in {games} game{'s' if games > 1 else ''}"
 
 
 def play_terminal(
     play: LocalPlay, lines: Iterable[str], show: Callable[[str], None] = print, games: int = 1
 ) -> None:
-    """Plays `games` games with the moves in `lines`; stops, the game kept, where they end."""
+    """Play `games` games with the moves in `lines`; stop, and keep the game, at the end of
+    `lines`."""
     source = iter(lines)
     for _ in range(games):
         if not _play_game(play, source, show):
@@ -69,7 +70,7 @@ def play_terminal(
 def watch_terminal(
     play: LocalPlay, lines: Iterable[str], show: Callable[[str], None] = print
 ) -> None:
-    """Shows a game of agents move by move; a line (Enter) goes on, the end of the lines stops."""
+    """Show a game of agents: each line (Enter) shows the next move, the end of `lines` stops."""
     game_id = play.new_game().game_id
     source = iter(lines)
     while play.partner_to_move(game_id):
@@ -85,7 +86,7 @@ def watch_terminal(
 
 
 def _play_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], None]) -> bool:
-    """Whether the game came to an end."""
+    """Play one game; True if it ended."""
     game_id = play.current().game_id
     show(f"With {', '.join(agent for agent in play.agents)}. `help` lists what you can type.")
     if play.remembers:
@@ -107,14 +108,14 @@ def _play_game(play: LocalPlay, source: Iterator[str], show: Callable[[str], Non
             return True
         show("\n" + table_text(frame) + "\nYour move:")
         if not _read_move(play, game_id, source, show):
-            show("The game is kept as it is: the same command goes on with it.")
+            show("The game is saved; repeat the command to continue.")
             return False
 
 
 def _read_move(
     play: LocalPlay, game_id: int, source: Iterator[str], show: Callable[[str], None]
 ) -> bool:
-    """Reads lines until one is a move (or leaves); False where they end first."""
+    """Read lines until a move or `leave`; False at their end."""
     frame = play.frame(game_id)
     for line in source:
         words = line.lstrip(BYTE_ORDER_MARK).lower().split()
@@ -132,19 +133,21 @@ def _read_move(
                 play.move(game_id, frame["turn"], read_action(frame, words))
                 return True
         except RefusedError as error:
-            show(f"Not that: {error}.")
+            show(f"Invalid: {error}.")
     return False
 
 
 def read_action(frame: Frame, words: list[str]) -> int:
-    """The action that was typed: `p 2`, `d 1`, `t red`, `t 2 r`, `t bob 3`.
+    """Parse a move: `p 2`, `d 1`, `t red`, `t 2 r`, `t bob 3`.
 
-    Raises RefusedError saying what was expected, or why the rules do not allow it.
+    Raises RefusedError with the expected input or the rule that forbids the move.
     """
     kinds = {"p": "play", "d": "discard", "t": "tell", "h": "tell", "c": "tell"}
     kind = kinds.get(words[0][0], "")
     if words[0] not in (kind, kind[:1], "h", "c") or len(words) < 2:
-        raise RefusedError("expected p, d or t and what, as in `p 2` or `t r` (`help` lists all)")
+        raise RefusedError(
+            "expected p, d or t with a card or hint, as in `p 2` or `t r` (see `help`)"
+        )
     for action in frame["actions"]:
         matches = _is_slot(action, words) if kind != "tell" else _is_hint(frame, action, words)
         if matches and (kind == "tell") == (action["target"] is not None):
@@ -153,7 +156,7 @@ def read_action(frame: Frame, words: list[str]) -> int:
             if action["why_not"]:
                 raise RefusedError(action["why_not"])
             return int(action["id"])
-    raise RefusedError(f"there is no such move as {' '.join(words)!r}")
+    raise RefusedError(f"no such move: {' '.join(words)!r}")
 
 
 def _is_slot(action: Frame, words: list[str]) -> bool:
@@ -177,7 +180,7 @@ def _is_hint(frame: Frame, action: Frame, words: list[str]) -> bool:
 
 
 def _around(frame: Frame) -> list[int]:
-    """The seats in the order of play after one's own, which comes last."""
+    """Seats in playing order after the viewer's, which comes last."""
     players = len(frame["names"])
     first = 0 if frame["you"] is None else frame["you"] + 1
     return [(first + offset) % players for offset in range(players)]
@@ -199,7 +202,7 @@ def _face(letters: list[str], card: list[int] | None) -> str:
 
 
 def _knowledge_text(frame: Frame, card: Frame) -> str:
-    """`R-` told red, `-3` told 3, `--!RY1` told only that it is not red, not yellow, not a 1."""
+    """`R-`: hinted red; `-3`: hinted 3; `--!RY1`: not red, not yellow, not 1."""
     letters, color, rank = frame["letters"], card["color"], card["rank"]
     text = ("-" if color is None else letters[color]) + ("-" if rank is None else str(rank))
     excluded = ""

@@ -1,8 +1,8 @@
-"""The device's side of a runner: what a tick computes. `runner.py` is the host's.
+"""Device-side computation of a runner's tick; `runner.py` is the host side.
 
-Fixed arrays hold S games of P seats, and for each policy what it remembers at every seat of each.
-A tick works on W of the games and W of a policy's seats, wherever they lie in those arrays; rows of
-it that are not used point beyond them.
+Fixed arrays hold S games of P seats, and for each policy its memory at every seat. A tick works on
+W games and W seats of a policy, at any places of those arrays; places of unused rows are out of
+bounds.
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ from hanabi_rl.play.episodes import POLICY_RNG_STREAM
 
 
 class Moves(NamedTuple):
-    """What a tick does to W games. NumPy arrays, traced ones inside; rows that are not used have a
-    slot beyond the last."""
+    """Inputs of a tick for W games; unused rows have an out-of-bounds slot."""
 
     slot: Any  # int32[W]
     begins: Any  # bool[W]
-    deck: Any  # uint8[W, D], of the games that begin
-    action: Any  # int32[W], of the others
+    deck: Any  # uint8[W, D], of games that begin
+    action: Any  # int32[W], of other games
 
 
 class Seats(NamedTuple):
-    """W seats of one policy in the games of a tick; rows that are not used have a game and a place
-    beyond the last."""
+    """W seats of one policy in the games of a tick; unused rows have an out-of-bounds game and
+    place."""
 
-    row: Any  # int32[W], which of the games
+    row: Any  # int32[W], index of the game in the tick
     seat: Any  # int32[W]
-    place: Any  # int32[W], of what it remembers there
+    place: Any  # int32[W], place of the memory
     begins: Any  # bool[W]
-    queried: Any  # bool[W], for an answer; else it moved before, and looks on
-    game_index: Any  # uint32[W], the game's number among the streams of chance
+    queried: Any  # bool[W], action needed; False while replaying
+    game_index: Any  # uint32[W], number of the game in its random stream
 
 
 class Tick(NamedTuple):
@@ -55,18 +54,17 @@ class Tick(NamedTuple):
 
 
 Run = Callable[..., Any]
-"""How the functions below are called: `run(function, *arguments, **static)`."""
+"""Caller of the functions below: `run(function, *arguments, **static)`."""
 
 
 def compiled(function: Any, *arguments: Any, **static: Any) -> Any:
-    """By XLA."""
+    """Call the function, compiled by XLA."""
     return function(*arguments, **static)
 
 
 @functools.partial(jax.jit, static_argnames=("rules", "size"))
 def init_slots(policies: tuple[Policy, ...], *, rules: Rules, size: int) -> tuple[State, list[Any]]:
-    """`size` games, and for each policy what it remembers at every seat of each, leaves
-    [size * P, ...]."""
+    """`size` games and each policy's initial memory at every seat, leaves [size * P, ...]."""
     decks = np.zeros((size, rules.deck_size), np.uint8)
     places = size * rules.num_players
     return core.deal(rules, jnp.asarray(decks)), [p.init_carry(places) for p in policies]
@@ -77,27 +75,27 @@ def _rows(tree: Any, index: Any) -> Any:
 
 
 def _with_rows(tree: Any, index: Any, rows: Any) -> Any:
-    """Those beyond the last are dropped."""
+    """Set rows; out-of-bounds rows are dropped."""
     return jax.tree.map(lambda leaf, new: leaf.at[index].set(new, mode="drop"), tree, rows)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
 def write_memory(memory: Any, place: Any, row: Any) -> Any:
-    """`memory` [S * P, ...] with another row (leaves without that axis) at `place`."""
+    """Set row `place` of `memory` [S * P, ...] to `row`, without that axis."""
     return jax.tree.map(lambda leaf, new: leaf.at[place].set(new), memory, row)
 
 
 @jax.jit
 def next_game_memory(policy: Policy, row: Any) -> Any:
-    """What `policy` remembers before another game with the same partners, from what it remembered
-    at the end of one; leaves without the axis of places."""
+    """Policy's memory before the next game with the same partners; leaves without the axis of
+    places."""
     after = next_game(policy, jax.tree.map(lambda leaf: leaf[None], row), jnp.ones(1, bool))
     return jax.tree.map(lambda leaf: leaf[0], after)
 
 
 @functools.partial(jax.jit, static_argnames="rules", donate_argnums=0)
 def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Tick]:
-    """Deals or moves in W of the S games, and shows every seat what there is to be seen."""
+    """Deal or move in W of the S games; return all states and the observations of the W games."""
     after_move, _, _ = core.step(rules, _rows(state, moves.slot), moves.action)
     games = select_games(moves.begins, core.deal(rules, moves.deck), after_move)
     observations = observe(rules, games.without_deck())
@@ -109,10 +107,9 @@ def advance(state: State, moves: Moves, *, rules: Rules) -> tuple[State, Tick]:
 def step(
     memory: Any, policy: Policy, tick: Tick, seats: Seats, key: jax.Array
 ) -> tuple[Any, jax.Array, jax.Array]:
-    """Steps `policy` on W seats, idle ones too, as those are that are not used: who thinks for long
-    does so at its turn alone, and there where it is asked alone. `memory` is what it remembers,
-    [S * P, ...], and `key` that of the chance it may play by. Returns the memory, and of every seat
-    the greedy action int32[W] and the probabilities float32[W, A]."""
+    """Step `policy` on W seats, including idle and unused ones; search policies compute only where
+    an action is needed. memory: [S * P, ...]; key: for stochastic policies. Returns the memory, the
+    greedy actions int32[W] and the probabilities float32[W, A]."""
     used = seats.row < tick.turn.shape[0]
     row = jnp.where(used, seats.row, 0)
     idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop

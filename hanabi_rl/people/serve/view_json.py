@@ -1,7 +1,7 @@
-"""A `PlayerView` as the plain values that pages and terminals show: `table_frame`.
+"""JSON-ready form of a `PlayerView` for pages and terminals: `table_frame`.
 
-It is never handed a game or a deck, so that it cannot tell what its seat may not know. Colours are
-numbers 0.., ranks 1.., slots 1.. with 1 the oldest card, seats 0..; a card is `[colour, rank]`.
+It never receives a game or a deck, so it cannot reveal hidden cards. Colours are numbers from 0,
+ranks from 1, slots from 1 with 1 the oldest card, seats from 0; a card is `[colour, rank]`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Frame = dict[str, Any]
 
 
 def table_frame(view: PlayerView, agents: dict[int, str]) -> Frame:
-    """Everything that is shown of a position; `agents` names who sits at the partners' seats."""
+    """Frame of a position. agents: names at the partners' seats."""
     rules, you = view.rules, view.seat
     names = seat_names(rules, you)
     return {
@@ -54,17 +54,17 @@ def table_frame(view: PlayerView, agents: dict[int, str]) -> Frame:
 
 
 def seat_names(rules: Rules, you: int | None) -> list[str]:
-    """`You` at one's own seat, first names at the others."""
+    """`You` at the viewer's seat, first names at the others."""
     return ["You" if seat == you else PLAYER_NAMES[seat] for seat in range(rules.num_players)]
 
 
 def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
-    """A move that was made, in words: `Bob tells you red: cards 2, 4`."""
+    """Text of a past move: `Bob tells you red: cards 2, 4`."""
     own = names[move.seat] == "You"
     what = decode_action(rules, move.action)
     if what.kind in ("play", "discard"):
         verb = what.kind if own else f"{what.kind}s"
-        failed = "" if move.success else ", which does not fit: a life is lost"
+        failed = "" if move.success else ", not playable: a life is lost"
         return f"{names[move.seat]} {verb} card {what.slot + 1}: {card_text(rules, move.card)}" + (
             failed
         )
@@ -77,7 +77,7 @@ def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
 
 
 def action_text(rules: Rules, action: int, seat: int, names: list[str]) -> str:
-    """What an action of `seat` would be, without the card that it moves: `Tell Bob red`."""
+    """Text of an action of `seat`, without the card's identity: `Tell Bob red`."""
     what = decode_action(rules, action)
     if what.kind in ("play", "discard"):
         return f"{what.kind.capitalize()} card {what.slot + 1}"
@@ -86,7 +86,7 @@ def action_text(rules: Rules, action: int, seat: int, names: list[str]) -> str:
 
 
 def card_text(rules: Rules, card: int | None) -> str:
-    """`R1`, or `?` for a card that may not be known."""
+    """`R1`, or `?` for a hidden card."""
     if card is None:
         return "?"
     color, rank = divmod(card, rules.num_ranks)
@@ -115,7 +115,7 @@ def _card(rules: Rules, card: SeenCard) -> Frame:
 
 
 def _last(rules: Rules, move: SeenMove) -> Frame:
-    """The last move, as the page marks it: `orders` are the cards that it is about."""
+    """Last move with the deck positions of its cards, for highlighting."""
     what = decode_action(rules, move.action)
     return {
         "seat": move.seat,
@@ -129,7 +129,7 @@ def _last(rules: Rules, move: SeenMove) -> Frame:
 
 
 def actions_of(view: PlayerView, names: list[str]) -> list[Frame]:
-    """One's own moves on one's own turn, each with why it is not allowed, or None."""
+    """Moves of the viewer on its turn, each with the reason if it is not allowed."""
     if view.over or view.seat is None or view.current_player != view.seat:
         return []
     result = []
@@ -156,15 +156,15 @@ def _why_not(view: PlayerView, what: Move, target: int | None) -> str | None:
         if what.slot >= hand_size:
             return f"you hold only {hand_size} cards"
         if what.kind == "discard" and view.hints == view.rules.max_info_tokens:
-            return "all hints are there: a discard would bring none back"
+            return "all hints are available: a discard would gain none"
         return None
     if view.hints == 0:
-        return "no hint is left: a discard brings one back"
+        return "no hint is left: a discard gains one"
     faces = [
         divmod(card.card, view.rules.num_ranks)
         for card in view.hands[target]
         if card.card is not None
     ]
     if all(face[0 if what.kind == "color" else 1] != what.value for face in faces):
-        return "a hint must point at one card or more"
+        return "a hint must touch at least one card"
     return None

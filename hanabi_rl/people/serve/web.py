@@ -1,17 +1,13 @@
-"""The page and its socket, for one machine: `make_app`.
+"""Local web page and its socket: `make_app`. No JAX, and no state except connections.
 
-A web worker: it imports no JAX and holds nothing but connections. What it sends is made by
-`GameTables` from sights, never from a deck.
-
-The socket sends `{"type": "frame", "frame": {...}}` (the table now), `{"type": "history", "frames":
-[...], "conventions": [...]}` (all of a game that is over, or watched, and what each move was by
-convention), `{"type": "role", "moves": false}` (a newer tab of this game is there, and moves; true:
-not any more) and `{"type": "error", "text": ...}`. It takes `{"action": id, "turn": n}`, `{"leave":
-true}`, in a study that asks for it `{"questionable": turn, "marked": true}` and, where agents are
-watched, `{"step": turn}`. A move of any other turn than the current one is answered with the
-current table and changes nothing. `{"what_if": [id, ...], "turn": n}` asks for the hypothetical
-game that leaves one that is shown face up after n moves, and is answered like history, of type
-`what_if`.
+The socket sends `{"type": "frame", "frame": {...}}` (current table), `{"type": "history", "frames":
+[...], "conventions": [...]}` (whole game that is over or watched, with the convention of each
+move), `{"type": "role", "moves": false}` (a newer tab of this game moves; true: no longer) and
+`{"type": "error", "text": ...}`. It accepts `{"action": id, "turn": n}`, `{"leave": true}`, in
+studies that flag moves `{"questionable": turn, "marked": true}` and, for watched games, `{"step":
+turn}`. A move of another turn changes nothing; the reply is the current table. `{"what_if": [id,
+...], "turn": n}` requests a hypothetical game from move n of a game shown face up; the reply has
+the form of history and the type `what_if`.
 """
 
 from __future__ import annotations
@@ -46,13 +42,14 @@ from hanabi_rl.people.serve.tables import GameTables
 from hanabi_rl.people.serve.terminal import memory_text
 
 HERE = Path(__file__).parent
-HOSTS = ["127.0.0.1", "localhost"]  # no other name leads here: a foreign page cannot rebind one
+HOSTS = ["127.0.0.1", "localhost"]  # only these names, against DNS rebinding
 MAX_MESSAGE = 4096  # bytes of one message from a page
-REFUSED = 1008  # WebSocket close code, after which a page does not connect again
-MAX_INVALID_MESSAGES = 10  # messages that are no moves, before a connection is closed
+REFUSED = 1008  # WebSocket close code after which a page does not reconnect
+MAX_INVALID_MESSAGES = 10  # invalid messages before the connection is closed
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "Referrer-Policy": "same-origin",  # none at all would make the origin of our own forms `null`
+    # without a referrer, our own forms would have the origin `null`
+    "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
@@ -63,12 +60,12 @@ OLDER_TAB = "a newer tab plays this game: reload this one to play here"
 
 @dataclasses.dataclass
 class _Tab:
-    opened: float  # when, as it says: only its own tabs are put in order by it
-    moves: bool = True  # it takes itself for the newest
+    opened: float  # browser's time, which orders only its own tabs
+    moves: bool = True  # last role sent
 
 
 class GameSockets:
-    """The connections of every game, and the partners' turns in them."""
+    """Connections of every game and its partners' turns."""
 
     def __init__(self, play: GameTables, move_delay: float) -> None:
         self.play, self.move_delay = play, move_delay
@@ -76,7 +73,7 @@ class GameSockets:
         self._turns: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, socket: WebSocket, game_id: int) -> None:
-        """One connection, from the table as it is now to its close."""
+        """Serve one connection from the current table to its close."""
         self._tabs.setdefault(game_id, {})[socket] = _Tab(_opened(socket))
         try:
             await self._send_roles(game_id)
@@ -88,27 +85,27 @@ class GameSockets:
                     num_invalid += 1
                     await _send(socket, {"type": "error", "text": problem})
                     await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
-            await socket.close(REFUSED, "too many messages that are no moves")
+            await socket.close(REFUSED, "too many invalid messages")
         except (WebSocketDisconnect, RuntimeError):
-            pass  # the page is gone; the game stays
+            pass  # page closed; the game stays
         finally:
             self._tabs.get(game_id, {}).pop(socket, None)
             await self._send_roles(game_id)
 
     async def end(self, game_id: int) -> None:
-        """Nobody is at this table any more."""
+        """Close a game that no longer exists."""
         if turn := self._turns.pop(game_id, None):
             turn.cancel()
-        await self.disconnect(game_id, "this game is no more")
+        await self.disconnect(game_id, "this game no longer exists")
 
     async def disconnect(self, game_id: int, reason: str) -> None:
-        """Close all connections of a game, which goes on."""
+        """Close all connections of a game, which continues."""
         for socket in self._tabs.pop(game_id, {}):
             with contextlib.suppress(RuntimeError):
                 await socket.close(REFUSED, reason)
 
     async def close(self) -> None:
-        """Stops what the partners were about to do."""
+        """Cancel the partners' pending turns."""
         for turn in self._turns.values():
             turn.cancel()
         await asyncio.gather(*self._turns.values(), return_exceptions=True)
@@ -122,12 +119,12 @@ class GameSockets:
             self._start_partner_turns(game_id)
 
     def _active_tab(self, game_id: int) -> WebSocket | None:
-        """The newest tab; of two that say the same the later connection."""
+        """Newest tab; among equals, the latest connection."""
         tabs = self._tabs.get(game_id, {})
         return max(reversed(tabs), key=lambda socket: tabs[socket].opened, default=None)
 
     async def _send_roles(self, game_id: int) -> None:
-        """One has come or gone: a tab that moves from now on, or no more, is told."""
+        """After a connection or disconnect, send changed roles to the tabs."""
         active = self._active_tab(game_id)
         for socket, tab in list(self._tabs.get(game_id, {}).items()):
             if tab.moves != (socket is active):
@@ -136,13 +133,13 @@ class GameSockets:
                     await _send(socket, {"type": "role", "moves": tab.moves})
 
     async def _handle(self, game_id: int, socket: WebSocket, message: Message) -> str | None:
-        """Does what a message says; returns what is wrong with it."""
+        """Handle one message; return its problem, if any."""
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1006))
         try:
             content = orjson.loads(message.get("text") or message.get("bytes") or b"")
         except orjson.JSONDecodeError:
-            return "that was no JSON"
+            return "expected JSON"
         if not isinstance(content, dict):
             return "expected an object"
         if socket is not self._active_tab(game_id):
@@ -181,8 +178,7 @@ class GameSockets:
         self._start_partner_turns(game_id)
 
     async def _query_watched(self, game_id: int) -> None:
-        """Where agents are watched: what the next one thinks of its moves is shown before it
-        moves."""
+        """Compute the next probabilities of a watched game, which are shown before the move."""
         if self.play.watched and self.play.partner_to_move(game_id):
             async with self._report_failure(game_id):
                 await asyncio.to_thread(self.play.partner_action, game_id)
@@ -194,24 +190,24 @@ class GameSockets:
 
     async def _play_partners(self, game_id: int) -> None:
         async with self._report_failure(game_id):
-            with contextlib.suppress(RefusedError):  # the person has left meanwhile
+            with contextlib.suppress(RefusedError):  # the person has left
                 while self.play.partner_to_move(game_id):
                     await self._partner_turn(game_id)
 
     @contextlib.asynccontextmanager
     async def _report_failure(self, game_id: int) -> AsyncIterator[None]:
-        """What any agent's code raises: the game is kept, and a reload asks it again."""
+        """Report any exception of an agent; the game is kept, and a reload retries."""
         try:
             yield
         except RefusedError:
             raise
         except Exception:
             logging.getLogger(__name__).exception("the partner failed")
-            text = "The partner failed (the terminal says how). Reload to ask it again."
+            text = "The partner failed (details in the terminal). Reload to retry."
             await self._broadcast(game_id, [{"type": "error", "text": text}])
 
     async def _partner_turn(self, game_id: int) -> None:
-        """The answer is shown after a fixed delay, so that its speed tells nothing."""
+        """Make the partner's move after a fixed delay, so that its speed reveals nothing."""
         turn = self.play.game(game_id).turn
         delay = asyncio.create_task(asyncio.sleep(self.move_delay))
         answer = await asyncio.to_thread(self.play.partner_action, game_id)
@@ -220,7 +216,7 @@ class GameSockets:
         await self._show(game_id)
 
     async def show(self, game_id: int) -> None:
-        """Shows a game as it is now to all who are at its table."""
+        """Send the current game to all its players."""
         for each in (game_id, *self.play.paired_games(game_id)):
             await self._show(each)
 
@@ -244,7 +240,7 @@ class GameSockets:
         }
 
     def _what_if(self, game_id: int, content: dict[str, Any]) -> dict[str, Any]:
-        """Raises RefusedError."""
+        """Build the `what_if` reply. Raises RefusedError."""
         moves, turn = content["what_if"], _int_field(content, "turn")
         if not isinstance(moves, list) or any(type(move) is not int for move in moves):
             raise RefusedError("expected a list of whole numbers under 'what_if'")
@@ -283,7 +279,7 @@ def make_app(
             raise HTTPException(404, "expected games.safetensors or games.json")
         content = None if play.folder is None else play.folder.download(play.rules, suffix)
         if content is None:
-            raise HTTPException(404, "no game is finished yet")
+            raise HTTPException(404, "no finished games yet")
         name = f"hanabi-{play.rules.num_players}p{suffix}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
@@ -323,7 +319,7 @@ def make_app(
 
 
 class WithHeaders:
-    """Puts `HEADERS` on every response."""
+    """Add `HEADERS` to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -342,21 +338,20 @@ class WithHeaders:
 
 
 def check_origin(headers: Headers) -> None:
-    """A browser names the page that asks; only our own may."""
+    """Reject requests from other sites' pages; browsers send the page's origin."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-        raise HTTPException(403, "another site's page may not play here")
+        raise HTTPException(403, "requests from other sites are not allowed")
 
 
 def _check_game(play: LocalPlay, game_id: int) -> int:
     try:
         return play.game(game_id).game_id
     except KeyError:
-        raise HTTPException(404, "no such game here") from None
+        raise HTTPException(404, "no such game") from None
 
 
 def _int_field(content: dict[str, Any], name: str) -> int:
-    """Raises RefusedError."""
     value = content.get(name)
     if type(value) is not int:
         raise RefusedError(f"expected a whole number under {name!r}")

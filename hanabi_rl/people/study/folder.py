@@ -86,7 +86,7 @@ class StudyFolder:
                 if person.code_hash == _hash(code := f"{person.number:06d}{secret}"):
                     return person, code
             if self.complete(participants):
-                raise RefusedError("the study is complete: no more participants are needed")
+                raise RefusedError("the study is complete: it needs no more participants")
             taken = {person.number for person in participants}
             number = secrets.randbelow(1_000_000)
             while number in taken:

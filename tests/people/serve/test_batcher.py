@@ -1,4 +1,4 @@
-"""What is asked at a time goes together, in order, and each gets its own answer."""
+"""Concurrent requests are batched in order, and each gets its own result."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 from hanabi_rl.people.serve.batcher import AsyncBatcher
 
 
-def test_a_batch_is_what_was_asked_while_the_last_one_ran() -> None:
+def test_batch_contains_requests_during_last_call() -> None:
     batches: list[list[int]] = []
 
     async def main() -> None:
@@ -27,13 +27,13 @@ def test_a_batch_is_what_was_asked_while_the_last_one_ran() -> None:
         await asyncio.sleep(0)
         go_on.set()
         assert await asyncio.gather(first, *others) == [2, 4, 6, 8]
-        assert await together.ask(5) == 10  # and it goes on after nobody waited
+        assert await together.ask(5) == 10  # usable after an empty queue
 
     asyncio.run(main())
     assert batches == [[1], [2, 3, 4], [5]]
 
 
-def test_an_error_is_raised_where_it_belongs() -> None:
+def test_error_reaches_its_request() -> None:
     async def answer(numbers: list[int]) -> Sequence[int | Exception]:
         if 0 in numbers:
             raise OSError("all of them")
@@ -50,7 +50,7 @@ def test_an_error_is_raised_where_it_belongs() -> None:
     asyncio.run(main())
 
 
-def test_who_has_left_is_not_asked_for_and_a_close_ends_the_waiting() -> None:
+def test_cancelled_requests_are_skipped_and_close_cancels() -> None:
     batches: list[list[int]] = []
 
     async def main() -> None:
@@ -62,14 +62,14 @@ def test_who_has_left_is_not_asked_for_and_a_close_ends_the_waiting() -> None:
             return numbers
 
         together = AsyncBatcher[int, int](wait)
-        asked = [asyncio.create_task(together.ask(number)) for number in (1, 2)]
+        tasks = [asyncio.create_task(together.ask(number)) for number in (1, 2)]
         await asyncio.sleep(0)
-        asked[0].cancel()
+        tasks[0].cancel()
         await asyncio.sleep(0)
         late = asyncio.create_task(together.ask(3))
         await asyncio.sleep(0)
         await together.close()
-        for task in (asked[1], late):
+        for task in (tasks[1], late):
             with pytest.raises(asyncio.CancelledError):
                 await task
 

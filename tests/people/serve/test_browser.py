@@ -1,4 +1,4 @@
-"""The page in a real Chromium: whole games by keyboard alone, reloads, two tabs, accessibility."""
+"""The page in Chromium: whole games by keyboard, reloads, two tabs, accessibility."""
 
 import pytest
 from support.browser import (
@@ -30,7 +30,7 @@ pytestmark = NEEDS_BROWSER
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_a_whole_game_by_keyboard_alone_with_a_reload(make_play, open_page, tmp_path, size):
+def test_whole_game_by_keyboard_survives_reload(make_play, open_page, tmp_path, size):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address, size)
@@ -48,7 +48,7 @@ def test_a_whole_game_by_keyboard_alone_with_a_reload(make_play, open_page, tmp_
         score = game.table().score
         assert page.locator("h1").inner_text() == f"Game over: {score} of 25 points"
         assert page.locator(".replay a").get_attribute("href").startswith("https://")
-        press(page, ["Home"])  # the replay: from the deal, all hands open
+        press(page, ["Home"])  # replay: from the deal, all hands open
         assert page.locator("h1").inner_text() == "Turn 1: your turn"
         assert page.locator(".card", has_text="?").count() == 0
         press(page, ["ArrowRight"])
@@ -62,13 +62,13 @@ def test_a_whole_game_by_keyboard_alone_with_a_reload(make_play, open_page, tmp_
     assert tuple(games.moves(0)) == game.moves and games.scores.tolist() == [score]
 
 
-def test_a_choice_is_taken_back_and_what_is_not_allowed_says_why(make_play, open_page):
+def test_choice_is_cancelled_and_illegal_move_explained(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
         assert my_turn(page)
         press(page, ["d", "2"])
-        assert "Not allowed: all hints are there" in page.locator("#actions").inner_text()
+        assert "Not allowed: all hints are available" in page.locator("#actions").inner_text()
         press(page, ["Enter", "Escape"])
         assert "Choose a card" in page.locator("#actions").inner_text()
         press(page, ["ArrowRight", "ArrowRight"])
@@ -77,7 +77,7 @@ def test_a_choice_is_taken_back_and_what_is_not_allowed_says_why(make_play, open
         assert play.game(max(play._games)).turn == 0
 
 
-def test_three_players_are_named_by_number(make_play, open_page):
+def test_three_players_are_selected_by_number(make_play, open_page):
     play = make_play(Rules(num_players=3), seed=4)
     with serve(play) as address:
         page = open_page(address)
@@ -91,7 +91,7 @@ def test_three_players_are_named_by_number(make_play, open_page):
         assert page.locator("#log li").first.inner_text().startswith(f"You tell Cathy {value}")
 
 
-def test_the_newest_of_two_tabs_moves_and_a_lost_connection_comes_back(make_play, open_page):
+def test_newest_tab_moves_and_lost_connection_returns(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         first, second = open_page(address), open_page(address)
@@ -113,17 +113,17 @@ def test_the_newest_of_two_tabs_moves_and_a_lost_connection_comes_back(make_play
         move_by_keys(first, 2)
 
 
-def test_a_move_that_nobody_heard_is_made_again_on_a_new_connection(make_play, browser):
-    page, heard = browser.new_page(), []
+def test_lost_move_can_be_repeated_after_reconnect(make_play, browser):
+    page, received = browser.new_page(), []
 
     def between(connection):
         server = connection.connect_to_server()
-        heard.append([])
-        deaf = len(heard) == 1
+        received.append([])
+        dropped = len(received) == 1
 
         def on_message(message):
-            heard[-1].append(message)
-            if not deaf:
+            received[-1].append(message)
+            if not dropped:
                 server.send(message)
 
         connection.on_message(on_message)
@@ -136,17 +136,17 @@ def test_a_move_that_nobody_heard_is_made_again_on_a_new_connection(make_play, b
         assert my_turn(page)
         press(page, ["h", "1", "Enter"])
         page.clock.fast_forward(9_000)
-        assert len(heard) == 1 and len(heard[0]) == 1
+        assert len(received) == 1 and len(received[0]) == 1
         page.clock.fast_forward(1_100)
         until(page, "document.getElementById('network').textContent.includes('lost')")
         page.clock.fast_forward(600)
         until(page, "document.getElementById('network').textContent === ''")
         move_by_keys(page, 2)
-    assert [len(messages) for messages in heard] == [1, 1]
+    assert [len(messages) for messages in received] == [1, 1]
     page.close()
 
 
-def test_a_setting_puts_a_pattern_on_each_colour_and_is_kept(make_play, open_page):
+def test_pattern_setting_is_applied_and_saved(make_play, open_page):
     with serve(make_play(Rules())) as address:
         page = open_page(address)
         assert set(page.evaluate(PATTERNS)) == {"none"}
@@ -158,7 +158,7 @@ def test_a_setting_puts_a_pattern_on_each_colour_and_is_kept(make_play, open_pag
         assert len(set(patterns)) == 5 and "none" not in patterns
 
 
-def test_agents_are_watched_by_keys(make_play, open_page):
+def test_keys_control_watched_game(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
         page = open_page(address)
@@ -175,7 +175,7 @@ def test_agents_are_watched_by_keys(make_play, open_page):
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("watch", [False, True], ids=["play", "watch"])
 def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
-    """At the start, in the middle (a card chosen, everything open), and at the end."""
+    """At the start, during the game (card chosen, everything open) and at the end."""
     play = make_play(Rules(), watch=watch)
     with serve(play) as address:
         page = open_page(address, size, color_scheme=scheme)

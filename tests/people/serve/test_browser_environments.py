@@ -1,4 +1,4 @@
-"""The page as other people have it: whose a key is, other keyboards, contrast, zoom, no storage."""
+"""The page in other environments: keyboard layouts, contrast, zoom, no storage."""
 
 import pytest
 from support.browser import (
@@ -40,17 +40,17 @@ SEEN = """() => {
 }"""
 
 
-def asked(page):
+def prompt(page):
     return page.locator(".choice p").inner_text()
 
 
-def told_first(play):
-    """How many moves the first game has."""
+def moves_of_first_game(play):
+    """Number of moves of the first game."""
     return play.game(min(play._games)).turn
 
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
-def test_the_button_with_the_focus_acts_whatever_was_chosen_by_keys(make_play, open_page, key):
+def test_focused_button_acts_despite_key_choice(make_play, open_page, key):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -63,13 +63,13 @@ def test_the_button_with_the_focus_acts_whatever_was_chosen_by_keys(make_play, o
 
         press(page, ["h", "1"])
         choose_then_press("[data-key=back]")
-        assert asked(page) == "Choose a card, or tell something"
+        assert prompt(page) == "Choose a card, or tell something"
         choose_then_press("[data-key=discard]")
-        assert asked(page).startswith("Discard card 1?")
+        assert prompt(page).startswith("Discard card 1?")
         choose_then_press("[data-key=card-2]")
-        assert asked(page) == "Play card 2?"
+        assert prompt(page) == "Play card 2?"
         choose_then_press("button.hint.rank[aria-disabled=false]")
-        assert asked(page).startswith("Tell Bob")
+        assert prompt(page).startswith("Tell Bob")
         choose_then_press("[role=log]")
         choose_then_press("summary")
         assert page.locator("details.more").get_attribute("open") is not None
@@ -78,17 +78,17 @@ def test_the_button_with_the_focus_acts_whatever_was_chosen_by_keys(make_play, o
         choose_then_press("[data-setting=patterns]")
         assert page.locator("[data-setting=patterns]").is_checked() == (key == "Space")
         choose_then_press("a[download]")
-        assert told_first(play) == 0
+        assert moves_of_first_game(play) == 0
         with page.expect_navigation():
             choose_then_press("#new button")
         until(page, "/Turn [12]:/.test(document.title)")
-        assert told_first(play) == 0 and len(play._games) == 2
+        assert moves_of_first_game(play) == 0 and len(play._games) == 2
         assert my_turn(page)
         page.locator("summary").click()
         turn = play.game(max(play._games)).turn
         choose_then_press("#leave")
-        press(page, ["p", "2", "Escape"])  # keys of moves are not heard, and nothing is left
-        assert asked(page) == "Play card 1?" and play.game(max(play._games)).status == "active"
+        press(page, ["p", "2", "Escape"])  # ignored in the dialog
+        assert prompt(page) == "Play card 1?" and play.game(max(play._games)).status == "active"
         choose_then_press("#leave")
         page.locator("#sure-yes").focus()
         press(page, [key])
@@ -97,9 +97,7 @@ def test_the_button_with_the_focus_acts_whatever_was_chosen_by_keys(make_play, o
         assert game.end_reason == "left" and game.turn == turn
 
 
-def test_what_keys_have_chosen_is_confirmed_by_enter_and_by_tab_to_back_taken_back(
-    make_play, open_page
-):
+def test_enter_confirms_and_back_cancels_key_choice(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -107,16 +105,16 @@ def test_what_keys_have_chosen_is_confirmed_by_enter_and_by_tab_to_back_taken_ba
         press(page, ["p", "1"])
         assert page.locator("button.go").evaluate("go => go === document.activeElement")
         press(page, ["Tab", "Enter"])
-        assert asked(page) == "Choose a card, or tell something" and told_first(play) == 0
+        assert prompt(page) == "Choose a card, or tell something" and moves_of_first_game(play) == 0
         page.locator("[data-key=card-3]").click()
         press(page, ["p"])
-        assert asked(page) == "Play card 3?"
+        assert prompt(page) == "Play card 3?"
         press(page, ["Enter"])
         until(page, "document.querySelectorAll('#log li').length > 0")
         assert page.locator("#log li").first.inner_text().startswith("You play card 3")
 
 
-def test_in_a_study_too_the_focused_button_acts(tmp_path, open_page):
+def test_focused_button_acts_in_study(tmp_path, open_page):
     play = make_study_play(tmp_path, rules=Rules())
     with serve_app(make_study(play, 0)) as address:
         page = open_page(address, wait=".choices")
@@ -124,23 +122,23 @@ def test_in_a_study_too_the_focused_button_acts(tmp_path, open_page):
         page.locator(".questions button.go").click()
         page.wait_for_selector(".board")
         assert my_turn(page)
-        made = play.folder.everyone()[0].games[0].game.turn
+        made = play.folder.participants()[0].games[0].game.turn
         page.locator("summary").click()
         press(page, ["p", "1"])
         page.get_by_role("button", name="Stop the study here").focus()
         press(page, ["Enter"])
         page.wait_for_url("**/stop*")
-        (person,) = play.folder.everyone()
+        (person,) = play.folder.participants()
         assert not person.stopped and person.games[0].game.status == "active"
         page.get_by_role("button", name="Yes, stop for good").focus()
         press(page, ["Enter"])
         page.wait_for_url("**/next")
-        (person,) = play.folder.everyone()
+        (person,) = play.folder.participants()
         assert person.stopped and person.games[0].game.turn == made
 
 
 @pytest.mark.parametrize("by_button", [False, True], ids=["n", "Enter"])
-def test_a_key_held_down_deals_one_game(make_play, open_page, by_button):
+def test_held_key_deals_one_game(make_play, open_page, by_button):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
         page, sent = open_page(address), []
@@ -163,7 +161,7 @@ def test_a_key_held_down_deals_one_game(make_play, open_page, by_button):
         assert len(sent) == 1
 
 
-def test_what_slides_and_scrolls_keeps_its_keys(make_play, open_page):
+def test_slider_and_log_keep_their_keys(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
         page = open_page(address, (640, 400))
@@ -183,29 +181,29 @@ def test_what_slides_and_scrolls_keeps_its_keys(make_play, open_page):
         page.wait_for_timeout(200)
         assert "Move 15 of 15" in page.locator("#actions").inner_text()
         page.locator("[data-key=slider]").focus()
-        press(page, ["a"])  # no key of a slider's
+        press(page, ["a"])  # not a slider's key
         assert page.locator("[data-key=auto]").get_attribute("aria-pressed") == "true"
 
 
-def test_a_choice_does_not_move_the_page_and_the_list_of_keys_does(make_play, open_page):
+def test_choice_keeps_scroll_position_and_help_scrolls(make_play, open_page):
     with serve(make_play(Rules())) as address:
         page = open_page(address, (640, 400))
         assert my_turn(page)
-        told = page.locator("button.hint.rank").first
-        told.evaluate(
+        hint_button = page.locator("button.hint.rank").first
+        hint_button.evaluate(
             "(button) => scrollBy(0, button.getBoundingClientRect().bottom + 2"
             " - document.querySelector('footer').getBoundingClientRect().top)"
         )
-        before, box = page.evaluate("scrollY"), told.bounding_box()
+        before, box = page.evaluate("scrollY"), hint_button.bounding_box()
         page.mouse.click(box["x"] + 9, box["y"] + 9)
-        assert asked(page).startswith("Tell Bob") and page.evaluate("scrollY") == before
+        assert prompt(page).startswith("Tell Bob") and page.evaluate("scrollY") == before
         summary = "document.querySelector('summary').getBoundingClientRect()"
         assert page.evaluate(f"{summary}.top > innerHeight")
         press(page, ["?"])
         until(page, f"{summary}.top < innerHeight / 2")
 
 
-def test_moves_are_typed_on_other_keyboards(make_play, open_page):
+def test_moves_work_on_other_keyboards(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -218,18 +216,18 @@ def test_moves_are_typed_on_other_keyboards(make_play, open_page):
             ([("p", "KeyR"), ("4", "Digit4")], "Play card 4?"),  # Dvorak
         ]:
             type_on(page, *strokes)
-            assert asked(page) == choice
+            assert prompt(page) == choice
             press(page, ["Escape"])
-        told = page.locator("button.hint.rank[aria-disabled=false]").first
-        value = told.get_attribute("data-key")[-1]
+        hint_button = page.locator("button.hint.rank[aria-disabled=false]").first
+        value = hint_button.get_attribute("data-key")[-1]
         type_on(page, ("h", "KeyH"), ("&é\"'("[int(value) - 1], f"Digit{value}"))
         press(page, ["Enter"])
         until(page, "document.querySelectorAll('#log li').length > 0")
         assert page.locator("#log li").first.inner_text().startswith(f"You tell Bob {value}")
 
 
-def test_a_setting_leaves_letters_and_digits_to_others(make_play, open_page):
-    """Who speaks to the browser, or rests a hand on the keys, moves by buttons alone."""
+def test_setting_disables_letter_and_digit_keys(make_play, open_page):
+    """For speech control, and against accidental key presses: moves by buttons only."""
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -237,14 +235,14 @@ def test_a_setting_leaves_letters_and_digits_to_others(make_play, open_page):
         page.locator("summary").click()
         page.locator("[data-setting=keys]").click()
         press(page, ["p", "1", "?"])
-        assert asked(page) == "Choose a card, or tell something"
+        assert prompt(page) == "Choose a card, or tell something"
         page.locator("[data-setting=keys]").click()
-        press(page, ["p", "1"])  # though the box still has the focus
-        assert asked(page) == "Play card 1?"
+        press(page, ["p", "1"])  # although the box has the focus
+        assert prompt(page) == "Play card 1?"
 
 
 @pytest.mark.parametrize("script", [CLOSED, FULL], ids=["cookies off", "full"])
-def test_settings_hold_where_the_browser_keeps_none(make_play, open_page, script):
+def test_settings_work_without_storage(make_play, open_page, script):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address, script=script)
@@ -258,14 +256,14 @@ def test_settings_hold_where_the_browser_keeps_none(make_play, open_page, script
         move_by_keys(page, 0)
 
 
-def test_without_scripts_the_page_says_what_it_needs(make_play, open_page):
+def test_page_without_scripts_names_requirement(make_play, open_page):
     with serve(make_play(Rules())) as address:
         page = open_page(address, wait="noscript", java_script_enabled=False)
         assert "needs JavaScript" in page.locator("main").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_in_the_systems_own_colours_nothing_is_told_by_a_background(make_play, open_page, scheme):
+def test_forced_colors_do_not_rely_on_backgrounds(make_play, open_page, scheme):
     with serve(make_play(Rules())) as address:
         page = open_page(address, forced_colors="active", color_scheme=scheme)
         assert my_turn(page)
@@ -278,18 +276,19 @@ def test_in_the_systems_own_colours_nothing_is_told_by_a_background(make_play, o
             page.screenshot(clip={"x": box["x"], "y": box["y"] + 9, "width": 5, "height": 20})
             for box in (theirs, mine)
         ]
-        assert edges[0] != edges[1]  # whose turn it is
+        assert edges[0] != edges[1]  # current player
         play = page.locator("[data-key=play]")
         plain = play.screenshot()
         press(page, ["p"])
         page.locator("[data-key=back]").focus()
         assert play.screenshot() != plain
-        # The browser puts its colours on as it paints: axe reads the text's own and no background.
+        # The browser applies its colours while painting; axe reads the text colour without
+        # background.
         found = [line for line in violations(page) if not line.startswith("color-contrast")]
         assert found == []
 
 
-def test_in_the_systems_own_colours_bars_have_a_length(make_play, open_page):
+def test_forced_colors_show_bar_lengths(make_play, open_page):
     with serve(make_play(Rules(), watch=True)) as address:
         page = open_page(address, forced_colors="active")
         bars = page.locator(".chances .bar")
@@ -297,7 +296,7 @@ def test_in_the_systems_own_colours_bars_have_a_length(make_play, open_page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_with_more_contrast_what_is_chosen_can_be_read(make_play, open_page, scheme):
+def test_chosen_card_is_readable_with_more_contrast(make_play, open_page, scheme):
     with serve(make_play(Rules())) as address:
         page = open_page(address, contrast="more", color_scheme=scheme)
         assert my_turn(page)
@@ -310,7 +309,7 @@ def test_with_more_contrast_what_is_chosen_can_be_read(make_play, open_page, sch
         assert violations(page) == []
 
 
-def test_the_focus_is_seen_on_what_is_chosen(make_play, open_page):
+def test_focus_is_visible_on_chosen_card(make_play, open_page):
     with serve(make_play(Rules())) as address:
         page = open_page(address)
         assert my_turn(page)
@@ -325,7 +324,7 @@ def test_the_focus_is_seen_on_what_is_chosen(make_play, open_page):
 
 @pytest.mark.parametrize("size", [(640, 400), (320, 256)], ids=["200%", "400%"])
 @pytest.mark.parametrize("over", [False, True], ids=["play", "replay"])
-def test_what_has_the_focus_is_seen_at_any_zoom(make_play, open_page, size, over):
+def test_focused_element_is_visible_at_any_zoom(make_play, open_page, size, over):
     """1280 x 800 at 200%, and 1280 x 1024 at 400%."""
     with serve(make_play(Rules())) as address:
         page = open_page(address, size)
@@ -336,23 +335,23 @@ def test_what_has_the_focus_is_seen_at_any_zoom(make_play, open_page, size, over
         if over:
             leave(page)
             page.wait_for_selector(".replay")
-        page.reload()  # the focus is nowhere
+        page.reload()  # no focus
         page.wait_for_selector(".board")
         page.evaluate("document.querySelector('details.more').open = true")
-        met = []
-        while len(met) < 60:
+        visited = []
+        while len(visited) < 60:
             press(page, ["Tab"])
             seen = page.evaluate(SEEN)
             if seen is None:
                 break
-            met.append(seen)
-        assert len(met) > 8 and [seen["what"] for seen in met if seen["hidden"]] == []
+            visited.append(seen)
+        assert len(visited) > 8 and [seen["what"] for seen in visited if seen["hidden"]] == []
         assert not scrolls_sideways(page)
 
 
 @pytest.mark.parametrize("watch", [False, True], ids=["play", "watch"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_text_is_as_large_as_the_browser_is_set_to(make_play, browser, size, watch):
+def test_text_size_follows_browser(make_play, browser, size, watch):
     large = browser.browser_type.launch(
         executable_path=CHROMIUM, args=[*ARGUMENTS, "--blink-settings=defaultFontSize=32"]
     )

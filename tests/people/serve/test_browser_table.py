@@ -1,5 +1,4 @@
-"""What the table shows in a real Chromium: nothing lies over anything, arrows at the cards of a
-hint, motion, notes, what a card can be, and what would have been."""
+"""The table in Chromium: no overlaps, hint arrows, motion, notes, possible cards, what-if lines."""
 
 import json
 
@@ -53,7 +52,7 @@ ARROWS = """[...document.querySelectorAll(".mark")].map((mark) => {
   const arrow = mark.firstElementChild.getBoundingClientRect();
   const card = mark.parentElement.querySelector(".card"), box = card.getBoundingClientRect();
   return {
-    place: Number(mark.closest("li").dataset.order), says: mark.textContent,
+    place: Number(mark.closest("li").dataset.order), label: mark.textContent,
     middle: Math.abs(arrow.left + arrow.right - box.left - box.right) / 2,
     above: box.top - arrow.bottom,
   };
@@ -63,8 +62,8 @@ ARROWS = """[...document.querySelectorAll(".mark")].map((mark) => {
 @pytest.mark.parametrize(
     ("players", "watch"), [(2, False), (2, True), (3, False), (5, False)], ids=str
 )
-def test_nothing_lies_over_anything_at_four_sizes(make_play, open_page, players, watch):
-    """With a card chosen and the settings open, at the top and at the end of the page; and in the
+def test_elements_do_not_overlap_at_four_sizes(make_play, open_page, players, watch):
+    """With a card chosen and the settings open, at the top and end of the page, and in the
     replay."""
     play = make_play(Rules(num_players=players), watch=watch)
     with serve(play) as address:
@@ -89,11 +88,11 @@ def test_nothing_lies_over_anything_at_four_sizes(make_play, open_page, players,
                     page.evaluate(f"document.querySelector('.more').open = {str(opened).lower()}")
                     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
                     assert page.evaluate(OVERLAPS) == [], (width, height, opened)
-                if width > 1000:  # the whole table is seen without scrolling
+                if width > 1000:  # the whole table is visible without scrolling
                     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
 
 
-def test_arrows_point_at_the_cards_of_the_last_hint(make_play, open_page):
+def test_arrows_mark_cards_of_last_hint(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
@@ -115,16 +114,16 @@ def test_arrows_point_at_the_cards_of_the_last_hint(make_play, open_page):
                 assert found == []
                 continue
             hints.add(last["kind"])
-            says = "RYGWB"[last["value"]] if last["kind"] == "color" else str(last["value"])
+            label = "RYGWB"[last["value"]] if last["kind"] == "color" else str(last["value"])
             assert sorted(arrow["place"] for arrow in found) == sorted(last["orders"])
-            assert {arrow["says"] for arrow in found} == {says}
+            assert {arrow["label"] for arrow in found} == {label}
             assert all(arrow["middle"] < 1 and 0 < arrow["above"] < 8 for arrow in found)
             assert page.locator(".pointed").count() == len(found)
         assert hints == {"color", "rank"}
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
-def test_cards_move_unless_less_motion_is_asked_for(make_play, open_page, motion):
+def test_cards_move_unless_reduced_motion(make_play, open_page, motion):
     play = make_play(Rules(), watch=True)
     count = "(window.moves = 0, Element.prototype.animate = new Proxy(Element.prototype.animate, {"
     count += "apply: (...given) => (window.moves++, Reflect.apply(...given))}))"
@@ -139,7 +138,7 @@ def test_cards_move_unless_less_motion_is_asked_for(make_play, open_page, motion
         assert page.evaluate("moves") == moves
 
 
-def test_a_played_card_is_marked_where_it_lies(make_play, open_page):
+def test_played_card_is_marked_on_its_pile(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
         page = open_page(address)
@@ -162,14 +161,14 @@ def test_a_played_card_is_marked_where_it_lies(make_play, open_page):
         assert seen == {True, False}
 
 
-def test_notes_outlive_a_reload_and_go_into_the_file_of_games(make_play, open_page, tmp_path):
+def test_notes_survive_reload_and_are_downloaded(make_play, open_page, tmp_path):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
         assert my_turn(page)
         order = play.frame(max(play._games))["hands"][0][1]["order"]
         press(page, ["2", "n"])
-        page.keyboard.type("p1 <b>?")  # no key of the page's
+        page.keyboard.type("p1 <b>?")  # ignored as keys of the page
         assert page.locator("[data-key=note]").input_value() == "p1 <b>?"
         press(page, ["Enter"])
         assert page.evaluate("document.activeElement.dataset.key") == "card-2"
@@ -198,7 +197,7 @@ def test_notes_outlive_a_reload_and_go_into_the_file_of_games(make_play, open_pa
         assert load_games(path).game_ids.tolist() == [max(play._games)]
 
 
-def test_a_note_being_written_stays_while_the_partner_moves(make_play, open_page):
+def test_unfinished_note_survives_partner_move(make_play, open_page):
     play = make_play(Rules())
     with serve(play, move_delay=1) as address:
         page = open_page(address)
@@ -213,13 +212,13 @@ def test_a_note_being_written_stays_while_the_partner_moves(make_play, open_page
         assert page.locator("[data-key=note]").input_value() == "abc"
 
 
-def test_what_a_card_can_be_beside_the_pointer_and_under_a_finger(make_play, open_page):
+def test_tooltip_shows_possible_cards_for_mouse_and_touch(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address, has_touch=True)
         assert my_turn(page)
-        told = page.locator("button.hint.rank[aria-disabled=false]").first
-        rank = told.inner_text()
+        hint_button = page.locator("button.hint.rank[aria-disabled=false]").first
+        rank = hint_button.inner_text()
         press(page, ["h", rank, "Enter"])
         until(page, "document.querySelectorAll('#log li').length == 2")
         touched = page.locator(".hand:not(.own) .left.is", has_text=rank).first
@@ -240,7 +239,7 @@ def test_what_a_card_can_be_beside_the_pointer_and_under_a_finger(make_play, ope
         session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
-def test_a_card_is_dragged_to_where_it_goes(make_play, open_page):
+def test_dragged_card_selects_move(make_play, open_page):
     play = make_play(Rules())
 
     def drag(slot, to):
@@ -272,12 +271,12 @@ def test_a_card_is_dragged_to_where_it_goes(make_play, open_page):
         assert page.locator("#log li").first.inner_text().startswith("You play card 4")
 
 
-def test_a_hypothetical_line_by_keys_and_back(make_play, open_page):
+def test_keys_control_hypothetical_line(make_play, open_page):
     play = make_play(Rules())
     with serve(play) as address:
         page = open_page(address)
         assert my_turn(page)
-        press(page, ["v"])  # not while the game goes on
+        press(page, ["v"])  # ignored during the game
         assert page.locator(".line").count() == 0
         number = 0
         while my_turn(page):
@@ -288,16 +287,16 @@ def test_a_hypothetical_line_by_keys_and_back(make_play, open_page):
         page.wait_for_selector(".line")
         assert page.locator("h1").inner_text() == "What if, turn 2: Bob to move"
         assert violations(page) == []
-        press(page, ["p", "1", "Enter"])  # Bob's card, which nobody played then
+        press(page, ["p", "1", "Enter"])  # Bob's card, unplayed in the game
         until(page, "document.querySelector('h1').textContent.startsWith('What if, turn 3')")
-        shown = page.locator("#log li").all_inner_texts()
-        assert len(shown) == 2 and shown[1].startswith("Bob plays card 1")
+        log_lines = page.locator("#log li").all_inner_texts()
+        assert len(log_lines) == 2 and log_lines[1].startswith("Bob plays card 1")
         assert page.locator("h1").inner_text() == "What if, turn 3: You to move"
         play_first = game.rules.hand_size
         note = annotate(game.rules, game.deck, [game.moves[0], play_first])[1]
         assert note.kind in page.locator("#convention").inner_text()
-        told = page.locator("button.hint[aria-disabled=false]").first
-        told.click()
+        hint_button = page.locator("button.hint[aria-disabled=false]").first
+        hint_button.click()
         assert page.locator("#asked").inner_text().endswith("?")
         page.locator("button.go").click()
         until(page, "document.querySelectorAll('#log li').length == 3")
@@ -312,7 +311,7 @@ def test_a_hypothetical_line_by_keys_and_back(make_play, open_page):
         assert play.game(max(play._games)) == game
 
 
-def test_conventions_are_read_beside_the_moves(make_play, open_page):
+def test_log_shows_conventions(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
         page = open_page(address)

@@ -1,4 +1,4 @@
-"""The challenge as the published client meets it: by its wire protocol, over real sockets."""
+"""The challenge's wire protocol, over real sockets, as the published client uses it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 class Candidate:
-    """A policy behind the protocol, one game at a time."""
+    """A policy as a protocol client, one game at a time."""
 
     def __init__(self, name: str) -> None:
         self.policy = load_policy(name)
@@ -83,7 +83,7 @@ class Candidate:
         return {agent: int(action[0])}
 
 
-def test_a_whole_run_is_what_the_client_expects(served: Served) -> None:
+def test_whole_run_matches_client(served: Served) -> None:
     key = served.key("whole", games=8)
     before = evaluation_info(served.address, key)
     assert before["human_ai_eval_done"] is False and len(before["all_envs"]) == 8
@@ -105,7 +105,7 @@ def test_a_whole_run_is_what_the_client_expects(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_over_the_wire_plays_as_in_play_games(served: Served) -> None:
+def test_remote_agent_equals_play_games(served: Served) -> None:
     """Action by action, on the decks that the store dealt."""
     key = served.key("agent", games=4)
     for _ in range(4):
@@ -115,32 +115,32 @@ def test_an_agent_over_the_wire_plays_as_in_play_games(served: Served) -> None:
     assert known is not None
     for lease, score in served.store.finished(known):
         proxy = load_policy(PROXIES[2][max(lease.lineup)])
-        at_seat = tuple(me if who == CANDIDATE else proxy for who in lease.lineup)
-        index = np.array([lease.game_id % 2**32], np.uint32)  # whose chance the partner plays by
+        at_seat = tuple(me if holder == CANDIDATE else proxy for holder in lease.lineup)
+        index = np.array([lease.game_id % 2**32], np.uint32)  # index of the partner's random stream
         expected = play_games(at_seat, rules, np.array([lease.deck], np.uint8), game_index=index)
         assert lease.moves == tuple(expected.actions[0, : expected.num_actions[0]])
         assert score == expected.scores[0]
 
 
-def test_an_interrupted_game_is_shown_again_from_its_first_frame(served: Served) -> None:
+def test_interrupted_game_restarts_at_first_frame(served: Served) -> None:
     key = served.key("interrupted")
     while True:  # a game may lose its lives before: then the next one
-        first, shown = play_next(served.address, key), []
-        while len(shown) < 7 and not first.done:
-            shown.append(first.rows)
+        first, frames = play_next(served.address, key), []
+        while len(frames) < 7 and not first.done:
+            frames.append(first.rows)
             first.step(first_legal(first.rows))
         if not first.done:
             break
     first.close()
     again = resumed(served, key)
     assert again.info == first.info
-    for rows in shown:
+    for rows in frames:
         for agent, row in rows.items():
             np.testing.assert_array_equal(again.rows[agent]["obs"], row["obs"])
         last = {
             agent: int(np.flatnonzero(row["legal_moves"])[-1]) for agent, row in again.rows.items()
         }
-        again.step(last)  # what is answered now does not count
+        again.step(last)  # answers to saved moves do not count
     for agent, row in first.rows.items():
         np.testing.assert_array_equal(again.rows[agent]["obs"], row["obs"])
     play_out(again)
@@ -154,7 +154,7 @@ def last_legal(rows: Rows) -> dict[str, int]:
 
 
 def resumed(served: Served, key: str) -> RemoteGame:
-    """The key's next game, once the server has seen that the last connection is gone."""
+    """The key's next game, once the server has noticed the disconnect."""
     known = served.store.key(key)
     assert known is not None
     until = time.monotonic() + 120
@@ -164,11 +164,11 @@ def resumed(served: Served, key: str) -> RemoteGame:
     return play_next(served.address, key)
 
 
-@pytest.mark.slow  # a process that compiles anew
-def test_a_killed_inference_process_costs_no_connection(
+@pytest.mark.slow  # compiles in a new process
+def test_killed_inference_process_keeps_connections(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does the next one, killed while it starts."""
+    """Nor does killing the next process during startup."""
     real, failed = served.inference.compile, []
 
     def compile_again() -> None:
@@ -195,16 +195,16 @@ def test_a_killed_inference_process_costs_no_connection(
     [
         ("no JSON", "expected JSON"),
         ("[]", "expected an object"),
-        ("{}", "expected an action of each of agent_"),
-        ('{"agent_0": 0, "agent_1": 0}', "expected an action of each of agent_"),
+        ("{}", "expected one action for each of agent_"),
+        ('{"agent_0": 0, "agent_1": 0}', "expected one action for each of agent_"),
         ('{"AGENT": true}', "expected a whole number"),
         ('{"AGENT": 1.0}', "expected a whole number"),
         ('{"AGENT": 21}', "from 0 to 20, got 21"),
         ('{"AGENT": -1}', "from 0 to 20, got -1"),
-        ('{"AGENT": ILLEGAL}', "is not legal now"),
+        ('{"AGENT": ILLEGAL}', "is illegal"),
     ],
 )
-def test_what_is_no_action_changes_nothing(served: Served, message: str, reason: str) -> None:
+def test_invalid_action_changes_nothing(served: Served, message: str, reason: str) -> None:
     environment = play_test(served.address, test_key(served), 2, [0])
     (agent,) = environment.rows
     illegal = int(np.argmin(environment.rows[agent]["legal_moves"]))
@@ -217,7 +217,7 @@ def test_what_is_no_action_changes_nothing(served: Served, message: str, reason:
     environment.close()
 
 
-def test_the_team_is_who_sits_beside_the_candidate() -> None:
+def test_team_excludes_candidate() -> None:
     proxies = ("bot:simple", "bot:iggi", "bot:value")
     assert team_of((2, CANDIDATE, 0), proxies) == ("bot:value", "bot:simple")
     assert team_of((CANDIDATE, 1), proxies) == ("bot:iggi",)
@@ -225,13 +225,13 @@ def test_the_team_is_who_sits_beside_the_candidate() -> None:
     assert agents_at((0, 2)) == ("agent_0", "agent_2")
 
 
-def test_after_ten_of_them_the_connection_ends(served: Served) -> None:
+def test_ten_invalid_messages_end_connection(served: Served) -> None:
     environment = play_test(served.address, test_key(served), 2, [1])
     for _ in range(MAX_INVALID_MESSAGES):
         environment.send("{}")
         with pytest.raises(ServerError):
             environment.receive()
-    with pytest.raises(Exception, match="too many messages that are no moves"):
+    with pytest.raises(Exception, match="too many invalid messages"):
         environment.receive()
 
 
@@ -243,7 +243,7 @@ def test_key(served: Served) -> str:
 test_key.__test__ = False  # type: ignore[attr-defined]
 
 
-def test_test_games_are_played_with_random_partners_and_not_kept(served: Served) -> None:
+def test_test_games_use_random_partners_and_are_unsaved(served: Served) -> None:
     key = test_key(served)
     environments = [play_test(served.address, key, 2, [seat]) for seat in (0, 1)]
     assert [one.info["candidate_controlling"] for one in environments] == [["agent_0"], ["agent_1"]]
@@ -257,26 +257,26 @@ def test_test_games_are_played_with_random_partners_and_not_kept(served: Served)
     ("players", "seats", "reason"),
     [
         (4, [0], "num_players: expected one of 2, got '4'"),
-        ("1" * 5000, [0], "num_players: expected one of 2, got '1111"),  # read by no `int`
+        ("1" * 5000, [0], "num_players: expected one of 2, got '1111"),  # too long for `int`
         (2, [], "candidate_positions: expected 1 to 1 different seats"),
         (2, [0, 1], "candidate_positions: expected 1 to 1"),
         (2, [2], "candidate_positions: expected 1 to 1 different seats from 0 to 1, got '2'"),
     ],
 )
-def test_a_wrong_test_game_is_refused(
+def test_invalid_test_game_is_refused(
     served: Served, players: Any, seats: list[int], reason: str
 ) -> None:
     with pytest.raises(ServerError, match=reason):
         play_test(served.address, test_key(served), players, seats)
 
 
-def test_keys_open_what_they_are_for(served: Served) -> None:
+def test_keys_open_only_their_kind(served: Served) -> None:
     test, official = test_key(served), served.key("official")
     with pytest.raises(ServerError, match="unknown, revoked or expired"):
         play_next(served.address, "hk_eval_nothing")
-    with pytest.raises(ServerError, match="a key of kind test, expected one of kind eval"):
+    with pytest.raises(ServerError, match="expected a key of kind eval, got one of kind test"):
         play_next(served.address, test)
-    with pytest.raises(ServerError, match="a key of kind eval, expected one of kind test"):
+    with pytest.raises(ServerError, match="expected a key of kind test, got one of kind eval"):
         play_test(served.address, official, 2, [0])
     unknown = evaluation_info(served.address, "hk_eval_nothing")
     assert "unknown" in unknown["human_ai_eval_done"]  # not a boolean: the client raises
@@ -285,13 +285,11 @@ def test_keys_open_what_they_are_for(served: Served) -> None:
 @pytest.mark.parametrize(
     ("players", "count"), [(2, 16), *(pytest.param(n, 500, marks=pytest.mark.slow) for n in (2, 3))]
 )
-def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte(
-    players: int, count: int
-) -> None:
+def test_frames_do_not_depend_on_hidden_cards(players: int, count: int) -> None:
     rules = Rules(num_players=players)
     backend = InProcess(("bot:random",) * (players - 1), rules, slots=2)
 
-    async def shown(game: Game, seat: int) -> bytes:
+    async def frame_bytes(game: Game, seat: int) -> bytes:
         seating = CandidateGame(
             rules,
             game.deck,
@@ -311,11 +309,11 @@ def test_frames_of_games_that_differ_in_hidden_cards_alone_are_equal_to_the_byte
         return orjson.dumps(frame | score, option=orjson.OPT_SERIALIZE_NUMPY)
 
     def sent(game: Game, seat: int) -> bytes:
-        return asyncio.run(shown(game, seat))
+        return asyncio.run(frame_bytes(game, seat))
 
     differ = 0
     for game, other, seat in pairs(rules, count):
         assert sent(game, seat) == sent(other, seat)
-        another = (seat + 1) % players  # to whom most of those cards are not hidden
+        another = (seat + 1) % players  # seat that sees most of those cards
         differ += sent(game, another) != sent(other, another)
-    assert differ > count // 2  # so a leak of them would be noticed
+    assert differ > count // 2  # a leak would be detected

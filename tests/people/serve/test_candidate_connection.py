@@ -1,5 +1,4 @@
-"""Whose doing the end of a connection is: an error of the server is never charged to a candidate,
-whatever raises; what a candidate does always is."""
+"""Attribution of disconnects: only the candidate's own count as interruptions."""
 
 from __future__ import annotations
 
@@ -36,14 +35,14 @@ from hanabi_rl.people.serve.partner_protocol import PartnerAction, SeatObservati
 from hanabi_rl.people.serve.request_limits import RequestLimiter
 from hanabi_rl.people.serve.store import Store
 
-FAILED = "the server failed; the game is kept: connect again"
+FAILED = "server error; the game is saved: connect again"
 
 
 class Plain:
-    """Partners that take the first legal action, without JAX, and break as they are told.
+    """Partners that take the first legal action, without JAX, and fail on demand.
 
-    They take no time: `taken_s` is what the clock of a test may add, `takes_s` for each answer.
-    After the first turn it waits for `may_answer`; `asked` says that one is to come.
+    `taken_s`: simulated time so far, increased by `takes_s` per answer. After the first turn it
+    waits for `may_answer`; `queried`: a query has arrived.
     """
 
     def __init__(self) -> None:
@@ -51,21 +50,21 @@ class Plain:
         self.from_turn = 0
         self.takes_s = 0.0
         self.taken_s = 0.0
-        self.asked, self.may_answer = threading.Event(), threading.Event()
+        self.queried, self.may_answer = threading.Event(), threading.Event()
         self.may_answer.set()
         self.illegal = False
 
     async def start(self) -> None:
-        """It is there."""
+        """Nothing to start."""
 
     async def end(self) -> None:
-        """It stays."""
+        """Nothing to end."""
 
     async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
         if self.error is not None and game.turn >= self.from_turn:
             raise self.error
         if game.turn:
-            self.asked.set()
+            self.queried.set()
             assert self.may_answer.wait(120)
             self.taken_s += self.takes_s
         rules, table = game.rules, game.table()
@@ -75,10 +74,10 @@ class Plain:
             legal[game.current_player] = [
                 table.illegal_reason(a) is None for a in range(rules.num_moves)
             ]
-        mover = game.turn % rules.num_players
-        action = int(np.argmin(legal[mover]) if self.illegal else np.argmax(legal[mover]))
-        shown = SeatObservations(np.zeros((rules.num_players, 3), np.float32), legal)
-        return PartnerAction(action, np.zeros(rules.num_moves, np.float32), shown)
+        player = game.turn % rules.num_players
+        action = int(np.argmin(legal[player]) if self.illegal else np.argmax(legal[player]))
+        seats = SeatObservations(np.zeros((rules.num_players, 3), np.float32), legal)
+        return PartnerAction(action, np.zeros(rules.num_moves, np.float32), seats)
 
 
 class Served(NamedTuple):
@@ -96,7 +95,7 @@ class Served(NamedTuple):
         return sum(row.interruptions for row in self.rows())
 
     def free(self) -> None:
-        """Returns once no connection has a game."""
+        """Return once no connection has a game."""
         until = time.monotonic() + 120
         while self._leased():
             assert time.monotonic() < until
@@ -139,10 +138,8 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("from_turn", [0, 2])  # before a third life can be lost
-def test_no_error_of_the_server_is_charged(
-    served: Served, error: Exception, from_turn: int
-) -> None:
-    """More often than a candidate may leave a game; and then it goes on."""
+def test_server_error_is_not_charged(served: Served, error: Exception, from_turn: int) -> None:
+    """Even more often than the limit of interruptions; then the game continues."""
     served.partners.error, served.partners.from_turn = error, from_turn
     for _ in range(served.store.limits.interruptions + 1):
         with pytest.raises(ServerError, match=FAILED):
@@ -162,10 +159,10 @@ def test_no_error_of_the_server_is_charged(
 @pytest.mark.parametrize(
     "error", [sqlite3.DatabaseError("malformed"), sqlite3.IntegrityError("UNIQUE"), ValueError("x")]
 )
-def test_an_error_of_the_store_is_not_charged(
+def test_store_error_is_not_charged(
     served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*given: Any) -> None:
+    def fail(*arguments: Any) -> None:
         raise error
 
     game = play_next(served.address, served.text)
@@ -181,7 +178,7 @@ def test_an_error_of_the_store_is_not_charged(
     assert served.interruptions() == 0
 
 
-def test_a_partner_that_breaks_the_rules_is_no_wrong_move_of_the_candidate(served: Served) -> None:
+def test_illegal_partner_move_is_not_charged(served: Served) -> None:
     served.partners.illegal = True
     with pytest.raises(ServerError, match=FAILED):
         play_out(play_next(served.address, served.text))
@@ -189,7 +186,7 @@ def test_a_partner_that_breaks_the_rules_is_no_wrong_move_of_the_candidate(serve
     assert served.interruptions() == 0
 
 
-def test_a_server_that_stops_charges_nobody(tmp_path: Path) -> None:
+def test_shutdown_charges_no_interruption(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         game = play_next(served.address, served.text)
         game.step(first_legal(game.rows))
@@ -202,7 +199,7 @@ def leave(game: RemoteGame) -> None:
 
 
 def vanish(game: RemoteGame) -> None:
-    """Without a word, after a move that is to be answered."""
+    """Disconnect without closing, after a move."""
     game.send(json.dumps(first_legal(game.rows)))
     game._socket.socket.close()
 
@@ -211,16 +208,16 @@ def be_silent(game: RemoteGame) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidate_connection, "MOVE_TIMEOUT_S", 0.3)  # for the move after this one
         game.step(first_legal(game.rows))
-        with pytest.raises(ServerError, match="no action came for 0 s; the game is kept"):
+        with pytest.raises(ServerError, match="no action for 0 s; the game is saved"):
             game.receive()
 
 
 def talk(game: RemoteGame) -> None:
     for _ in range(MAX_INVALID_MESSAGES):
         game.send("{}")
-        with pytest.raises(ServerError, match="expected an action of each"):
+        with pytest.raises(ServerError, match="expected one action for each"):
             game.receive()
-    with pytest.raises(Exception, match="too many messages that are no moves"):
+    with pytest.raises(Exception, match="too many invalid messages"):
         game.receive()
 
 
@@ -229,7 +226,7 @@ def shout(game: RemoteGame) -> None:
 
 
 @pytest.mark.parametrize("do", [leave, vanish, be_silent, talk, shout])
-def test_what_a_candidate_does_is_an_interruption(
+def test_candidate_disconnect_is_an_interruption(
     served: Served, do: Callable[[RemoteGame], None]
 ) -> None:
     for number in range(3):
@@ -243,7 +240,7 @@ def test_what_a_candidate_does_is_an_interruption(
 
 @pytest.fixture
 def slow_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection's clock adds what the partners take."""
+    """A connection's clock that includes the partners' simulated time."""
 
     def now() -> float:
         return time.monotonic() + served.partners.taken_s
@@ -252,23 +249,23 @@ def slow_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("after_s", [2000.0, 0.0])
-def test_who_leaves_a_server_that_keeps_it_waiting_is_not_charged(
+def test_slow_server_disconnect_is_not_charged(
     served: Served, slow_clock: None, monkeypatch: pytest.MonkeyPatch, after_s: float
 ) -> None:
-    """It is gone before the answer, which comes late or at once."""
+    """It disconnects before a late or immediate answer."""
     monkeypatch.setattr(candidate_connection, "UNREAD_S", 100.0)  # a busy machine takes less
     served.partners.takes_s = after_s
     served.partners.may_answer.clear()
     game = play_next(served.address, served.text)
     game.send(json.dumps(first_legal(game.rows)))
-    assert served.partners.asked.wait(120)
+    assert served.partners.queried.wait(120)
     game._socket.socket.close()
     served.partners.may_answer.set()
     served.free()
     assert served.interruptions() == (0 if after_s else 1)
 
 
-def test_who_leaves_after_the_answer_is_charged_however_late_it_was(
+def test_disconnect_after_late_answer_is_charged(
     served: Served, slow_clock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listens, receive = threading.Semaphore(0), candidate_connection.CandidateConnection.receive
@@ -281,16 +278,16 @@ def test_who_leaves_after_the_answer_is_charged_however_late_it_was(
     served.partners.takes_s = 2000.0
     game = play_next(served.address, served.text)
     game.step(first_legal(game.rows))
-    for _ in range(2):  # the server has noted when it answered
+    for _ in range(2):  # the server has recorded its answer time
         assert listens.acquire(timeout=60)
-    served.partners.taken_s += 2.0  # the candidate's, with the answer before it
+    served.partners.taken_s += 2.0  # counts for the candidate, together with the answer before
     game.close()
     served.free()
     assert served.interruptions() == 1
 
 
 @pytest.mark.parametrize("value", ["[" * 900 + "]" * 900, '{"a":' * 600 + "1" + "}" * 600])
-def test_a_message_of_many_levels_is_no_error_of_the_server(served: Served, value: str) -> None:
+def test_deeply_nested_message_is_invalid(served: Served, value: str) -> None:
     test = play_test(served.address, served.store.add_key("mine", "test"), 2, [0])
     test.send(f'{{"agent_0": {value}}}')
     with pytest.raises(ServerError, match="expected a whole number from 0 to 20, got (li|di)"):
@@ -298,8 +295,8 @@ def test_a_message_of_many_levels_is_no_error_of_the_server(served: Served, valu
     test.close()
 
 
-def test_what_is_refused_is_told_and_nothing_is_charged(served: Served) -> None:
-    """As the server stops thinking for a reason that its partners may say."""
+def test_refusal_is_reported_and_not_charged(served: Served) -> None:
+    """Errors that are shown to the candidate."""
     served.partners.error = RefusedError("not now")
     with pytest.raises(ServerError, match="not now"):
         play_next(served.address, served.text)
@@ -307,19 +304,19 @@ def test_what_is_refused_is_told_and_nothing_is_charged(served: Served) -> None:
     assert served.interruptions() == 0
 
 
-def test_a_game_whose_release_fails_is_not_charged_later(
+def test_failed_release_is_not_charged_later(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = threading.Event()
+    queried = threading.Event()
 
-    def fail(*given: Any, **by_name: Any) -> None:
-        asked.set()
+    def fail(*arguments: Any, **keywords: Any) -> None:
+        queried.set()
         raise sqlite3.DatabaseError("malformed")
 
     with monkeypatch.context() as patched:
         patched.setattr(served.store, "release", fail)
         play_next(served.address, served.text).close()
-        assert asked.wait(120)
-    served.store.release_all()  # as the server starts again
+        assert queried.wait(120)
+    served.store.release_all()  # as at server start
     served.free()
     assert served.interruptions() == 0

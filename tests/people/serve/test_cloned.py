@@ -1,4 +1,4 @@
-"""Games that a person played are cloned as they were kept."""
+"""Behavioural cloning of games that a person played, from their files."""
 
 import pytest
 
@@ -12,15 +12,15 @@ GAMES = 12
 
 
 @pytest.mark.slow
-def test_a_clone_trains_on_the_games_that_were_kept(make_play, tmp_path):
+def test_bc_trains_on_saved_games(make_play, tmp_path):
     play = make_play()  # two colours of three ranks
     lines = (line for _ in range(GAMES * 20) for line in ("t 1", "p 1", "t r", "d 2", "t 2"))
     play_terminal(play, lines, lambda text: None, games=GAMES)
-    kept = sorted((tmp_path / "games").glob("2p-*.safetensors"))
-    assert len(kept) == GAMES
+    files = sorted((tmp_path / "games").glob("2p-*.safetensors"))
+    assert len(files) == GAMES
     run_bc(
         BCConfig(
-            data=tuple(map(str, kept)),
+            data=tuple(map(str, files)),
             network=NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,)),
             batch_size=4,
             epochs=2,

@@ -1,7 +1,6 @@
-"""A server that is killed: no finished game is lost, none is granted twice, no deal changes, and
-every score is as it was delivered. The kills are those of `benchmarks/serve_kills.py`.
+"""Killed servers: no finished game is lost or leased twice, no deal or score changes.
 
-Five kills by default, fifty with HANABI_RL_INJECTIONS=full.
+The kills are those of `benchmarks/serve_kills.py`: 5 by default, 50 with HANABI_RL_INJECTIONS=full.
 """
 
 from __future__ import annotations

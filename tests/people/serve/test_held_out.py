@@ -1,4 +1,4 @@
-"""Files of games to predict: which are taken, and how they are cut into batches."""
+"""Held-out files: validation and batches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hanabi_rl.people.serve.held_out import BATCH_ROWS, HeldOutGames, read_all, 
 
 
 @pytest.mark.parametrize("players", [2, 3, 5])
-def test_the_seats_of_a_game_are_read_together(players: int) -> None:
-    """Else one would name the moves of the next."""
+def test_batch_contains_all_seats_of_game(players: int) -> None:
+    """Otherwise one seat's observations would reveal the moves of another."""
     games = random_games(Rules(num_players=players), 7)
     batches = HeldOutGames(games, "some").batches
     of_game = [sorted({game for game, _ in batch}) for batch in batches]
@@ -42,7 +42,7 @@ def _bad_games() -> dict[str, tuple[Games, str]]:
 
 
 @pytest.mark.parametrize("name", list(_bad_games()))
-def test_games_that_load_games_refuses_are_refused(tmp_path: Path, name: str) -> None:
+def test_games_invalid_for_load_games_are_refused(tmp_path: Path, name: str) -> None:
     (games, reason), path = _bad_games()[name], tmp_path / "bad.safetensors"
     save_games(path, games)
     with pytest.raises(GameDataError):
@@ -51,11 +51,11 @@ def test_games_that_load_games_refuses_are_refused(tmp_path: Path, name: str) ->
         read_held_out(path)
 
 
-def test_files_that_hold_nothing_to_predict_are_refused(tmp_path: Path) -> None:
+def test_files_without_decisions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "games.safetensors"
     games = random_games(Rules(), 2, seed=1)
     save_games(path, dataclasses.replace(games, human_seats=np.zeros((2, 2), bool)))
-    with pytest.raises(GameDataError, match="expected moves of people, got none in 2 games"):
+    with pytest.raises(GameDataError, match="expected human moves, got none in 2 games"):
         read_held_out(path)
     with pytest.raises(FileNotFoundError, match="which does not exist"):
         read_held_out(tmp_path / "none.safetensors")

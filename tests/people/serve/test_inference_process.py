@@ -1,5 +1,4 @@
-"""The agents' process: what is wrong with an agent, a game or a tick is said, and costs nobody
-else anything."""
+"""Inference process: errors of an agent, game or tick are reported and affect nothing else."""
 
 from __future__ import annotations
 
@@ -30,27 +29,23 @@ def damaged(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("players", "name", "problem"),
     [
-        (2, "bot:convetion", "must be one of bot:random, .*, got 'bot:convetion'"),
+        (2, "bot:convetion", "expected one of bot:random, .*, got 'bot:convetion'"),
         (2, "bot:rules?seed=x", "bot:rules.seed=x: seed: expected .* got 'x'"),
         (2, "bot:simple?speed=2", "expected one of .*, got 'speed'"),
         (2, "bot:simple?", "expected .key=value.*, got ''"),
-        (3, "agent:nobody", "agent:nobody: expected agent: and one of "),
+        (3, "agent:nobody", "agent:nobody: expected agent:NAME with one of "),
         (3, "agent:hgroup-2p", "expected an agent for 3 players, got one for 2 players"),
         (2, "runs/none", "got runs/none, which does not exist"),
         (2, "obl:/none.safetensors", "/none.safetensors, which does not exist"),
         (2, "", "'': "),
     ],
 )
-def test_an_agent_that_cannot_be_loaded_is_named_with_its_flag(
-    players: int, name: str, problem: str
-) -> None:
+def test_load_error_names_agent_and_flag(players: int, name: str, problem: str) -> None:
     with pytest.raises(StartupError, match=f"^--proxies-{players}p: .*{problem}"):
         _load_policies(players, ["bot:random", name])
 
 
-def test_so_is_a_file_that_a_reader_breaks_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_error_names_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StartupError, match=f"^--proxies-2p: .*{re.escape(damaged(tmp_path))}: "):
         _load_policies(2, [damaged(tmp_path)])
 
@@ -62,10 +57,10 @@ def test_so_is_a_file_that_a_reader_breaks_on(
         _load_policies(2, ["runs/mine"])
 
 
-def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its run trained on, and the process was killed: the game would go on with somebody else."""
+def test_changed_agent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training continued before a restart: the game would continue with a different agent."""
     inference = InferenceProcess({2: ["runs/mine", "bot:random"]})
-    says: list[Any] = []
+    messages: list[Any] = []
     closed = []
 
     def start() -> None:
@@ -76,25 +71,23 @@ def test_an_agent_that_has_become_another_one_is_not_asked(monkeypatch: pytest.M
         inference._process = None
 
     monkeypatch.setattr(inference, "_start_process", start)
-    monkeypatch.setattr(inference, "_receive", lambda: says.pop(0))
+    monkeypatch.setattr(inference, "_receive", lambda: messages.pop(0))
     monkeypatch.setattr(inference, "close", close)
     first: Identities = {2: {"runs/mine": "one", "bot:random": "r"}}
-    says[:] = [first, None]
+    messages[:] = [first, None]
     inference.compile()
-    assert inference.load() == first and not says
+    assert inference.load() == first and not messages
     inference.close()
-    says[:] = [{2: {"runs/mine": "two", "bot:random": "r"}}]
-    with pytest.raises(
-        StartupError, match="^runs/mine: another agent than when the server started"
-    ):
+    messages[:] = [{2: {"runs/mine": "two", "bot:random": "r"}}]
+    with pytest.raises(StartupError, match="^runs/mine: changed since the server started"):
         inference.load()
     assert closed == [True, True]
-    says[:] = [first]
+    messages[:] = [first]
     assert inference.load() == first
 
 
 class Echo:
-    """A runner that answers with the team, or breaks on game 13."""
+    """A runner that answers with the team and fails on game 13."""
 
     def partner_action(self, games: Sequence[Game], teams: Sequence[tuple[int, ...]]) -> list[Any]:
         if any(game.game_id == 13 for game in games):
@@ -106,16 +99,16 @@ def game(number: int, players: int = 2) -> Game:
     return Game(number, Rules(num_players=players), (), frozenset({0}))
 
 
-def test_what_is_wrong_with_a_game_is_told_to_it_alone() -> None:
+def test_error_of_one_game_spares_others() -> None:
     echo, agents = Echo(), {2: ("a", "b")}
-    asked = [
+    requests = [
         (("b",), game(1)),
         (("c",), game(2)),
         (("a",), game(13)),
         (("a",), game(3, players=3)),
         (("a",), game(4)),
     ]
-    answers: list[Any] = _answer({2: echo}, agents, asked)
+    answers: list[Any] = _answer({2: echo}, agents, requests)
     assert answers[0] == (1, (1,)) and answers[4] == (4, (0,))
     assert [str(answer) for answer in answers[1:4]] == [
         "no agents for 2 players, c",

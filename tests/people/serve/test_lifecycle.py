@@ -1,4 +1,4 @@
-"""A game's life: any sequence of events leaves it in a state that the rules of the game allow."""
+"""Life cycle of a game: every sequence of events leaves a valid state."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ events = st.one_of(
         turn=st.integers(0, 30),
         action=st.integers(-1, TINY_3P.num_moves),
     ),
-    st.just("right"),  # a legal move of the seat to move, chosen by the next number
+    st.just("right"),  # a legal move of the current player, selected by the next number
     st.just("right"),
     st.just("right"),
     st.just("right"),
@@ -45,23 +45,23 @@ events = st.one_of(
     people=st.sets(st.integers(0, 2), max_size=3),
     happened=st.lists(st.tuples(events, st.integers(0, 99)), max_size=45),
 )
-def test_every_sequence_of_events(seed, people, happened):
-    """Beside it a plain table takes the moves that were accepted, and no others."""
-    game, beside, finishes = new_game(seed, people), None, 0
-    beside = PythonGame(TINY_3P, game.deck)
+def test_any_event_sequence_gives_valid_state(seed, people, happened):
+    """A plain table takes the accepted moves in parallel."""
+    game, table, finishes = new_game(seed, people), None, 0
+    table = PythonGame(TINY_3P, game.deck)
     for event, number in happened:
         if event == "right":
-            legal = [a for a in range(TINY_3P.num_moves) if beside.illegal_reason(a) is None]
+            legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
             if not legal:
                 continue
-            event = MoveMade(beside.player, beside.turn, legal[number % len(legal)])
+            event = MoveMade(table.player, table.turn, legal[number % len(legal)])
         before = game
         try:
             game, effects = advance(game, event)
         except RefusedError:
             legal = isinstance(event, PlayerLeft) or (
-                (event.seat, event.turn) == (beside.player, beside.turn)
-                and beside.illegal_reason(event.action) is None
+                (event.seat, event.turn) == (table.player, table.turn)
+                and table.illegal_reason(event.action) is None
             )
             assert not (legal and before.status == "active")
             continue
@@ -71,18 +71,18 @@ def test_every_sequence_of_events(seed, people, happened):
         if isinstance(event, PlayerLeft):
             assert game.moves == before.moves and game.end_reason == "left"
         else:
-            assert (event.seat, event.turn) == (beside.player, beside.turn)
-            beside.apply(event.action)
+            assert (event.seat, event.turn) == (table.player, table.turn)
+            table.apply(event.action)
             assert game.moves == (*before.moves, event.action)
-        assert (game.status == "done") == (beside.over or game.end_reason == "left")
+        assert (game.status == "done") == (table.over or game.end_reason == "left")
         assert effects.finish == (game.status == "done")
-        expected = None if game.status == "done" or beside.player in people else beside.player
+        expected = None if game.status == "done" or table.player in people else table.player
         assert effects.ask == expected
-        assert game.current_player == (None if game.status == "done" else beside.player)
-    assert finishes == (game.status == "done")  # kept exactly once
+        assert game.current_player == (None if game.status == "done" else table.player)
+    assert finishes == (game.status == "done")  # saved exactly once
 
 
-def test_a_new_game_asks_the_partner_that_begins():
+def test_new_game_queries_beginning_partner():
     assert begin(new_game(people=(0,))).ask is None
     assert begin(new_game(people=(1,))).ask == 0
     assert begin(new_game(people=())).ask == 0
@@ -92,19 +92,19 @@ def test_a_new_game_asks_the_partner_that_begins():
     ("event", "reason"),
     [
         (MoveMade(1, 0, 2), "another player's turn"),
-        (MoveMade(0, 1, 2), "move 2 was sent, but the next is move 1"),
+        (MoveMade(0, 1, 2), "expected move 1, got move 2"),
         (MoveMade(0, 0, 0), "a discard while all 3 information tokens are there"),
         (MoveMade(0, 0, 99), "expected an action in 0..14"),
     ],
 )
-def test_what_is_refused_says_why_and_changes_nothing(event, reason):
+def test_refused_event_changes_nothing(event, reason):
     game = new_game()
     with pytest.raises(RefusedError, match=reason):
         advance(game, event)
     assert game == new_game()
 
 
-def test_a_game_that_is_done_stays_done():
+def test_finished_game_stays_finished():
     done, _ = advance(new_game(), PlayerLeft())
     for event in (PlayerLeft(), MoveMade(0, 0, 2)):
         with pytest.raises(RefusedError, match="the game is over"):

@@ -1,4 +1,4 @@
-"""Functions of JAX, run in NumPy: as XLA runs them, in types, shapes and numbers."""
+"""NumPy interpreter: types, shapes and numbers equal XLA's."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ FAR = np.array([2, -9, 0, 7, 1])  # some beyond an array of three rows
 
 
 def loops(x):
-    """Side by side, each until its own end."""
+    """vmapped loops, each until its own end"""
     return jax.lax.while_loop(lambda a: a < 20, lambda a: 2 * a + 1, x)
 
 
@@ -55,24 +55,24 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_operation_is_what_xla_makes_of_it(name):
+def test_each_operation_equals_xla(name):
     function, argument = CASES[name]
     run, compiled = NumPyInterpreter(), jax.jit(function)
-    for given in (argument, argument[::-1].copy()):  # the second time from what was traced
-        wanted, found = compiled(given), run(compiled, given)
+    for values in (argument, argument[::-1].copy()):  # the second call uses the trace
+        wanted, found = compiled(values), run(compiled, values)
         assert jax.tree.structure(wanted) == jax.tree.structure(found)
         for one, other in zip(jax.tree.leaves(wanted), jax.tree.leaves(found), strict=True):
             assert (one.dtype, one.shape) == (other.dtype, other.shape)
             np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-6)
 
 
-def test_what_is_not_needed_is_not_done(monkeypatch):
-    """A key that no result depends on is not drawn from."""
+def test_unused_operations_are_dropped(monkeypatch):
+    """No random numbers are drawn from an unused key."""
 
-    def fail(*given):
+    def fail(*values):
         raise AssertionError("was compiled")
 
-    monkeypatch.setattr(numpy_interpreter, "_of_jax", lambda *given: fail)
+    monkeypatch.setattr(numpy_interpreter, "_of_jax", lambda *values: fail)
 
     @jax.jit
     def function(x):
@@ -82,14 +82,14 @@ def test_what_is_not_needed_is_not_done(monkeypatch):
     np.testing.assert_array_equal(NumPyInterpreter()(function, X), X + 1)
 
 
-def test_arguments_and_constants_stay_as_they_are():
-    given = X.copy()
+def test_arguments_and_constants_are_unchanged():
+    values = X.copy()
 
     @jax.jit
     def function(x):
         return x.at[0].set(jnp.zeros(4, jnp.int32).at[1].add(x[0, 0]))
 
     run = NumPyInterpreter()
-    first = run(function, given)
-    np.testing.assert_array_equal(run(function, given), first)
-    np.testing.assert_array_equal(given, X)
+    first = run(function, values)
+    np.testing.assert_array_equal(run(function, values), first)
+    np.testing.assert_array_equal(values, X)

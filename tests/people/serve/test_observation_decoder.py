@@ -1,4 +1,4 @@
-"""What a program at a seat is shown says as much as a table does."""
+"""A seat's observations contain the same information as its view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hanabi_rl.people.serve.player_view import player_view
 
 
 def long_game(rules: Rules, seed: int) -> Game:
-    """By random moves that seldom lose a life, to its end."""
+    """A random game that seldom loses a life, to its end."""
     rng = np.random.default_rng(seed)
     table = PythonGame(rules, rng.permutation(full_deck(rules)))
     while not table.over:
@@ -37,19 +37,19 @@ def long_game(rules: Rules, seed: int) -> Game:
     ],
     ids=lambda rules: f"{rules.num_players}p{rules.num_cards}",
 )
-def test_the_observations_of_a_seat_are_its_sight(rules: Rules) -> None:
-    """At every turn and seat, and the games come to the last round."""
+def test_decoded_observations_equal_player_view(rules: Rules) -> None:
+    """At every turn and seat; the games reach the last round."""
     games = [long_game(rules, seed) for seed in range(3)]
     seen = observations(rules, [(game.deck, game.moves) for game in games])
     last_round, lost, hints = 0, 0, 0
-    for game, shown in zip(games, seen, strict=True):
+    for game, seat_obs in zip(games, seen, strict=True):
         for seat in range(rules.num_players):
             observer = ObservationDecoder(rules, seat)
             for turn in range(game.turn):
-                sight = observer.see(shown[turn, seat])
+                view = observer.see(seat_obs[turn, seat])
                 before = dataclasses.replace(game, moves=game.moves[:turn])
-                assert sight == player_view(before, seat), (game.game_id, seat, turn)
-                last_round += sight.turns_left is not None
-                lost += sight.lives < rules.max_life_tokens
-                hints += bool(sight.moves and sight.moves[-1].touched)
+                assert view == player_view(before, seat), (game.game_id, seat, turn)
+                last_round += view.turns_left is not None
+                lost += view.lives < rules.max_life_tokens
+                hints += bool(view.moves and view.moves[-1].touched)
     assert last_round and lost and hints

@@ -1,4 +1,4 @@
-"""Keys and settings as other people's browsers have them, without a browser: the page's scripts."""
+"""The page's scripts for keys and settings, without a browser."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from support.browser import NODE, STATIC, in_node
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs node, which Playwright brings")
 
-# (layout, what the key types, where it is, with Shift, what it means here)
+# (layout, typed key, place, Shift, expected meaning)
 STROKES = [
     ("US", "p", "KeyP", False, "p"),
     ("US, Caps Lock", "P", "KeyP", False, "p"),
@@ -69,7 +69,7 @@ PLAIN = {
 
 
 def meanings(events):
-    """What `meant` makes of each; `AltGraph` is the modifier that has no field of its own."""
+    """Result of `meant` per event; `AltGraph` is the modifier without a field."""
     made = (
         f"{json.dumps(events)}.map((event) => page.meant("
         "{...event, getModifierState: (name) => event[name] ?? false}))"
@@ -77,7 +77,7 @@ def meanings(events):
     return in_node("keys.js", made)
 
 
-def test_a_key_means_what_it_types_or_else_its_place_on_any_layout():
+def test_key_means_typed_character_or_place():
     events = [
         PLAIN | {"key": key, "code": code, "shiftKey": shift} for _, key, code, shift, _ in STROKES
     ]
@@ -85,7 +85,7 @@ def test_a_key_means_what_it_types_or_else_its_place_on_any_layout():
     assert [(*stroke[:4], is_) for stroke, is_ in zip(STROKES, found, strict=True)] == STROKES
 
 
-def test_what_is_the_browsers_own_or_held_down_is_no_key_of_the_page():
+def test_page_ignores_browser_keys_and_repeats():
     play = PLAIN | {"key": "p", "code": "KeyP", "shiftKey": False}
     others = ["ctrlKey", "altKey", "metaKey", "AltGraph", "isComposing", "repeat"]
     others += ["defaultPrevented"]
@@ -94,14 +94,14 @@ def test_what_is_the_browsers_own_or_held_down_is_no_key_of_the_page():
     assert meanings([play, walk]) == ["p", "ArrowLeft"]
 
 
-def test_settings_are_as_at_the_start_where_the_browser_keeps_none():
-    """Node has no `localStorage`: to name it is an error, as it is with cookies off."""
+def test_settings_default_without_storage():
+    """Node has no `localStorage`: naming it raises, as with cookies off."""
     start = {"atOnce": False, "newestLeft": False, "patterns": False, "keys": True, "theme": "auto"}
     assert in_node("settings.js", "[page.load(), page.keep({})]") == [start, False]
 
 
 @pytest.mark.parametrize(
-    ("kept", "changed"),
+    ("saved", "changed"),
     [
         ('{"atOnce": true, "theme": "dark"}', {"atOnce": True, "theme": "dark"}),
         ('{"atOnce": "no", "theme": 7, "more": 1}', {}),
@@ -110,14 +110,14 @@ def test_settings_are_as_at_the_start_where_the_browser_keeps_none():
         ("not JSON", {}),
     ],
 )
-def test_settings_are_read_field_by_field(kept, changed):
+def test_settings_are_read_field_by_field(saved, changed):
     start = {"atOnce": False, "newestLeft": False, "patterns": False, "keys": True, "theme": "auto"}
-    storage = f"globalThis.localStorage = {{getItem: () => {json.dumps(kept)}}}"
+    storage = f"globalThis.localStorage = {{getItem: () => {json.dumps(saved)}}}"
     assert in_node("settings.js", f"({storage}, page.load())") == start | changed
 
 
-def test_nothing_on_a_page_moves_by_itself_and_text_is_as_large_as_the_browser_says():
-    """So that neither `prefers-reduced-motion` nor a larger font needs a rule of its own."""
+def test_css_has_no_animation_or_fixed_text_size():
+    """`prefers-reduced-motion` and larger fonts then need no further rules."""
     for path in STATIC.glob("*.css"):
         text = path.read_text()
         assert not re.search(r"animation|transition|@keyframes|scroll-behavior", text), path

@@ -1,4 +1,4 @@
-"""Nothing of a hidden card is in anything that leaves the server, and a leak would be noticed."""
+"""Hidden cards never leave the server, and the test detects a planted leak."""
 
 import dataclasses
 import json
@@ -18,21 +18,21 @@ PAIRS = 40
 RULES = [Rules(), Rules(num_players=3), Rules(num_players=5)]
 
 
-def shown(game, seat):
+def view_bytes(game, seat):
     return orjson.dumps(table_frame(player_view(game, seat), {}))
 
 
 @pytest.mark.parametrize("count", [PAIRS, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rules", RULES, ids=lambda rules: f"{rules.num_players}p")
-def test_games_that_differ_in_hidden_cards_alone_look_the_same_to_the_byte(rules, count):
+def test_views_do_not_depend_on_hidden_cards(rules, count):
     turns = []
     for game, other, seat in pairs(rules, count):
-        assert shown(game, seat) == shown(other, seat)
+        assert view_bytes(game, seat) == view_bytes(other, seat)
         assert player_view(game, seat) == player_view(other, seat)
-        other_seat = (seat + 1) % rules.num_players  # to whom most of those cards are not hidden
-        turns.append((game.turn, shown(game, other_seat) != shown(other, other_seat)))
+        other_seat = (seat + 1) % rules.num_players  # seat that sees most of those cards
+        turns.append((game.turn, view_bytes(game, other_seat) != view_bytes(other, other_seat)))
     assert max(turn for turn, _ in turns) > 20
-    assert sum(differs for _, differs in turns) > count // 2  # the pairs do differ in what is shown
+    assert sum(differs for _, differs in turns) > count // 2  # the pairs do differ in visible cards
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_games_that_differ_in_hidden_cards_alone_look_the_same_to_the_byte(rules
     ],
     ids=["an own card", "the last card", "a sum", "a size"],
 )
-def test_a_planted_leak_is_noticed(leak):
+def test_planted_leak_is_detected(leak):
     noticed = 0
     for game, other, seat in pairs(Rules(), PAIRS):
         frames = [
@@ -55,7 +55,7 @@ def test_a_planted_leak_is_noticed(leak):
     assert noticed > 0
 
 
-def test_all_that_leaves_a_server_is_the_frame(make_play, monkeypatch):
+def test_server_frames_do_not_depend_on_hidden_cards(make_play, monkeypatch):
     """The server's own frames of such a pair, extras included."""
     play = make_play(Rules())
     for game, other, seat in pairs(Rules(), PAIRS):
@@ -63,19 +63,19 @@ def test_all_that_leaves_a_server_is_the_frame(make_play, monkeypatch):
         for one in (game, other):
             play._add_game(one, play._lineup(one))
             both.append(orjson.dumps(play.frame(one.game_id)))
-            with pytest.raises(ValueError, match="only once it is done"):
+            with pytest.raises(ValueError, match="only after its end"):
                 play.history(one.game_id)
         assert both[0] == both[1], seat
     assert tables.table_frame is table_frame
 
 
-def test_a_frame_says_what_the_table_says():
-    """Every public number, the visible hands and what was told, against a plain table."""
+def test_frame_equals_table():
+    """All public numbers, visible hands and hints, against a plain table."""
     for seed in range(12):
         rules = RULES[seed % 3]
         seat = seed % rules.num_players
         game = random_game(rules, seed, turns=3 * seed, seat=seat)
-        table, frame = game.table(), json.loads(shown(game, seat))
+        table, frame = game.table(), json.loads(view_bytes(game, seat))
         assert (frame["turn"], frame["to_move"]) == (table.turn, table.player)
         assert (frame["hints"], frame["lives"]) == (table.info_tokens, table.life_tokens)
         assert frame["deck"] == rules.deck_size - table.drawn
@@ -95,7 +95,7 @@ def test_a_frame_says_what_the_table_says():
             assert frame["actions"] == []
 
 
-def test_the_last_move_says_which_cards_it_is_about():
+def test_last_move_lists_its_cards():
     kinds = set()
     played = random_game(Rules(), 1, 60, 0)
     for turn in range(1, played.turn + 1):
@@ -103,7 +103,7 @@ def test_the_last_move_says_which_cards_it_is_about():
         before, move = PythonGame(game.rules, game.deck), decode_action(game.rules, game.moves[-1])
         for action in game.moves[:-1]:
             before.apply(action)
-        last = json.loads(shown(game, 0))["last"]
+        last = json.loads(view_bytes(game, 0))["last"]
         kinds.add(move.kind)
         assert (last["kind"], last["seat"]) == (move.kind, before.player)
         if move.kind in ("play", "discard"):
@@ -123,10 +123,10 @@ def face(card):
     return [card // 5, card % 5 + 1]
 
 
-def test_hands_are_open_once_the_game_is_done_and_not_before():
+def test_hands_open_only_after_game():
     game = random_game(Rules(), 1, 6, 0)
     assert all(card.card is None for card in player_view(game, 0).hands[0])
-    with pytest.raises(ValueError, match="only once it is done"):
+    with pytest.raises(ValueError, match="only after its end"):
         spectator_view(game, 3)
     done = dataclasses.replace(game, status="done", end_reason="left")
     assert all(card.card is not None for hand in spectator_view(done, 3).hands for card in hand)

@@ -1,5 +1,4 @@
-"""Action prediction in lock-step over a real socket: what is shown when, what stands, and that it
-says what `predict` says."""
+"""Action prediction over a real socket: frame order, final answers, agreement with `predict`."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ class Served(NamedTuple):
         rows = json.loads(self.get("predictions.json"))
         return next((row for row in rows if row["name"] == name), None)
 
-    def kept(self, key: str) -> dict[tuple[int, int], float]:
+    def nats_by_turn(self, key: str) -> dict[tuple[int, int], float]:
         """(game, turn) -> nats."""
         known = self.store.key(key)
         assert known is not None
@@ -79,7 +78,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def held_out_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games of two, short ones and whole ones, in every third of which one seat is a person's."""
+    """Two-player games, short and whole; in every third, one seat is a person's."""
     seats = np.ones((GAMES, 2), bool)
     seats[::3, 0] = False
     path = tmp_path_factory.mktemp("held-out") / "games.safetensors"
@@ -118,7 +117,7 @@ def documented_client() -> Callable[[str, str, Any], dict[str, Any]]:
 
 
 def agrees(row: dict[str, Any] | None, policy: Any, games: Games) -> None:
-    """Whether the leaderboard says what `hanabi-rl predict` would."""
+    """Compare the leaderboard row with `hanabi-rl predict`."""
     expected = predict(policy, games)
     assert row is not None and row["players"] == 2 and row["games"] == GAMES
     assert row["decisions"] == expected.decisions.sum()
@@ -132,7 +131,7 @@ def agrees(row: dict[str, Any] | None, policy: Any, games: Games) -> None:
         assert row[f"{name}_ci95"] == pytest.approx(ratio.bounds, abs=1e-6)
 
 
-def test_the_documented_client_predicts_as_predict_says(
+def test_documented_client_agrees_with_predict(
     place: Path | str, backend: InProcess, held_out_path: Path, tmp_path: Path
 ) -> None:
     policy, client = recurrent_policy(Rules(), seed=3, scale=0.2), documented_client()
@@ -149,22 +148,22 @@ def test_the_documented_client_predicts_as_predict_says(
         assert line["name"] == "agent" and float(line["nats"]) == row["nats"]
         assert float(line["accuracy_high"]) == row["accuracy_ci95"][1]
         page = served.get("")
-        assert "Predicting the moves of people: 2 players" in page
+        assert "Action prediction: 2 players" in page
         assert f"{row['nats_per_timestep']:.3f}" in page
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["bot:simple", "bot:convention?smoothing=0.1"])
-def test_agents_by_name_predict_as_predict_says(served: Served, agent: str) -> None:
+def test_named_agents_agree_with_predict(served: Served, agent: str) -> None:
     key, policy = served.key(agent), load_policy(agent)
     documented_client()(served.address.replace("http", "ws"), key, policy)
     agrees(served.standing(agent), policy, served.games)
 
 
-def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
+def test_interrupted_submit_agrees_with_predict(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or put off; and where nothing is left to predict it says so."""
+    """Or delayed; with nothing left to predict, it prints so."""
     key, policy = served.key("submitted"), load_policy("bot:iggi")
     real, answered, opened, opens = RemotePrediction.answer, [], [], ChallengeClient.predict
 
@@ -174,18 +173,18 @@ def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
             raise ServerError(STORE_UNAVAILABLE)
         return opens(self, players)
 
-    def answer(self: RemotePrediction, *said: Any) -> None:
+    def answer(self: RemotePrediction, *answers: Any) -> None:
         answered.append(self.frame)
         if len(answered) in (3, 20):
             raise ConnectionResetError("the cable was pulled")
-        real(self, *said)
+        real(self, *answers)
 
     monkeypatch.setattr(ChallengeClient, "predict", predict)
     monkeypatch.setattr(RemotePrediction, "answer", answer)
     args = ["submit", "bot:iggi", "--server", served.address, "--key", key, "--predict", "2"]
     for _ in range(2):
         main(args)
-        assert "2 players: http" in (said := capsys.readouterr()).out and key not in said.out
+        assert "2 players: http" in (output := capsys.readouterr()).out and key not in output.out
     assert len(answered) > 22
     agrees(served.standing("submitted"), policy, served.games)
     with pytest.raises(SystemExit):
@@ -193,35 +192,35 @@ def test_submit_predicts_as_predict_says_however_often_it_is_cut_off(
     assert "num_players: expected one of 2, got '3'" in capsys.readouterr().err
 
 
-def some_chances(seen: dict[str, Any], form: str) -> list[float]:
-    """Of each action, as good as at random; no two are equal."""
+def some_values(seen: dict[str, Any], form: str) -> list[float]:
+    """Values per action, as good as random; all different."""
     legal = np.array(seen["legal_moves"], bool)
-    chances = np.where(legal, 1.0 + np.sin(np.arange(21) + np.sum(seen["obs"])), 0) + 1e-6 * legal
-    chances /= chances.sum()
+    probs = np.where(legal, 1.0 + np.sin(np.arange(21) + np.sum(seen["obs"])), 0) + 1e-6 * legal
+    probs /= probs.sum()
     if form == "probabilities":
-        return list(chances.tolist())
-    return [float(np.log(chance)) if chance > 0 else 99.0 for chance in chances]
+        return list(probs.tolist())
+    return [float(np.log(prob)) if prob > 0 else 99.0 for prob in probs]
 
 
 def read_on(
     reading: RemotePrediction, frames: int | None = None, form: str = "log_probabilities"
 ) -> list:
-    """Answers so many frames, all without a number, and returns what was shown."""
-    shown = []
-    while reading.frame is not None and len(shown) != frames:
+    """Answer `frames` frames, all without a number, and return them."""
+    sent = []
+    while reading.frame is not None and len(sent) != frames:
         frame = reading.frame
-        shown.append(frame)
-        said = {row: some_chances(frame["rows"][row], form) for row in reading.deciding}
-        reading.answer(said, form)
-    return shown
+        sent.append(frame)
+        answers = {row: some_values(frame["rows"][row], form) for row in reading.deciding}
+        reading.answer(answers, form)
+    return sent
 
 
-def test_probabilities_say_the_same_as_their_logarithms(served: Served) -> None:
+def test_probabilities_equal_log_probabilities(served: Served) -> None:
     keys = {form: served.key(form) for form in ("probabilities", "log_probabilities")}
     for form, key in keys.items():
         with predictions(served.address, key) as reading:
             read_on(reading, form=form)
-    one, other = (served.kept(key) for key in keys.values())
+    one, other = (served.nats_by_turn(key) for key in keys.values())
     assert one == pytest.approx(other, abs=1e-9)
     rows = served.standing("probabilities"), served.standing("log_probabilities")
     assert rows[0] is not None and rows[1] is not None
@@ -229,8 +228,8 @@ def test_probabilities_say_the_same_as_their_logarithms(served: Served) -> None:
     assert rows[0]["nats"] == pytest.approx(np.mean(list(one.values())))
 
 
-def test_no_frame_is_of_a_turn_whose_move_was_not_predicted(served: Served) -> None:
-    """Each frame is one turn on; rows are the seat's own, and those of people alone."""
+def test_next_frame_needs_all_predictions(served: Served) -> None:
+    """Frames advance by one turn; rows are the seats' own, of people only."""
     with predictions(served.address, served.key("steps")) as reading:
         frames = read_on(reading)
     turns: dict[int, int] = {}
@@ -249,7 +248,7 @@ def test_no_frame_is_of_a_turn_whose_move_was_not_predicted(served: Served) -> N
 
 
 def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOutGames:
-    """The game, gone on with by a few random moves, as one that is predicted at `seats`."""
+    """The game with a few random moves appended, as held-out game with `seats`."""
     table, moves = game.table(), list(game.moves)
     while not table.over and len(moves) < game.turn + 4:
         legal = [a for a in range(game.rules.num_moves) if table.illegal_reason(a) is None]
@@ -268,7 +267,7 @@ def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOutG
         pytest.param(3, 300, marks=pytest.mark.slow),
     ],
 )
-def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to_the_byte(
+def test_frames_do_not_depend_on_hidden_future(
     backend: InProcess, players: int, count: int
 ) -> None:
     rules, rng = Rules(num_players=players), np.random.default_rng(0)
@@ -287,25 +286,25 @@ def test_frames_of_games_that_differ_in_hidden_cards_and_the_future_are_equal_to
             assert sent(one, game.turn // 2) == sent(two, game.turn // 2)
         if min(len(one.games.moves(0)), len(two.games.moves(0))) > game.turn + 1:
             futures += sent(one, game.turn + 1) != sent(two, game.turn + 1)
-        another = [(seat + 1) % players]  # who sees most of those cards
+        another = [(seat + 1) % players]  # seat that sees most of those cards
         one, two = recorded(game, another, rng), recorded(other, another, rng)
         seen += sent(one, game.turn) != sent(two, game.turn)
-    assert seen > count // 2 and futures > count // 2  # so a leak would be noticed
+    assert seen > count // 2 and futures > count // 2  # a leak would be detected
 
 
-def test_after_an_interruption_what_was_said_stands(served: Served) -> None:
+def test_saved_predictions_survive_interruption(served: Served) -> None:
     key, (batch, *_) = served.key("broken"), HeldOutGames(served.games, "some").batches
     longest = int(max(served.games.num_actions[game] for game, _ in batch))
     with predictions(served.address, key) as reading:
-        read_on(reading, longest + 3)  # the first batch, and some of the second
-    before = served.kept(key)
+        read_on(reading, longest + 3)  # the first batch and part of the second
+    before = served.nats_by_turn(key)
     assert before and served.standing("broken") is None
     with predictions(served.address, key) as reading:
         assert reading.frame is not None
         assert (reading.frame["batch"], reading.frame["turn"]) == (1, 0)
-        while reading.frame is not None:  # and now says something else
+        while reading.frame is not None:  # different answers
             reading.answer({row: [0.0] * 21 for row in reading.deciding})
-    after = served.kept(key)
+    after = served.nats_by_turn(key)
     assert {at: after[at] for at in before} == before and len(after) > len(before)
     assert served.standing("broken") is not None
     with predictions(served.address, key) as reading:
@@ -319,19 +318,19 @@ BAD = [
     ('{"probabilities": {}, "log_probabilities": {}}', "expected one of .*got probabilities, log_"),
     ('{"log_probabilities": {"77": []}}', "log_probabilities: expected a list for .*; got 77"),
     ('{"log_probabilities": 7}', "log_probabilities: expected a list for .*; got int"),
-    ('{"log_probabilities": {ROWS: [1]}}', r"row \d+: expected 21 numbers, one an action, got 1$"),
-    ('{"log_probabilities": {ROWS: {}}}', "expected 21 numbers, one an action, got dict"),
-    ('{"log_probabilities": {ROWS: NULLS}}', "expected a number for one legal action at least"),
+    ('{"log_probabilities": {ROWS: [1]}}', r"row \d+: expected 21 numbers, one per action, got 1$"),
+    ('{"log_probabilities": {ROWS: {}}}', "expected 21 numbers, one per action, got dict"),
+    ('{"log_probabilities": {ROWS: NULLS}}', "expected a number for at least one legal action"),
     ('{"log_probabilities": {ROWS: TRUES}}', "action 0: expected a number, got True"),
     ('{"probabilities": {ROWS: NULLS}}', "expected probabilities that sum to 1, got 0$"),
     ('{"probabilities": {ROWS: HALF}}', "expected probabilities that sum to 1, got 0.5$"),
     ('{"probabilities": {ROWS: NEGATIVE}}', "expected a probability, 0 to 1, got -0.5"),
-    ('{"probabilities": {ROWS: ILLEGAL}}', "expected 0, as it is not legal now, got 1$"),
+    ('{"probabilities": {ROWS: ILLEGAL}}', "expected 0 for an illegal action, got 1$"),
 ]
 
 
-def test_what_is_no_prediction_is_answered_in_words_and_costs_nothing(served: Served) -> None:
-    """Two wrong answers a batch are far from ten: a connection for every few."""
+def test_invalid_prediction_is_explained_and_free(served: Served) -> None:
+    """Two wrong answers per batch are far from ten: a connection for every few."""
     key = served.key("wrong")
     for first in range(0, len(BAD), 7):
         with predictions(served.address, key) as reading:
@@ -357,7 +356,7 @@ def test_what_is_no_prediction_is_answered_in_words_and_costs_nothing(served: Se
                 before = reading.frame
                 with pytest.raises(ServerError, match=reason):
                     reading.send(text)
-                assert reading.frame is before and served.kept(key) == {}
+                assert reading.frame is before and served.nats_by_turn(key) == {}
     with predictions(served.address, key) as reading:
         with pytest.raises(ServerError):
             reading.send("")
@@ -365,7 +364,7 @@ def test_what_is_no_prediction_is_answered_in_words_and_costs_nothing(served: Se
     assert served.standing("wrong") is not None
 
 
-def test_the_tenth_wrong_answer_ends_the_connection(served: Served) -> None:
+def test_tenth_invalid_prediction_ends_connection(served: Served) -> None:
     with predictions(served.address, served.key("ten")) as reading:
         for _ in range(10):
             with pytest.raises(ServerError):
@@ -374,7 +373,7 @@ def test_the_tenth_wrong_answer_ends_the_connection(served: Served) -> None:
             reading.send("{}")
 
 
-def test_who_is_refused_reads_why(served: Served) -> None:
+def test_refusal_gives_reason(served: Served) -> None:
     key = served.key("refused")
     with pytest.raises(ServerError, match="unknown, revoked or expired"):
         predictions(served.address, "hk_eval_no")
@@ -383,36 +382,36 @@ def test_who_is_refused_reads_why(served: Served) -> None:
     with pytest.raises(ServerError, match="num_players: expected one of 2, got '1111"):
         predictions(served.address, key, "1" * 5000)  # type: ignore[arg-type]
     test_key = served.store.add_key("refused", "test")
-    with pytest.raises(ServerError, match="a key of kind test, expected one of kind eval"):
+    with pytest.raises(ServerError, match="expected a key of kind eval, got one of kind test"):
         predictions(served.address, test_key)
 
 
-def test_a_key_predicts_on_so_many_connections_at_a_time(served: Served) -> None:
+def test_prediction_connections_per_key_are_limited(served: Served) -> None:
     key = served.key("many")
     with contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS):
             stack.enter_context(predictions(served.address, key))
-        with pytest.raises(ServerError, match="6 other connections of this key"):
+        with pytest.raises(ServerError, match="this key has 6 prediction connections"):
             predictions(served.address, key)
         other = served.key("not so many")
         stack.enter_context(predictions(served.address, other))
-    for _ in range(1000):  # until the server has seen that they are gone
+    for _ in range(1000):  # until the server has noticed the disconnects
         with contextlib.suppress(ServerError), predictions(served.address, key):
             return
     raise AssertionError("none was freed")
 
 
-def test_both_stores_keep_what_was_said_first(place: Path | str, tmp_path: Path) -> None:
+def test_both_databases_keep_first_prediction(place: Path | str, tmp_path: Path) -> None:
     with contextlib.closing(Store(place, secret=tmp_path / "s.secret")) as store:
         store.add_entry("a")
         key = store.key(store.add_key("a", "eval"))
         assert key is not None
-        said = Predictions(store)
-        said.record(key, "set", [Guess(0, 1, 1, 0.5, True)])
-        said.record(key, "set", [Guess(0, 1, 1, 0.1, True), Guess(0, 1, 3, 2.0, False)])
-        assert said.recorded(key, "set") == {(0, 1, 1), (0, 1, 3)}
-        assert said.recorded(key, "other") == set()
-        assert (said.count(key), said.count(key, "set"), said.count(key, "other")) == (2, 2, 0)
+        saved = Predictions(store)
+        saved.record(key, "set", [Guess(0, 1, 1, 0.5, True)])
+        saved.record(key, "set", [Guess(0, 1, 1, 0.1, True), Guess(0, 1, 3, 2.0, False)])
+        assert saved.recorded(key, "set") == {(0, 1, 1), (0, 1, 3)}
+        assert saved.recorded(key, "other") == set()
+        assert [saved.count(key, *which) for which in ((), ("set",), ("other",))] == [2, 2, 0]
         with store.database.transaction("read") as db:
             found = db.execute("SELECT SUM(nats), SUM(correct) FROM predictions").fetchone()
         assert tuple(map(float, found)) == (2.5, 1.0)

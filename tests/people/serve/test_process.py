@@ -1,4 +1,4 @@
-"""An agent in another process: the documented one plays, and one that fails says how."""
+"""Agents in other processes: the documented one plays, and failures are reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AGENT = ROOT / "docs/examples/agent.py"
 
 @pytest.fixture
 def agent() -> str:
-    """The command that runs the documented agent."""
+    """The command of the documented agent."""
     return shlex.join([sys.executable, str(AGENT)])
 
 
@@ -48,12 +48,12 @@ def program(text: str, timeout_s: float = 60.0) -> Iterator[ProcessAgent]:
 
 ECHO = """import json, sys
 for line in sys.stdin:
-    asked = json.loads(line)
+    query = json.loads(line)
 """
 
 
-def test_the_documented_agent_plays_whole_games_at_a_table(agent: str, tmp_path: Path) -> None:
-    """It watches itself: no life is lost by a card that it did not know."""
+def test_documented_agent_plays_whole_games(agent: str, tmp_path: Path) -> None:
+    """It uses its own observations: no unknown card costs a life."""
     rules = Rules()
     with contextlib.closing(ProcessPartners(rules, agent)) as partners:
         game = random_game(rules, 3, turns=0, seat=0)
@@ -66,8 +66,8 @@ def test_the_documented_agent_plays_whole_games_at_a_table(agent: str, tmp_path:
     assert table.life_tokens == 3 and table.points > 5
 
 
-def test_a_seat_of_a_server_and_a_seat_of_a_table_are_asked_alike(agent: str) -> None:
-    """The observations of a game are answered with the moves that its sights are."""
+def test_server_and_table_queries_are_equal(agent: str) -> None:
+    """Decoded observations and table views of a game give the same moves."""
     rules = Rules()
     game = random_game(rules, 3, turns=12, seat=0)
     seen = observations(rules, [(game.deck, game.moves)])[0]
@@ -86,7 +86,7 @@ def test_a_seat_of_a_server_and_a_seat_of_a_table_are_asked_alike(agent: str) ->
             assert action == {"agent_0": partners.partner_action([before])[0].action}
 
 
-def test_a_question_holds_no_hidden_card_and_the_rules_moves() -> None:
+def test_query_hides_cards_and_lists_legal_moves() -> None:
     for game, other, seat in pairs(Rules(), 40):
         if game.current_player != seat:
             continue
@@ -98,18 +98,18 @@ def test_a_question_holds_no_hidden_card_and_the_rules_moves() -> None:
         assert question["last"] == question["view"]["log"][-1:]
 
 
-def test_what_is_no_move_is_asked_again_with_why() -> None:
+def test_illegal_answer_is_queried_again_with_reason() -> None:
     answers = "['no JSON', '[]', '{\"action\": 20}', '{\"action\": true}']"
     text = ECHO + f"    wrong = {answers}\n"
-    text += "    said = asked.get('error', '')\n    n = globals().setdefault('n', [])\n"
-    text += "    n.append(said)\n    print(wrong[len(n) - 1] if len(n) <= 4 else "
+    text += "    error = query.get('error', '')\n    n = globals().setdefault('n', [])\n"
+    text += "    n.append(error)\n    print(wrong[len(n) - 1] if len(n) <= 4 else "
     text += "json.dumps({'action': len([s for s in n if 'expected' in s])}))\n"
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(text) as running:
-        assert running.move(1, player_view(game, 0)) == 4  # four errors were told
+        assert running.move(1, player_view(game, 0)) == 4  # after four errors
 
 
-def test_a_byte_order_mark_before_an_answer_is_no_part_of_it() -> None:
+def test_byte_order_mark_is_ignored() -> None:
     """.NET's console writes one before its first line."""
     text = ECHO + "    print('\\ufeff' + json.dumps({'action': 4}))\n"
     game = random_game(Rules(), 0, turns=4, seat=0)
@@ -121,9 +121,9 @@ def test_a_byte_order_mark_before_an_answer_is_no_part_of_it() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("import sys; sys.exit(3)", "got its end, with exit status 3"),
+        ("import sys; sys.exit(3)", "got exit status 3"),
         ("import time; time.sleep(60)", "got no answer within 0.5 s"),
-        (ECHO + "    print('hm')", "got 10 answers that are no move, the last of them: expected"),
+        (ECHO + "    print('hm')", "got 10 invalid answers, the last: expected"),
         pytest.param(
             ECHO + "    sys.stdout.write('x' * 2**21)",
             "got an answer of more than 1,048,576 bytes",
@@ -131,49 +131,49 @@ def test_a_byte_order_mark_before_an_answer_is_no_part_of_it() -> None:
         ),
     ],
 )
-def test_a_process_that_fails_says_how(text: str, reason: str) -> None:
+def test_failing_process_error_is_specific(text: str, reason: str) -> None:
     game = random_game(Rules(), 0, turns=4, seat=0)
     slow = 0.5 if "sleep" in text else 60.0
     with program(text, slow) as running, pytest.raises(ValueError, match=reason):
         running.move(1, player_view(game, 0))
 
 
-def test_a_late_answer_is_not_that_of_the_next_question(tmp_path: Path) -> None:
-    """A process that was too slow once is ended, and another one is asked where the game is."""
+def test_late_answer_is_dropped(tmp_path: Path) -> None:
+    """A process that was too slow is ended; a new one answers for the current position."""
     text = (
         "import os, time\n"
         + ECHO
         + f"    first = not os.path.exists({str(tmp_path / 'there')!r})\n"
     )
     text += f"    open({str(tmp_path / 'there')!r}, 'w').close()\n    time.sleep(1.5 * first)\n"
-    text += "    print(json.dumps({'action': asked['legal'][-1 if first else 0]['action']}))"
+    text += "    print(json.dumps({'action': query['legal'][-1 if first else 0]['action']}))"
     game = random_game(Rules(), 0, turns=4, seat=0)
-    sight = player_view(game, 0)
-    legal = make_question(1, sight)["legal"]
+    view = player_view(game, 0)
+    legal = make_question(1, view)["legal"]
     with program(text, 1.0) as running:
         with pytest.raises(ValueError, match="got no answer within 1 s"):
-            running.move(1, sight)
-        time.sleep(1.0)  # by now the first one has answered
-        assert running.move(1, sight) == legal[0]["action"] != legal[-1]["action"]
+            running.move(1, view)
+        time.sleep(1.0)  # the first process has answered now
+        assert running.move(1, view) == legal[0]["action"] != legal[-1]["action"]
 
 
-def test_what_is_said_beside_an_answer_is_not_the_next_one() -> None:
-    """Words before the first answer, and after each: nothing is asked twice for them later."""
+def test_extra_output_is_not_an_answer() -> None:
+    """Extra output before the first answer and after each one."""
     text = (
-        "print('hello')\n" + ECHO + "    n = globals().setdefault('n', [])\n    n.append(asked)\n"
+        "print('hello')\n" + ECHO + "    n = globals().setdefault('n', [])\n    n.append(query)\n"
     )
     text += "    sys.stdout.write(json.dumps({'action': len(n) - 1}) + '\\nthought so\\n')\n"
     text += "    sys.stdout.flush()"
-    sight = player_view(random_game(Rules(), 0, turns=4, seat=0), 0)
+    view = player_view(random_game(Rules(), 0, turns=4, seat=0), 0)
     with program(text) as running:
         moves = []
         for _ in range(3):
-            moves.append(running.move(1, sight))
+            moves.append(running.move(1, view))
             time.sleep(0.5)  # the others move
-    assert moves == [0, 2, 3]  # the first question was asked twice, each other one once
+    assert moves == [0, 2, 3]  # only the first query was repeated
 
 
-def test_a_program_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_program_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="--process: expected a program to start, got .*no-such"):
         ProcessAgent("no-such-program --x").move(1, player_view(random_game(Rules(), 0, 0, 0), 0))
     with pytest.raises(ValueError, match="expected a command, got nothing"):
@@ -183,12 +183,12 @@ def test_a_program_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected agents or --process COMMAND, got both: bot:iggi" in capsys.readouterr().err
 
 
-def test_the_process_is_not_told_the_key_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_gets_no_key_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HANABI_RL_KEY", "secret")
     text = (
         "import os\n" + ECHO + "    print(json.dumps({'action': 'HANABI_RL_KEY' not in os.environ"
     )
-    text += " and asked['legal'][0]['action']}))"
+    text += " and query['legal'][0]['action']}))"
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(text) as running:
         assert (
@@ -201,10 +201,10 @@ def test_the_process_is_not_told_the_key_and_ends(monkeypatch: pytest.MonkeyPatc
         os.kill(pid, 0)
 
 
-def test_a_table_with_a_process_in_the_terminal(
+def test_process_plays_in_terminal(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A person who always plays the oldest card: the game is kept."""
+    """The person always plays the oldest card; the game is saved."""
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(["p 1"] * 60)))
     out = tmp_path / "games"
     main(["play", "--terminal", "--process", agent, "--seed", "1", "--out", str(out)])

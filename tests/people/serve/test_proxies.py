@@ -1,5 +1,4 @@
-"""Whom a store's games are played with: every game with the proxies there are, equally often, and
-with no others for good. The same tests for both databases."""
+"""Proxies of a store's games: balanced lineups, fixed once games start; both databases."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ Open = Callable[[], Store]
 
 @pytest.fixture
 def open_store(place: Path | str, tmp_path: Path) -> Iterator[Open]:
-    """One more server's."""
+    """Store of a further server."""
     with contextlib.ExitStack() as opened:
 
         def open_one() -> Store:
@@ -48,7 +47,7 @@ def new_key(store: Store, games: dict[int, int]) -> Key:
 
 
 def played(store: Store, key: Key) -> collections.Counter[Lineup]:
-    """Every game of the key, to its end: how often each line-up came."""
+    """Play all games of the key; number of games per lineup."""
     found = collections.Counter[Lineup]()
     with contextlib.suppress(RefusedError):
         while True:
@@ -60,9 +59,7 @@ def played(store: Store, key: Key) -> collections.Counter[Lineup]:
 
 @pytest.mark.parametrize("before", [True, False], ids=["key-first", "server-first"])
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
-def test_every_proxy_is_met_equally_often_at_every_seat(
-    store: Store, number: int, before: bool
-) -> None:
+def test_lineups_are_played_equally_often(store: Store, number: int, before: bool) -> None:
     names = [f"bot:{i}" for i in range(number)]
     key = new_key(store, {2: 4 * number}) if before else None
     assert agree(store, {2: names}) == {2: tuple(names)}
@@ -72,43 +69,43 @@ def test_every_proxy_is_met_equally_often_at_every_seat(
 
 
 @pytest.mark.parametrize(("number", "lineups"), [(1, 6), (2, 18), (3, 36)])
-def test_so_it_is_with_three_players(store: Store, number: int, lineups: int) -> None:
+def test_three_player_lineups_are_balanced(store: Store, number: int, lineups: int) -> None:
     """3 seats of one candidate times the ordered pairs of proxies, 3 of two times the proxies."""
     key = new_key(store, {3: 2 * lineups})
     agree(store, {3: [f"bot:{i}" for i in range(number)]})
     found = played(store, key)
     assert len(found) == lineups and set(found.values()) == {2}
-    met = collections.Counter(who for seats in found.elements() for who in seats)
-    assert len({met[i] for i in range(number)}) == 1 and set(met) == {CANDIDATE, *range(number)}
+    seats = collections.Counter(holder for lineup in found.elements() for holder in lineup)
+    assert len({seats[i] for i in range(number)}) == 1 and set(seats) == {CANDIDATE, *range(number)}
 
 
-def test_two_commands_that_do_not_fit_are_refused_whichever_comes_second(store: Store) -> None:
+def test_conflicting_commands_are_refused_in_any_order(store: Store) -> None:
     first = store.add_key("mine", "eval", {2: 4, 3: 6})
     with pytest.raises(
         ValueError,
-        match=r"--proxies-2p names 3, and hk_eval_\S+ has too few games for that: expected a "
-        r"game for each of the 6 line-ups of 2 players at least, got 4",
+        match=r"--proxies-2p: key hk_eval_\S+ has too few games for 3 proxies: expected at least "
+        r"one game for each of the 6 lineups of 2 players, got 4",
     ):
         agree(store, {2: ("a", "b", "c"), 3: ("a",)})
     with pytest.raises(
         ValueError,
-        match=r"-3p: expected a proxy for the 6 games of 3 players of hk_eval_.*, got none",
+        match=r"-3p: expected a proxy for the 6 games of key hk_eval_.*, got none",
     ):
         agree(store, {2: ("a",)})
-    assert store.proxies() == {}  # nothing of what was refused is kept
+    assert store.proxies() == {}  # nothing of a refused set is saved
     agree(store, {2: ("a",), 3: ("a",)})
-    with pytest.raises(ValueError, match="each of the 6 line-ups of 3 players at least, got 5"):
+    with pytest.raises(ValueError, match="each of the 6 lineups of 3 players, got 5"):
         store.add_key("mine", "eval", {3: 5})
-    with pytest.raises(ValueError, match="2 games of 4 players: .* of 2 and 3 players alone"):
+    with pytest.raises(ValueError, match="2 games of 4 players: .* only for 2 and 3 players"):
         store.add_key("mine", "eval", {4: 2})
-    with pytest.raises(ValueError, match="expected 1 game of 2 players or more, got -3"):
+    with pytest.raises(ValueError, match="expected at least 1 game of 2 players, got -3"):
         store.add_key("mine", "eval", {2: -3})
     assert [len(entry["keys"]) for entry in store.entries()] == [1]
     key = store.key(first)
     assert key is not None and sum(played(store, key).values()) == 10
 
 
-def test_a_key_that_opens_nothing_stops_no_server(store: Store) -> None:
+def test_invalid_key_does_not_block_server(store: Store) -> None:
     for games in ({2: 1}, {3: 100}):
         key = new_key(store, games)
         with pytest.raises(ValueError, match=f"hanabi-rl keys revoke {key.hint}"):
@@ -117,34 +114,30 @@ def test_a_key_that_opens_nothing_stops_no_server(store: Store) -> None:
     agree(store, {2: ("a",)})
 
 
-def test_games_that_were_begun_keep_their_proxies(store: Store, open_store: Open) -> None:
+def test_started_games_keep_their_proxies(store: Store, open_store: Open) -> None:
     key = new_key(store, {2: 4})
     agree(store, {2: ("a",)})
-    agree(store, {2: ("c", "d")})  # nobody has met the other one: who sits where is said anew
+    agree(store, {2: ("c", "d")})  # no game has started: lineups are assigned again
     seated = [row.lineup for row in store.rows(key)]
     assert sorted(seated) == [(CANDIDATE, 0), (CANDIDATE, 1), (0, CANDIDATE), (1, CANDIDATE)]
     first = store.claim(key)
     again = open_store()
     for others in (("a", "b"), ("c",), ("c", "d", "e")):
-        with pytest.raises(
-            ValueError, match="--proxies-2p: the games of 2 players in this store were begun with "
-        ):
+        with pytest.raises(ValueError, match="--proxies-2p: this store's games were started with "):
             agree(again, {2: others})
-    with pytest.raises(ValueError, match="with c, d, got c, e: name those, or take another --stat"):
+    with pytest.raises(ValueError, match="with c, d, got c, e; use those, or another --stat"):
         agree(again, {2: ("c", "e")})
-    with pytest.raises(ValueError, match=r"got c, d \(d: not the agent it was then\)"):
+    with pytest.raises(ValueError, match=r"got c, d \(d: changed since then\)"):
         again.fix_proxies({2: [Proxy("c", "c"), Proxy("d", "trained further")]})
     with pytest.raises(RefusedError, match="are not this server's"):
         again.claim(key)
     store.release(first, counts_as_interruption=True)
     moved = {2: [Proxy("copies/d", "d"), Proxy("c", "c")]}
-    assert again.fix_proxies(moved) == {2: ("c", "copies/d")}  # as line-ups count them
+    assert again.fix_proxies(moved) == {2: ("c", "copies/d")}  # in the store's order
     assert again.claim(key).lineup == first.lineup
 
 
-def test_a_server_whose_proxies_are_the_stores_no_more_plays_no_games(
-    store: Store, open_store: Open
-) -> None:
+def test_server_with_outdated_proxies_plays_no_games(store: Store, open_store: Open) -> None:
     key, other = new_key(store, {2: 4}), open_store()
     agree(store, {2: ("a", "b")})
     agree(other, {2: ("c", "d")})
@@ -155,8 +148,8 @@ def test_a_server_whose_proxies_are_the_stores_no_more_plays_no_games(
     assert sum(played(other, key).values()) == 4
 
 
-def test_no_game_is_granted_while_a_server_says_its_proxies(store: Store, open_store: Open) -> None:
-    """It looked, and nobody had begun: then nobody begins with others until it is done."""
+def test_no_game_is_leased_while_proxies_change(store: Store, open_store: Open) -> None:
+    """It found no started game: none may start with other proxies until it has finished."""
     agree(store, {2: ("bot:simple",)})
     key, other = new_key(store, {2: 4}), open_store()
     with ThreadPoolExecutor(1) as pool:
@@ -171,7 +164,7 @@ def test_no_game_is_granted_while_a_server_says_its_proxies(store: Store, open_s
     assert [row.status for row in other.rows(key)] == ["todo"] * 4
 
 
-def test_a_server_of_predictions_alone_asks_for_no_proxies(store: Store, open_store: Open) -> None:
+def test_prediction_only_server_needs_no_proxies(store: Store, open_store: Open) -> None:
     key = new_key(store, {2: 4})
     agree(store, {2: ("a",)})
     other = open_store()
@@ -183,6 +176,6 @@ def test_a_server_of_predictions_alone_asks_for_no_proxies(store: Store, open_st
 
 def test_one_agent_under_two_names_is_refused() -> None:
     identities = {2: {"bot:simple": "s", "runs/copy": "s", "bot:iggi": "i"}}
-    with pytest.raises(ValueError, match="--proxies-2p: .* got bot:simple and runs/copy, which"):
+    with pytest.raises(ValueError, match="--proxies-2p: bot:simple and runs/copy are the same"):
         with_identities({2: ("bot:simple", "bot:iggi", "runs/copy")}, identities)
     assert with_identities({2: ("bot:iggi",)}, identities) == {2: [Proxy("bot:iggi", "i")]}

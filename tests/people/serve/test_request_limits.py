@@ -1,4 +1,4 @@
-"""Limits of a network address, hostile messages, requests that never end: other games go on."""
+"""Limits per network address, invalid messages, incomplete requests: other games continue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def backend() -> InProcess:
 
 
 def guard_of(limits: NetworkLimits) -> RequestLimiter:
-    """Its rates' clocks stand: nothing comes back while a busy machine takes its time."""
+    """Its clocks stand still, so that a busy machine regains no tokens."""
     limiter = RequestLimiter(limits)
     for rate in (limiter._openings, limiter._wrong_keys, limiter._key_openings, limiter._infos):
         rate.clock = lambda: 0.0
@@ -66,8 +66,8 @@ def connected(served: Served) -> socket.socket:
     return socket.create_connection((at.hostname, at.port), timeout=120)
 
 
-def heard(half_open: socket.socket) -> bytes:
-    """All that comes until the server ends the connection."""
+def read_all(half_open: socket.socket) -> bytes:
+    """All data until the server closes the connection."""
     found = bytearray()
     with half_open, contextlib.suppress(ConnectionResetError):
         while some := half_open.recv(2**16):
@@ -76,7 +76,7 @@ def heard(half_open: socket.socket) -> bytes:
 
 
 def gone(served: Served, left: int) -> None:
-    """Returns once the server has seen that all connections but `left` are closed."""
+    """Return once the server has noticed the end of all connections but `left`."""
     until = time.monotonic() + 120
     while served.limiter.connections.total() > left:
         assert time.monotonic() < until
@@ -94,39 +94,39 @@ def gone(served: Served, left: int) -> None:
         b"\x16\x03\x01 no HTTP\r\n\r\n",
     ],
 )
-def test_a_request_that_never_ends_is_ended_and_games_go_on(served: Served, sent: bytes) -> None:
+def test_incomplete_request_times_out(served: Served, sent: bytes) -> None:
     game = play_test(served.address, served.key, 2, [0])
-    served.limiter.limits = dataclasses.replace(LIMITS, request_s=0.5)  # for who comes from now on
+    served.limiter.limits = dataclasses.replace(LIMITS, request_s=0.5)  # for new connections
     silent = [connected(served) for _ in range(5)]
     for one in silent:
-        with contextlib.suppress(OSError):  # it was ended already
+        with contextlib.suppress(OSError):  # already ended
             one.sendall(sent)
-    assert all(b"200 OK" not in heard(one) for one in silent)
+    assert all(b"200 OK" not in read_all(one) for one in silent)
     play_out(game)
     gone(served, 0)
 
 
-def test_connections_are_limited_in_all_and_of_an_address() -> None:
+def test_connections_are_limited_in_total_and_per_address() -> None:
     limiter = RequestLimiter(NetworkLimits(connections=5, address_connections=2))
     assert [limiter.enter(address) for address in ("a", "a", "b", "b", "c")] == [None] * 5
-    all_taken = "the server has 5 connections, as many as may be"
+    all_taken = "the server has 5 connections, the maximum"
     assert limiter.enter("d") == all_taken == limiter.enter("a")
     for address in ("d", "a", "a"):
         limiter.leave(address)
-    assert limiter.enter("b") == "your address has 2 connections, as many as may be"
+    assert limiter.enter("b") == "your address has 2 connections, the maximum"
     limiter.leave("b")
     assert limiter.enter("d") is None and limiter.connections == {"a": 1, "b": 2, "c": 1, "d": 1}
 
 
-def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
+def test_flood_gets_retry_time(served: Served) -> None:
     game = play_test(served.address, served.key, 2, [1])
     flood = [connected(served) for _ in range(40)]
-    may_be = LIMITS.address_connections - 1  # beside the game's
-    for refused in map(heard, flood[may_be:]):
+    allowed = LIMITS.address_connections - 1  # without the game's connection
+    for refused in map(read_all, flood[allowed:]):
         assert refused.startswith(b"HTTP/1.1 503") and b"Retry-After: 10" in refused
         assert b"your address has 12" in refused
     assert served.limiter.connections.total() == LIMITS.address_connections
-    for one in flood[:may_be]:
+    for one in flood[:allowed]:
         one.close()
     play_out(game)
     gone(served, 0)
@@ -134,7 +134,7 @@ def test_a_flood_is_told_when_to_come_back(served: Served) -> None:
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_no_hostile_message_is_accepted(served: Served, count: int) -> None:
+def test_hostile_messages_are_refused(served: Served, count: int) -> None:
     served.limiter._openings.per_minute = served.limiter._key_openings.per_minute = count + 10
     rng, other = random.Random(0), play_test(served.address, served.key, 2, [0])
     for first in range(0, count, MAX_INVALID_MESSAGES - 1):
@@ -143,12 +143,12 @@ def test_no_hostile_message_is_accepted(served: Served, count: int) -> None:
             game._socket.send(hostile(rng))
             with pytest.raises(ServerError):
                 game.receive()
-        game.step(first_legal(game.rows))  # nothing has changed
+        game.step(first_legal(game.rows))  # unaffected
         game.close()
     play_out(other)
 
 
-def test_what_is_too_large_or_breaks_the_protocol_ends_the_connection(served: Served) -> None:
+def test_oversized_or_invalid_frames_end_connection(served: Served) -> None:
     other = play_test(served.address, served.key, 2, [0])
     large = play_test(served.address, served.key, 2, [0])
     large.send("x" * (MAX_MESSAGE + 1))
@@ -163,7 +163,7 @@ def test_what_is_too_large_or_breaks_the_protocol_ends_the_connection(served: Se
     play_out(other)
 
 
-def test_who_guesses_keys_has_to_wait(served: Served) -> None:
+def test_key_guessing_is_rate_limited(served: Served) -> None:
     reasons = collections.Counter[str]()
     for number in range(LIMITS.address_wrong_keys + 2):
         reason = evaluation_info(served.address, f"hk_eval_{number}")["human_ai_eval_done"]
@@ -176,7 +176,7 @@ def test_who_guesses_keys_has_to_wait(served: Served) -> None:
         play_test(served.address, "hk_test_x", 2, [0])
 
 
-def test_a_key_may_open_and_list_so_much_a_minute(tmp_path: Path, backend: Any) -> None:
+def test_openings_and_lists_per_key_are_limited(tmp_path: Path, backend: Any) -> None:
     limits = NetworkLimits(key_openings=2, key_infos=2)
     store, limiter = Store(tmp_path / "challenge.sqlite"), guard_of(limits)
     store.add_entry("mine")
@@ -191,13 +191,13 @@ def test_a_key_may_open_and_list_so_much_a_minute(tmp_path: Path, backend: Any) 
             with pytest.raises(ServerError, match=r"than 2 games were opened with this key .*"):
                 play_test(address, key, 2, [0])
             assert re.fullmatch(
-                r"more than 2 lists of this key's games were asked for within a minute: try again "
+                r"more than 2 lists of this key's games were requested within a minute: try again "
                 r"in \d+ s",
                 evaluation_info(address, key)["human_ai_eval_done"],
             )
 
 
-def test_no_address_and_no_key_is_written_anywhere(
+def test_addresses_and_keys_are_never_written(
     served: Served,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -210,27 +210,27 @@ def test_no_address_and_no_key_is_written_anywhere(
     game.send('{"agent_0": 99}')
     with pytest.raises(ServerError) as refused:
         game.receive()
-    told = [str(refused.value)]
+    texts = [str(refused.value)]
     for _ in range(LIMITS.address_wrong_keys + 1):
         with pytest.raises(ServerError) as refused:
             play_test(served.address, wrong, 2, [0], here)
-        told.append(str(refused.value))
-    told.append(str(evaluation_info(served.address, served.key)))
+        texts.append(str(refused.value))
+    texts.append(str(evaluation_info(served.address, served.key)))
     for page in ("", "leaderboard.json", "leaderboard.csv"):
         with urllib.request.urlopen(served.address + page) as answer:
-            told.append(answer.read().decode())
+            texts.append(answer.read().decode())
     game.close()
     gone(served, 0)
-    said = capfd.readouterr()
-    kept = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(told) == LIMITS.address_wrong_keys + 6 and len(kept) >= 2
-    for text in (caplog.text, said.out, said.err, *kept, *told):
+    output = capfd.readouterr()
+    files = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(texts) == LIMITS.address_wrong_keys + 6 and len(files) >= 2
+    for text in (caplog.text, output.out, output.err, *files, *texts):
         for secret in (here, served.key[14:], wrong[14:]):
             assert secret not in text
 
 
 async def talkative(scope: Any, receive: Any, send: Any) -> None:
-    """An application that sends 256 MiB by either protocol: more than any buffer holds."""
+    """An application that sends 256 MiB by either protocol, more than any buffer holds."""
     if scope["type"] == "lifespan":
         return
     message: dict[str, Any] = {"type": "websocket.send", "bytes": b"x" * 2**16}
@@ -239,7 +239,7 @@ async def talkative(scope: Any, receive: Any, send: Any) -> None:
     else:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         message = {"type": "http.response.body", "body": b"x" * 2**16, "more_body": True}
-    with contextlib.suppress(OSError, RuntimeError):  # nobody is there any more
+    with contextlib.suppress(OSError, RuntimeError):  # disconnected
         for _ in range(4096):
             await send(message)
 
@@ -255,15 +255,15 @@ UPGRADE = (
     [b"", pytest.param(UPGRADE, marks=pytest.mark.slow)],
     ids=["http", "websocket"],
 )
-def test_who_does_not_read_is_disconnected_and_who_does_is_not(headers: bytes) -> None:
+def test_only_non_reading_client_is_disconnected(headers: bytes) -> None:
     limiter = RequestLimiter(NetworkLimits(unread_s=2.0))
     with serve_app(talkative, limiter) as address, contextlib.ExitStack() as opened:
         served = Served(address, "", limiter)
-        deaf, reads = (opened.enter_context(connected(served)) for _ in range(2))
-        for one in (deaf, reads):
+        non_reader, reads = (opened.enter_context(connected(served)) for _ in range(2))
+        for one in (non_reader, reads):
             one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
         until = time.monotonic() + 120
-        while limiter.connections.total() < 2:  # else the deaf would be heard from the start
+        while limiter.connections.total() < 2:  # so that reading starts after both connections
             assert time.monotonic() < until
             time.sleep(0.005)
         while limiter.connections.total() > 1:
@@ -271,10 +271,10 @@ def test_who_does_not_read_is_disconnected_and_who_does_is_not(headers: bytes) -
             time.sleep(0.005)
         assert reads.recv(2**16)
         reads.close()
-        assert len(heard(deaf)) < 2**26  # what was on its way, and the end
+        assert len(read_all(non_reader)) < 2**26  # data in flight, then the end
 
 
-def test_a_rate_comes_back_by_and_by_and_forgets_old_addresses() -> None:
+def test_rate_limit_refills_and_forgets_old_addresses() -> None:
     now = [0.0]
     rate = RateLimit(6, lambda: now[0])
     for _ in range(6):
@@ -285,7 +285,7 @@ def test_a_rate_comes_back_by_and_by_and_forgets_old_addresses() -> None:
     assert rate.wait_s("a") == 6
     now[0] = 10.0
     assert rate.wait_s("a") == 0
-    now[0] = 1000.0  # no more than a minute's worth is saved up
+    now[0] = 1000.0  # at most a minute's tokens accumulate
     for _ in range(6):
         assert rate.wait_s("a") == 0
         rate.take("a")
@@ -295,6 +295,6 @@ def test_a_rate_comes_back_by_and_by_and_forgets_old_addresses() -> None:
     assert len(rate._buckets) == 10_000
 
 
-def test_limits_of_nothing_are_refused() -> None:
+def test_zero_limits_are_refused() -> None:
     with pytest.raises(ValueError, match="--limits.address-openings: expected above 0, got 0"):
         NetworkLimits(address_openings=0)

@@ -1,4 +1,4 @@
-"""The partners of many games in one tick: the same games as `play_games`, action by action."""
+"""Runner: partners of many games per tick play the games of `play_games`, action by action."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ GAMES, SLOTS, SEED = 8, 4, 7
 
 @pytest.fixture(scope="module")
 def lineup():
-    """A recurrent policy that holds two seats, and a bot that plays by chance of its own."""
+    """A recurrent policy at two seats and a stochastic bot."""
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
     actor = Actor(network, TINY_3P.num_moves)
     params = init_network(actor, jax.random.key(5), network, TINY_3P.obs_size, TINY_3P.num_moves)
@@ -42,9 +42,9 @@ def partners(lineup):
 
 @pytest.fixture(scope="module")
 def played(lineup):
-    """What `play_games` says that the line-up does on some decks, and those games, begun."""
+    """Games of `play_games` with the lineup on some decks, and the same games without moves."""
     decks = evaluation_decks(TINY_3P, GAMES, 3)
-    of_each_policy = [lineup[seat] for seat in (0, 2, 1)]  # one program for all orders of a team
+    of_each_policy = [lineup[seat] for seat in (0, 2, 1)]  # all orders of a team share a program
     records = play_games(of_each_policy, TINY_3P, decks, SEED, seating=np.array([0, 2, 1]))
     games = [Game(i, TINY_3P, tuple(map(int, deck)), frozenset()) for i, deck in enumerate(decks)]
     return records, games
@@ -55,12 +55,12 @@ def move(game, action):
 
 
 def play(partners, games, chosen=None, disturb=lambda turn: None):
-    """The games to their ends; where `chosen` has a person's seat, the moves there are given."""
+    """Play the games to their ends; moves of a person's seat in `chosen` are given."""
     done, turn = {}, 0
     while games:
         disturb(turn)
-        asked = [game for game in games if game.current_player not in game.people]
-        answers = dict(zip([g.game_id for g in asked], partners.partner_action(asked), strict=True))
+        batch = [game for game in games if game.current_player not in game.people]
+        answers = dict(zip([g.game_id for g in batch], partners.partner_action(batch), strict=True))
         moved = []
         for game in games:
             answer = answers.get(game.game_id)
@@ -80,15 +80,15 @@ def assert_same(done, records, games=GAMES):
         assert game.table().score == records.scores[number]
 
 
-def test_games_equal_play_games_action_by_action_and_nothing_compiles_twice(partners, played):
+def test_games_equal_play_games_without_recompilation(partners, played):
     records, games = played
     ready = ticks.advance._cache_size(), ticks.step._cache_size()
     assert_same(play(partners, games), records)  # twice as many games as slots: rebuilt again
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == ready
 
 
-def test_in_numpy_the_same_games_action_by_action(lineup, played):
-    """An LSTM at two seats and a bot's own chance, two games in one slot, without a program."""
+def test_numpy_games_equal_play_games(lineup, played):
+    """An LSTM at two seats and a stochastic bot, two games in one slot, without compilation."""
     records, games = played
     known = ticks.advance._cache_size(), ticks.step._cache_size()
     done = play(PartnerRunner(lineup, TINY_3P, 1, SEED, run=NumPyInterpreter()), games[:2])
@@ -96,10 +96,10 @@ def test_in_numpy_the_same_games_action_by_action(lineup, played):
     assert (ticks.advance._cache_size(), ticks.step._cache_size()) == known
 
 
-@pytest.mark.slow  # test_series.py has a network that is shown as much, in a game of few cards
+@pytest.mark.slow  # test_series.py has a network with all features in a small game
 @pytest.mark.parametrize("agent", ["agent:hgroup-2p", "bot:smart"])
-def test_in_numpy_an_agent_plays_and_weighs_as_compiled(agent):
-    """A game of a whole deck: every kind of structured feature; of the bot, every loop."""
+def test_numpy_agent_equals_compiled(agent):
+    """Full deck: all structured features, all loops of the bot."""
     rules = Rules(num_players=2)
     team = (load_policy(agent, rules),) * 2
     deck = evaluation_decks(rules, 1, 5)[0]
@@ -110,11 +110,11 @@ def test_in_numpy_an_agent_plays_and_weighs_as_compiled(agent):
         assert one.action == other.action
         np.testing.assert_allclose(other.probabilities, one.probabilities, atol=2e-6)
         game = move(game, one.action)
-    assert len(game.moves) > rules.deck_size - 10  # the deck was drawn: it was no short game
+    assert len(game.moves) > rules.deck_size - 10  # the deck was drawn
 
 
-def test_with_a_person_at_any_seat_the_partners_play_the_same(lineup, played):
-    """The person makes the moves that its seat's policy made: so must the two others."""
+def test_partners_are_independent_of_person_seat(lineup, played):
+    """The person makes its seat's policy's moves; the two partners must make theirs."""
     records, games = played
     for seat in (0, 1):
         others = tuple(policy for other, policy in enumerate(lineup) if other != seat)
@@ -124,9 +124,9 @@ def test_with_a_person_at_any_seat_the_partners_play_the_same(lineup, played):
 
 
 @pytest.mark.parametrize("long", [False, True])
-def test_a_policy_has_to_choose_at_its_own_turns_alone(played, long):
-    """Rows of a tick that no seat uses have nothing to choose: a search would think in each. Where
-    a game is played again who thinks for long does so where it is asked alone."""
+def test_policy_has_choices_only_on_its_turns(played, long):
+    """Unused rows of a tick have no choice, where a search would otherwise run; in a replayed game,
+    a search runs only at the queried turn."""
     turns = []
 
     @flax.struct.dataclass
@@ -146,52 +146,50 @@ def test_a_policy_has_to_choose_at_its_own_turns_alone(played, long):
 
     game = dataclasses.replace(played[1][0], people=frozenset({0}))
     partners = PartnerRunner((Counted(TINY_3P), Counted(TINY_3P)), TINY_3P, SLOTS)
-    for person, others in ((-1, 2), (0, 1)):  # a hint, then a card is thrown away
+    for person, others in ((-1, 2), (0, 1)):  # a hint, then a discard
         table = game.table()
         legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
         game = move(game, legal[person])
         for _ in range(others):
-            asked, answer = game, partners.partner_action([game])[0]
+            last, answer = game, partners.partner_action([game])[0]
             game = move(game, answer.action)
     jax.effects_barrier()
     assert max(turns) == 1
     assert sum(turns) == 3
     turns.clear()
     partners.forget()
-    (again,) = partners.partner_action([asked])
+    (again,) = partners.partner_action([last])
     jax.effects_barrier()
     assert again.action == answer.action
     np.testing.assert_array_equal(again.probabilities, answer.probabilities)
     assert sum(turns) == (1 if long else 3)
 
 
-def test_a_runner_killed_in_the_middle_is_rebuilt_from_deck_and_moves(partners, played):
+def test_killed_runner_is_rebuilt_from_moves(partners, played):
     records, games = played
     assert_same(
         play(partners, games, disturb=lambda turn: partners.forget() if turn % 3 else None), records
     )
 
 
-def fail(*given):
+def fail(*arguments):
     raise FloatingPointError("in the middle of a tick")
 
 
-def fail_and_lose(memory, *given):
+def fail_and_lose(memory, *arguments):
     for array in jax.tree.leaves(memory):
-        array.delete()  # as a program does with what is donated to it
+        array.delete()  # as XLA does with donated arrays
     fail()
 
 
 @pytest.mark.parametrize("failing", [fail, fail_and_lose])
-def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
-    partners, played, monkeypatch, failing
-):
-    """The games had been moved on when a policy failed; they go on as if it had not."""
+def test_failed_tick_repeats_no_move(partners, played, monkeypatch, failing):
+    """A policy failed after the games had advanced; they continue as if nothing had happened."""
     records, games = played
     to_fail = []
 
-    def step(*given):
-        return failing(*given) if to_fail and to_fail.pop() else ticks.step(*given)
+    def step(*arguments):
+        return failing(*arguments) if to_fail and to_fail.pop() else ticks.step(*arguments)
 
     monkeypatch.setattr(runner, "step", step)
     careful = SimpleNamespace(
@@ -199,19 +197,17 @@ def test_a_tick_that_fails_in_its_middle_moves_no_game_twice(
     )
     assert_same(play(careful, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records)
 
-    def again(games):  # as a person does who reloads the page
+    def again(games):  # as after a page reload
         try:
             return partners.partner_action(games)
         except FloatingPointError:
             return partners.partner_action(games)
 
-    asked_again = SimpleNamespace(partner_action=again)
-    assert_same(
-        play(asked_again, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records
-    )
+    flaky = SimpleNamespace(partner_action=again)
+    assert_same(play(flaky, games, disturb=lambda turn: to_fail.append(turn in (2, 5))), records)
 
 
-def test_probabilities_are_of_legal_moves_and_the_answer_is_the_likeliest(partners, played):
+def test_action_is_most_probable_legal_move(partners, played):
     _, games = played
     answer = partners.partner_action(games[:1])[0]
     table = games[0].table()
@@ -222,8 +218,8 @@ def test_probabilities_are_of_legal_moves_and_the_answer_is_the_likeliest(partne
     assert answer.action == answer.probabilities.argmax()
 
 
-def test_the_answer_depends_on_the_moves_before(partners, played):
-    """A slot that was not advanced, or kept another game's memory, would say the same here."""
+def test_action_depends_on_earlier_moves(partners, played):
+    """A slot with the wrong turn or another game's memory would answer the same."""
     records, games = played
     before = partners.partner_action(games[:1])[0].probabilities
     later = games[0]
@@ -235,8 +231,8 @@ def test_the_answer_depends_on_the_moves_before(partners, played):
 
 
 @pytest.mark.slow  # one team is played above
-def test_games_of_several_teams_are_played_together(lineup, played):
-    """Two policies at three seats in every order, and each game as `play_games` plays it alone."""
+def test_several_teams_share_ticks(lineup, played):
+    """Two policies at three seats in every order, each game as in `play_games`."""
     _, games = played
     trained, chance, _ = lineup
     several = PartnerRunner((trained, chance), TINY_3P, slots=GAMES, seed=SEED)
@@ -257,20 +253,20 @@ def test_games_of_several_teams_are_played_together(lineup, played):
         games = [game for game in games if game.status == "active"]
 
 
-def test_a_game_that_is_asked_for_at_two_turns_at_once_is_answered_for_both(partners, played):
-    """A connection was lost, and its game is shown again from its start on another one."""
+def test_one_game_at_two_turns_gets_both_actions(partners, played):
+    """After a disconnect, the game restarts on another connection."""
     records, games = played
     later = games[0]
     for action in records.actions[0, :2]:
         later = move(later, int(action))
-    asked = [later, games[0], later, games[1]]
-    answers = [answer.action for answer in partners.partner_action(asked)]
+    queries = [later, games[0], later, games[1]]
+    answers = [answer.action for answer in partners.partner_action(queries)]
     assert answers == [
         records.actions[number, turn] for number, turn in [(0, 2), (0, 0), (0, 2), (1, 0)]
     ]
 
 
-def test_wrong_lineups_are_refused(partners, played):
+def test_invalid_lineups_are_refused(partners, played):
     _, games = played
     with pytest.raises(ValueError, match="expected partners for 3 players, 2 colours"):
         PartnerRunner((load_policy("bot:random", Rules()),), TINY_3P)
@@ -278,19 +274,19 @@ def test_wrong_lineups_are_refused(partners, played):
         partners.partner_action([dataclasses.replace(games[0], people=frozenset({0}))])
 
 
-def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(lineup, played):
-    """A recurrent policy that has played a game before: its memory after the first decision is that
-    of stepping it by hand from the memory given; replayed after `forget`, the same."""
+def test_partner_memory_round_trip(lineup, played):
+    """A recurrent policy after a previous game: its memory after the first decision equals stepping
+    by hand from the initial memory, also when replayed after `forget`."""
     policy = lineup[0]
     _, games = played
     game = dataclasses.replace(games[0], people=frozenset({1, 2}))
-    given = jax.tree.map(
+    memory = jax.tree.map(
         lambda leaf: np.full(leaf.shape[1:], 0.5, leaf.dtype), policy.init_carry(1)
     )
     partners = PartnerRunner([policy], TINY_3P, slots=SLOTS, run=NumPyInterpreter(), show=True)
-    (answer,) = partners.partner_action([game], initial_memories=[given])
+    (answer,) = partners.partner_action([game], initial_memories=[memory])
     seen = answer.seats.observations[:1], answer.seats.legal[:1]
-    carry = jax.tree.map(lambda leaf: leaf[None], given)
+    carry = jax.tree.map(lambda leaf: leaf[None], memory)
     carry, logits = ask(policy, carry, *seen, np.zeros(1, bool))
     expected = jax.tree.leaves(jax.tree.map(lambda leaf: np.asarray(leaf[0]), carry))
     for _ in range(2):
@@ -298,13 +294,13 @@ def test_a_partner_begins_with_what_it_is_given_and_says_what_it_remembers(lineu
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-6)
         partners.forget()
-        partners.partner_action([game], initial_memories=[given])
+        partners.partner_action([game], initial_memories=[memory])
     assert answer.action == int(np.argmax(logits[0]))
-    (stranger,) = partners.partner_action([dataclasses.replace(game, game_id=99)])
+    (first,) = partners.partner_action([dataclasses.replace(game, game_id=99)])
     fresh = jax.tree.leaves(partners.memory(99))
     assert any(not np.allclose(one, other) for one, other in zip(fresh, expected, strict=True))
-    assert stranger.probabilities.shape == answer.probabilities.shape
-    with pytest.raises(ValueError, match="expected one partner who remembers, got 3"):
+    assert first.probabilities.shape == answer.probabilities.shape
+    with pytest.raises(ValueError, match="expected one partner with memory, got 3"):
         PartnerRunner(lineup, TINY_3P, slots=1, run=NumPyInterpreter()).partner_action(
-            [games[0]], initial_memories=[given]
+            [games[0]], initial_memories=[memory]
         )

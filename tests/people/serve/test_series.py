@@ -1,5 +1,4 @@
-"""Series of games with the same partners: the moves of `play_games(games_per_series=...)`, over
-restarts, in play and in a study."""
+"""Series with the same partners equal `play_games(games_per_series=...)`, over restarts too."""
 
 from __future__ import annotations
 
@@ -34,18 +33,18 @@ from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
 TOLD = StructuredConfig("conventions", trunk=(8,), head=8, card=(8,), profile=True)
-"""All that a structured network can be shown: compiled in `play_games`, in NumPy in the runners."""
+"""All features of a structured network: compiled in `play_games`, NumPy in the runners."""
 GAMES, SEED = 4, 3
-RUN = NumPyInterpreter()  # traces once what all runners run
+RUN = NumPyInterpreter()  # one trace for all runners
 
 
 def told(rules: Rules, seed: int) -> NetworkPolicy:
-    """It is told whom it plays with; drawn anew, so that its moves depend on that."""
+    """A policy with a profile; resampled so that its moves depend on it."""
     return NetworkPolicy(init_params(rules, TOLD, jax.random.key(seed)), rules, TOLD)
 
 
 def played(rules: Rules, decks: np.ndarray) -> tuple[list[NetworkPolicy], Games]:
-    """Agents around the table from somebody who plays at random, in one series."""
+    """One series of agents in table order from a random player."""
     agents = [told(rules, seed) for seed in range(rules.num_players - 1)]
     person = load_policy("bot:random", rules)
     count, players = len(decks), rules.num_players
@@ -56,7 +55,7 @@ def played(rules: Rules, decks: np.ndarray) -> tuple[list[NetworkPolicy], Games]
 
 
 def as_series(games: Games) -> list[Game]:
-    """The games of `played`, each with those before it."""
+    """Each game of `played` with its previous games."""
     found: list[Game] = []
     for number in range(len(games)):
         found.append(
@@ -73,7 +72,7 @@ def as_series(games: Games) -> list[Game]:
 
 
 def answers(runner: PartnerRunner, game: Game) -> list[int]:
-    """What its partners do at each of their turns, asked for in turn."""
+    """Partners' actions at their turns, queried in order."""
     turns = [t for t in range(game.turn) if t % game.rules.num_players not in game.people]
     asked = [dataclasses.replace(game, moves=game.moves[:turn]) for turn in turns]
     return [runner.partner_action([each])[0].action for each in asked]
@@ -93,7 +92,7 @@ def of_two() -> tuple[list[NetworkPolicy], list[Game]]:
     return agents, as_series(games)
 
 
-def test_a_runner_plays_a_series_as_play_games_does(of_two) -> None:
+def test_series_equals_play_games(of_two) -> None:
     agents, games = of_two
     runner = PartnerRunner(agents, LENIENT, slots=2, run=RUN)
     assert [answers(runner, game) for game in games] == [theirs(game) for game in games]
@@ -105,8 +104,8 @@ def test_a_runner_plays_a_series_as_play_games_does(of_two) -> None:
     assert as_strangers[1:] != [theirs(game) for game in games[1:]]
 
 
-def test_all_moves_but_the_last_of_each_game_are_known(of_two) -> None:
-    """As in `play_games`: the position after it is shown to nobody."""
+def test_last_move_of_game_is_not_observed(of_two) -> None:
+    """As in `play_games`, the position after the last move is not observed."""
     agents, games = of_two
     runner = PartnerRunner(agents, LENIENT, run=RUN)
     runner.partner_action([dataclasses.replace(games[-1], moves=())])
@@ -115,8 +114,8 @@ def test_all_moves_but_the_last_of_each_game_are_known(of_two) -> None:
     assert (own, person) == (seen.count(False), seen.count(True))
 
 
-def test_a_runner_that_knows_nothing_of_a_series_plays_it_again(of_two, monkeypatch) -> None:
-    """One that begins with the last game, one that forgets, and one that can keep little."""
+def test_runner_without_memory_replays_series(of_two, monkeypatch) -> None:
+    """Starting at the last game, after `forget`, or with a small cache."""
     agents, games = of_two
     monkeypatch.setattr(series, "CACHE_SIZE", 1)
     runner = PartnerRunner(agents, LENIENT, slots=1, run=RUN)
@@ -132,7 +131,7 @@ def test_a_runner_that_knows_nothing_of_a_series_plays_it_again(of_two, monkeypa
 
 
 @pytest.mark.slow
-def test_with_two_partners_each_knows_who_sits_where_around_the_table() -> None:
+def test_two_partners_remember_table_order() -> None:
     agents, games = played(LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, SEED))
     runner = PartnerRunner(agents, LENIENT_3P, slots=2, run=RUN)
     found = as_series(games)
@@ -141,8 +140,8 @@ def test_with_two_partners_each_knows_who_sits_where_around_the_table() -> None:
         runner.partner_action([dataclasses.replace(found[1], people=frozenset({0, 1}))], [(0,)])
 
 
-def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tmp_path) -> None:
-    # of which three are played again: as many as elsewhere, so it is one program
+def test_series_continues_over_restarts_until_reset(tmp_path) -> None:
+    # three of them are replayed: as elsewhere, so the program is shared
     decks = evaluation_decks(LENIENT, 2, SEED, "people")[[0, 1] * (GAMES // 2)]
     agents, games = played(LENIENT, decks)
 
@@ -183,22 +182,22 @@ def test_at_a_table_the_series_goes_on_over_restarts_until_they_are_strangers(tm
     assert note["series"] == [first.game_id, second.game_id, third.game_id]
     assert note["policies"] == [agents[0].identity()]
 
-    folder = GameFolder(tmp_path)  # killed once more, between the last move and the end
+    folder = GameFolder(tmp_path)  # killed again between the last move and the end
     (tmp_path / f"2p-{third.game_id}.safetensors").unlink()
     (tmp_path / "series" / f"{third.game_id}.json").unlink()
     folder.record(dataclasses.replace(third, status="active"), {1: "told"}, note["policies"])
     again = table()
     assert len(again.new_game().previous_games) == 3
-    anew = again.new_game(reset_memory=True)
-    assert anew.previous_games == () and again.leave(anew.game_id)
+    fresh = again.new_game(reset_memory=True)
+    assert fresh.previous_games == () and again.leave(fresh.game_id)
     assert table(reset_memory=True).new_game().previous_games == ()
     other = LocalPlay(LENIENT, ["a"], Simple(), folder, SEED, ["another identity"], True)
     assert other.new_game().previous_games == ()
     (tmp_path / f"2p-{second.game_id}.safetensors").unlink()
-    assert table().new_game().previous_games == ()  # one of the games is gone
+    assert table().new_game().previous_games == ()  # one of the games was deleted
 
 
-def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts(tmp_path) -> None:
+def test_memory_reset_survives_old_games_and_restarts(tmp_path) -> None:
     def table(**how: bool) -> LocalPlay:
         folder = GameFolder(tmp_path)
         return LocalPlay(LENIENT, ["a"], Simple(), folder, SEED, ["identity"], True, **how)
@@ -216,11 +215,11 @@ def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts
     to_the_end(play, play.new_game().game_id)
     before = play.new_game()
     assert len(before.previous_games) == 1
-    anew = play.new_game(reset_memory=True)
-    assert play.current().game_id == anew.game_id and play.leave(anew.game_id)
+    fresh = play.new_game(reset_memory=True)
+    assert play.current().game_id == fresh.game_id and play.leave(fresh.game_id)
     to_the_end(play, before.game_id)
     assert play.new_game().previous_games == ()
-    assert table().new_game().previous_games == ()  # nobody moved in the game that began anew
+    assert table().new_game().previous_games == ()  # no moves in the first game after the reset
     balance = table(reset_memory=True)
     first = balance.current()
     assert first.previous_games == ()
@@ -228,7 +227,7 @@ def test_strangers_stay_strangers_whatever_game_of_before_ends_and_over_restarts
     assert [game.game_id for game in table().new_game().previous_games] == [first.game_id]
 
 
-def test_agents_who_remember_nobody_meet_strangers_in_every_game(tmp_path) -> None:
+def test_agents_without_memory_have_no_series(tmp_path) -> None:
     play = LocalPlay(LENIENT, ["simple"], Simple(), GameFolder(tmp_path), SEED)
     for _ in range(2):
         game = play.new_game()
@@ -241,7 +240,7 @@ def test_agents_who_remember_nobody_meet_strangers_in_every_game(tmp_path) -> No
     assert not play.remembers and not (tmp_path / "series").exists()
 
 
-def test_the_moves_of_a_study_can_be_made_again_from_its_folder(of_two, tmp_path: Path) -> None:
+def test_study_moves_are_reproducible_from_folder(of_two, tmp_path: Path) -> None:
     agent = of_two[0][0]
     asked = study_of(STUDY | {"agents": [{"name": "told", "games": 3}], "remember_people": True})
     partners = {"told": PartnerRunner([agent], LENIENT, run=RUN)}
@@ -250,16 +249,16 @@ def test_the_moves_of_a_study_can_be_made_again_from_its_folder(of_two, tmp_path
     number = play.folder.join()[0].number
     for place in range(3):
         play_out(play, play.deal(play.folder.get(number), place))
-    kept = StudyFolder(tmp_path, asked).get(number)
-    assert kept is not None and {each.policy for each in kept.games} == {agent.identity()}
+    saved = StudyFolder(tmp_path, asked).get(number)
+    assert saved is not None and {each.policy for each in saved.games} == {agent.identity()}
     runner = PartnerRunner([agent], LENIENT, slots=1, run=RUN)
-    for each in reversed(kept.games):
+    for each in reversed(saved.games):
         assert answers(runner, each.game) == theirs(each.game)
-    assert [len(each.game.previous_games) for each in kept.games] == [0, 1, 2]
+    assert [len(each.game.previous_games) for each in saved.games] == [0, 1, 2]
 
 
 def play_out(play: StudyPlay, game_id: int) -> None:
-    """The person plays as `Simple` does."""
+    """Play the person's moves as `Simple` does."""
     while (game := play.game(game_id)).status == "active":
         if play.partner_to_move(game_id):
             play.partner_moves(game_id, game.turn, play.partner_action(game_id))
@@ -268,8 +267,8 @@ def play_out(play: StudyPlay, game_id: int) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_study_has_series_where_it_says_so(tmp_path: Path, asked: bool) -> None:
-    """Of each agent, if it remembers; read again from the folder, and told with the games."""
+def test_study_series_is_optional(tmp_path: Path, asked: bool) -> None:
+    """For agents with memory; read from the folder and exported with the games."""
     agents = [{"name": "bot:a", "games": 2}, {"name": "bot:b", "games": 2}]
     play = make_study_play(tmp_path, agents=agents, remember_people=asked, remembering=["bot:a"])
     person, _ = play.folder.join()

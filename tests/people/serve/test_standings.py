@@ -1,4 +1,4 @@
-"""The leaderboard: who is shown, in what order, and the figures of a row, computed by hand."""
+"""Leaderboard: listed candidates, order and figures, by hand."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def enter(store: Store, name: str, scores: dict[int, list[int]], left: int = 0) -> None:
-    """A candidate that has scored so in its games of so many players (with a perfect 25 for
-    points), and left `left` of them once."""
+    """Add a candidate with scores by number of players (a perfect 25 for points), `left` of which
+    were interrupted once."""
     store.add_entry(name, f"team {name}")
     key = store.key(store.add_key(name, "eval", {n: len(each) for n, each in scores.items()}))
     assert key is not None
@@ -33,11 +33,11 @@ def enter(store: Store, name: str, scores: dict[int, list[int]], left: int = 0) 
             store.release(lease, counts_as_interruption=True)
             lease = store.claim(key)
         score = scores[lease.num_players].pop(0)
-        if score >= 0:  # else it is left open
+        if score >= 0:  # a negative score stays open
             write_moves(store, lease, 0, [0], (score, 25))
 
 
-def test_the_best_mean_comes_first_among_each_number_of_players(store: Store) -> None:
+def test_standings_are_sorted_by_mean_per_size(store: Store) -> None:
     enter(store, "middle", {2: [10, 12, 10, 12], 3: [3] * 6})
     enter(store, "best", {2: [25, 0, 25, 0]})
     enter(store, "worst", {2: [4, 4, 4, 5], 3: [7] * 6})
@@ -51,16 +51,16 @@ def test_the_best_mean_comes_first_among_each_number_of_players(store: Store) ->
     ]
 
 
-def test_a_candidate_is_shown_once_all_its_games_of_a_size_are_done(store: Store) -> None:
+def test_candidate_is_listed_after_all_games(store: Store) -> None:
     enter(store, "open", {2: [9, 9, 9, 9], 3: [9, 9, 9, 9, 9, -1]})
     assert [(row["players"], row["games"]) for row in standings(store)] == [(2, 4)]
     (entry,) = store.entries()
     assert progress(store.rows(entry["keys"][0])) == {"done": 9, "active": 1, "todo": 0}
 
 
-def test_the_figures_of_a_row(store: Store) -> None:
+def test_row_figures_by_hand(store: Store) -> None:
     """The interval by hand: the standard deviation of four (n - 1), halved, times 3.1824, Student's
-    t of 3 degrees of freedom at 0.975; of scores from 0 to 25 no more than these."""
+    t of 3 degrees of freedom at 0.975, clipped to scores from 0 to 25."""
     enter(store, "mine", {2: [0, 25, 8, 17]}, left=3)
     (row,) = standings(store)
     assert row["team"] == "team mine" and row["games"] == 4 and row["interruptions"] == 3
@@ -71,7 +71,7 @@ def test_the_figures_of_a_row(store: Store) -> None:
     scores = {game.lineup: game.score for game in store.rows(entry["keys"][0])}
     names = {CANDIDATE: "candidate", 0: "proxy 1", 1: "proxy 2"}
     assert {tuple(each["seats"]): each["mean"] for each in row["lineups"]} == {
-        tuple(names[who] for who in lineup): score for lineup, score in scores.items()
+        tuple(names[holder] for holder in lineup): score for lineup, score in scores.items()
     }
     (line,) = csv.DictReader(io.StringIO(as_csv([row])))
     assert line["name"] == "mine" and float(line["mean"]) == 12.5 and line["interruptions"] == "3"

@@ -1,5 +1,4 @@
-"""The store of a challenge: every game granted once, every move once, nothing under a lease that
-has ended. The same tests for both databases."""
+"""Store: games leased and moves saved once, nothing under an ended lease; both databases."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from hanabi_rl.storage.extras import install_command
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -52,7 +51,7 @@ PROXIES = {2: ("a", "b"), 3: ("c", "d")}
 
 @pytest.fixture
 def open_store(place: Path | str, tmp_path: Path, clock: Clock) -> Iterator[Open]:
-    """`open_store(limits, worker=...)`: one more server's."""
+    """`open_store(limits, worker=...)`: store of a further server."""
     opened = []
 
     def open_one(limits: KeyLimits | None = None, worker: str = "") -> Store:
@@ -82,7 +81,7 @@ def play(store: Store, lease: GameLease, score: int = 7) -> None:
     write_moves(store, lease, len(lease.moves), [0, 1], (score, score))
 
 
-def test_a_key_is_known_by_its_hash_alone(store: Store, open_store: Open, clock: Clock) -> None:
+def test_store_holds_only_key_hashes(store: Store, open_store: Open, clock: Clock) -> None:
     store.add_entry("mine")
     text = store.add_key("mine", "test")
     key = store.key(text)
@@ -96,16 +95,16 @@ def test_a_key_is_known_by_its_hash_alone(store: Store, open_store: Open, clock:
     assert again.key(text) is None
 
 
-def test_names_of_entries_are_taken_once(store: Store) -> None:
+def test_entry_names_are_unique(store: Store) -> None:
     store.add_entry("mine", "us", "a link")
-    with pytest.raises(ValueError, match="an entry named 'mine' already"):
+    with pytest.raises(ValueError, match="entry 'mine' already exists"):
         store.add_entry("mine")
     assert [(e["name"], e["team"], e["link"]) for e in store.entries()] == [
         ("mine", "us", "a link")
     ]
 
 
-def test_a_revoked_key_opens_nothing(store: Store) -> None:
+def test_revoked_key_opens_nothing(store: Store) -> None:
     store.add_entry("mine")
     text = store.add_key("mine", "eval", {2: 4})
     store.revoke(hint_of(text))
@@ -114,12 +113,12 @@ def test_a_revoked_key_opens_nothing(store: Store) -> None:
         store.revoke(hint_of(text))
 
 
-def test_keys_in_texts_are_cut() -> None:
+def test_key_hints_are_short() -> None:
     key = make_key("eval")
     assert len({make_key("eval") for _ in range(100)}) == 100 and len(hash_key(key)) == 32
 
 
-def test_decks_and_lineups_are_functions_of_the_secret() -> None:
+def test_decks_and_lineups_depend_on_secret() -> None:
     rules, one, other = Rules(num_players=3), b"one", b"other"
     decks = {deck_of(one, key, rules, i) for key in range(3) for i in range(50)}
     assert len(decks) == 150 and all(sorted(deck) == sorted(full_deck(rules)) for deck in decks)
@@ -128,11 +127,11 @@ def test_decks_and_lineups_are_functions_of_the_secret() -> None:
     counts = collections.Counter(drawn)
     assert set(counts) == set(mixed_lineups(3, 2)) and set(counts.values()) == {55, 56}
     assert drawn != sorted(drawn) and drawn != deal_lineups(one, 2, 3, 2, 1000)
-    with pytest.raises(ValueError, match="each of the 18 line-ups of 3 players"):
+    with pytest.raises(ValueError, match="each of the 18 lineups of 3 players"):
         deal_lineups(one, 1, 3, 2, 17)
 
 
-def test_games_of_both_sizes_are_played_once_each(store: Store) -> None:
+def test_games_of_both_sizes_are_played_once(store: Store) -> None:
     key, seen = new_key(store, {2: 5, 3: 18}), []
     for _ in range(23):
         lease = store.claim(key)
@@ -147,7 +146,7 @@ def test_games_of_both_sizes_are_played_once_each(store: Store) -> None:
     assert [score for _, score in store.finished(key)] == [7] * 23
 
 
-def test_a_key_has_so_many_games_at_a_time(store: Store) -> None:
+def test_concurrent_games_per_key_are_limited(store: Store) -> None:
     key = new_key(store, {2: 8})
     grants = [store.claim(key) for _ in range(6)]
     with pytest.raises(RefusedError, match="6 games of this key are being played"):
@@ -161,7 +160,7 @@ def test_a_key_has_so_many_games_at_a_time(store: Store) -> None:
     assert len({lease.game_id for lease in grants + rest}) == 8
 
 
-def test_an_interrupted_game_goes_on_and_its_old_lease_is_void(store: Store, clock: Clock) -> None:
+def test_interrupted_game_invalidates_old_lease(store: Store, clock: Clock) -> None:
     key = new_key(store, {2: 8})
     first = store.claim(key)
     write_moves(store, first, 0, [3, 9])
@@ -178,13 +177,13 @@ def test_an_interrupted_game_goes_on_and_its_old_lease_is_void(store: Store, clo
     ):
         with pytest.raises(StaleLeaseError):
             write()
-    store.release(first, counts_as_interruption=True)  # says nothing about the new lease
+    store.release(first, counts_as_interruption=True)  # does not affect the new lease
     write_moves(store, again, 2, [4])
     assert store.moves(again.game_id) == (3, 9, 4)
     assert [row.interruptions for row in store.rows(key)].count(1) == 2
 
 
-def test_a_move_is_written_once(store: Store) -> None:
+def test_move_is_saved_once(store: Store) -> None:
     lease = store.claim(new_key(store, {2: 4}))
     write_moves(store, lease, 0, [3])
     with pytest.raises(Exception, match="(?i)unique"):
@@ -192,7 +191,7 @@ def test_a_move_is_written_once(store: Store) -> None:
     assert store.moves(lease.game_id) == (3,)
 
 
-def test_moves_of_many_games_go_together_and_a_lease_that_ended_costs_nobody_else(
+def test_stale_lease_does_not_affect_other_moves(
     store: Store,
 ) -> None:
     key = new_key(store, {2: 5})
@@ -212,11 +211,11 @@ def test_moves_of_many_games_go_together_and_a_lease_that_ended_costs_nobody_els
     games = (first, second, third, left)
     assert [store.moves(game.game_id) for game in games] == [(8,), (4,), (6, 7), ()]
     assert [(row.score, row.points) for row in store.rows(key) if row.status == "done"] == [(3, 8)]
-    (error,) = store.write([MoveWrite(third, 2, (1,))])  # it is over
+    (error,) = store.write([MoveWrite(third, 2, (1,))])  # game over
     assert isinstance(error, StaleLeaseError)
 
 
-def test_claims_go_together_and_one_too_many_is_refused_alone(open_store: Open) -> None:
+def test_excess_claim_does_not_affect_other_claims(open_store: Open) -> None:
     store = open_store(KeyLimits(leases=2))
     key = new_key(store, {2: 4})
     store.add_entry("another")
@@ -236,10 +235,8 @@ def test_claims_go_together_and_one_too_many_is_refused_alone(open_store: Open) 
     assert held == ["active", "active", "todo", "todo"]
 
 
-def test_a_server_never_takes_its_own_games_for_those_of_a_dead_one(
-    open_store: Open, clock: Clock
-) -> None:
-    """It was too busy to give a sign of life: who asks for a game is alive."""
+def test_server_keeps_own_leases_without_heartbeat(open_store: Open, clock: Clock) -> None:
+    """It was too busy for a heartbeat, but a claim shows that it is alive."""
     store = open_store(worker="busy")
     store.release_all()
     key = new_key(store, {2: 4})
@@ -250,7 +247,7 @@ def test_a_server_never_takes_its_own_games_for_those_of_a_dead_one(
 
 
 @pytest.mark.parametrize("how", ["often", "long"])
-def test_a_game_left_too_often_or_too_long_is_forfeited(
+def test_game_interrupted_too_often_or_long_is_forfeited(
     open_store: Open, clock: Clock, how: str
 ) -> None:
     store = open_store(KeyLimits(interruptions=3, game_s=100.0))
@@ -268,10 +265,8 @@ def test_a_game_left_too_often_or_too_long_is_forfeited(
     assert [row.score for row in rows] == [0] and not list(store.finished(key))
 
 
-def test_a_game_left_open_is_forfeited_though_its_key_never_asks_again(
-    open_store: Open, clock: Clock
-) -> None:
-    """So that the entry appears: with a key that has expired, and one that was revoked."""
+def test_open_game_of_inactive_key_is_forfeited(open_store: Open, clock: Clock) -> None:
+    """Otherwise the entry would never be listed: with an expired and a revoked key."""
     store = open_store(worker="a")
     store.release_all()
     key = new_key(store, {2: 4})
@@ -300,7 +295,7 @@ def test_a_game_left_open_is_forfeited_though_its_key_never_asks_again(
     assert [(row["games"], row["mean"]) for row in standings(store)] == [(4, 5.25)] * 2
 
 
-def test_a_game_that_is_being_played_is_not_forfeited(open_store: Open, clock: Clock) -> None:
+def test_active_game_is_not_forfeited(open_store: Open, clock: Clock) -> None:
     store = open_store(worker="a")
     store.release_all()
     lease = store.claim(new_key(store, {2: 4}))
@@ -309,28 +304,24 @@ def test_a_game_that_is_being_played_is_not_forfeited(open_store: Open, clock: C
     play(store, lease)
 
 
-def test_a_game_of_a_server_that_never_comes_back_is_forfeited_too(
-    open_store: Open, clock: Clock
-) -> None:
+def test_game_of_dead_server_is_forfeited(open_store: Open, clock: Clock) -> None:
     gone, lives = open_store(worker="gone"), open_store(worker="lives")
     for server in (gone, lives):
         server.release_all()
     key = new_key(gone, {2: 4})
     gone.claim(key)
     clock.now += 31
-    lives.heartbeat()  # the other one is gone since now
+    lives.heartbeat()  # the other one is dead now
     clock.now += KeyLimits().game_s - 1
     lives.heartbeat()
-    assert lives.rows(key)[0].status == "active"  # it had the whole time again
+    assert lives.rows(key)[0].status == "active"  # with its whole time again
     clock.now += 2
     lives.heartbeat()
     row = lives.rows(key)[0]
     assert (row.status, row.score, row.interruptions) == ("done", 0, 0)
 
 
-def test_what_the_server_did_is_no_interruption_and_the_time_begins_anew(
-    open_store: Open, clock: Clock
-) -> None:
+def test_server_fault_restarts_time_without_interruption(open_store: Open, clock: Clock) -> None:
     store = open_store(KeyLimits(interruptions=2), worker="a")
     store.release_all()
     key = new_key(store, {2: 4})
@@ -344,9 +335,8 @@ def test_what_the_server_did_is_no_interruption_and_the_time_begins_anew(
     assert store.rows(key)[0].interruptions == 0
 
 
-def test_no_game_waits_while_no_server_runs(open_store: Open, clock: Clock) -> None:
-    """Its player could not play: neither after a restart, nor where another server was the first to
-    come back."""
+def test_server_downtime_does_not_count(open_store: Open, clock: Clock) -> None:
+    """Neither after a restart, nor if another server is back first."""
     first, second = open_store(worker="a"), open_store(worker="b")
     for server in (first, second):
         server.release_all()
@@ -368,7 +358,7 @@ def test_no_game_waits_while_no_server_runs(open_store: Open, clock: Clock) -> N
     assert again.rows(key)[0].status == "done"
 
 
-def test_no_game_waits_while_the_database_is_away(
+def test_database_outage_does_not_count(
     open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(worker="a")
@@ -393,17 +383,17 @@ def test_no_game_waits_while_the_database_is_away(
     assert store.rows(key)[0].status == "done"
 
 
-def test_a_server_that_starts_frees_what_it_held_when_it_was_killed(open_store: Open) -> None:
+def test_restarted_server_releases_its_old_leases(open_store: Open) -> None:
     former, other = open_store(worker="a"), open_store(worker="b")
     key = new_key(former, {2: 4})
     held, others = former.claim(key), other.claim(key)
     again = open_store(worker="a")
     assert again.release_all() == 1
     assert again.claim(key).game_id == held.game_id
-    write_moves(other, others, 0, [3])  # nobody else's lease has ended
+    write_moves(other, others, 0, [3])  # other leases are active
 
 
-def test_the_games_of_a_server_that_is_gone_go_to_others(open_store: Open, clock: Clock) -> None:
+def test_games_of_dead_server_go_to_others(open_store: Open, clock: Clock) -> None:
     gone, lives = open_store(worker="gone"), open_store(worker="lives")
     key = new_key(gone, {2: 4})
     for server in (gone, lives):
@@ -419,13 +409,13 @@ def test_the_games_of_a_server_that_is_gone_go_to_others(open_store: Open, clock
     assert (again.game_id, again.moves) == (lost.game_id, (5,))
     with pytest.raises(StaleLeaseError):
         write_moves(gone, lost, 1, [6])
-    gone.heartbeat()  # it was only asleep: it does not end what has gone to others
+    gone.heartbeat()  # it only slept: it does not end leases that others have now
     write_moves(lives, again, 1, [7])
     write_moves(lives, kept, 0, [8])
 
 
-def test_a_lease_that_no_connection_has_ends_by_itself(open_store: Open, clock: Clock) -> None:
-    """A grant whose answer was lost with the database, or an end that did not reach it."""
+def test_lease_without_connection_expires(open_store: Open, clock: Clock) -> None:
+    """A lease whose reply was lost with the database, or an end that did not reach it."""
     store = open_store(worker="a")
     key = new_key(store, {2: 4})
     lost, held = store.claim(key), store.claim(key)
@@ -433,32 +423,32 @@ def test_a_lease_that_no_connection_has_ends_by_itself(open_store: Open, clock: 
     clock.now += 31
     store.heartbeat()
     assert store.claim(key).game_id == lost.game_id
-    assert sum(row.interruptions for row in store.rows(key)) == 0  # no doing of its player
+    assert sum(row.interruptions for row in store.rows(key)) == 0  # not the player's fault
     write_moves(store, held, 0, [3])
 
 
-def test_a_store_of_a_newer_schema_is_refused(store: Store, open_store: Open) -> None:
+def test_newer_schema_is_refused(store: Store, open_store: Open) -> None:
     with store.database.transaction("write") as db:
         db.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
-    with pytest.raises(ValueError, match="expected a store of schema 4 at most, got 99"):
+    with pytest.raises(ValueError, match="expected a store of schema 4 or older, got 99"):
         open_store()
 
 
-def test_another_secret_is_refused(store: Store, open_store: Open, tmp_path: Path) -> None:
-    """On a second machine it is copied there first."""
+def test_wrong_secret_is_refused(store: Store, open_store: Open, tmp_path: Path) -> None:
+    """On a second machine the file must be copied first."""
     secret = tmp_path / "challenge.secret"
     assert secret.stat().st_mode & 0o777 == 0o600 and secret.read_bytes() == store.secret
     secret.write_bytes(b"0" * 32)
-    with pytest.raises(ValueError, match="the secret that this store was made with"):
+    with pytest.raises(ValueError, match="expected this store's secret"):
         open_store()
     secret.unlink()
-    with pytest.raises(ValueError, match="the secret that this store was made with"):
+    with pytest.raises(ValueError, match="expected this store's secret"):
         open_store()
     assert not secret.exists()
 
 
-def test_a_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
-    """With the games that were in progress; a copy of it is kept."""
+def test_first_schema_is_migrated(tmp_path: Path) -> None:
+    """With games in progress; a backup is written."""
     path = tmp_path / "challenge.sqlite"
     store = Store(path)
     agree(store, PROXIES)
@@ -482,7 +472,7 @@ def test_a_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
         old.execute(statement)
     old.close()
     again = Store(path)
-    with pytest.raises(ValueError, match="were begun with 2 proxies, got 3"):
+    with pytest.raises(ValueError, match="were started with 2 proxies, got 3"):
         agree(again, {2: ("a", "b", "c")})
     agree(again, PROXIES)
     resumed = again.claim(key)
@@ -493,7 +483,7 @@ def test_a_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_what_is_no_store_is_refused_by_name(tmp_path: Path) -> None:
+def test_invalid_store_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "garbage.sqlite").write_bytes(bytes(range(256)) * 20)
     (tmp_path / "folder.sqlite").mkdir()
     for name, what in (("garbage", "file is not a database"), ("folder", "unable to open")):
@@ -503,7 +493,7 @@ def test_what_is_no_store_is_refused_by_name(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.secret"))
 
 
-def test_a_file_that_another_process_just_makes_is_waited_for(tmp_path: Path) -> None:
+def test_store_waits_for_concurrent_creation(tmp_path: Path) -> None:
     place = tmp_path / "challenge.sqlite"
     other = sqlite3.connect(place, isolation_level=None)
     with contextlib.closing(other), ThreadPoolExecutor(1) as pool:
@@ -515,13 +505,13 @@ def test_a_file_that_another_process_just_makes_is_waited_for(tmp_path: Path) ->
         opened.result().close()
 
 
-def test_what_is_no_address_is_refused(tmp_path: Path) -> None:
+def test_invalid_database_address_is_refused(tmp_path: Path) -> None:
     for place in ("mysql://x", "challenge.sqlite"):
-        with pytest.raises(ValueError, match="expected the address of a store, postgresql://"):
+        with pytest.raises(ValueError, match="expected postgresql://"):
             Store(place, secret=tmp_path / "challenge.secret")
 
 
-def test_without_psycopg_its_extra_is_named(tmp_path: Path) -> None:
+def test_missing_psycopg_names_extra(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None; from pathlib import Path; "
         "from hanabi_rl.people.serve.store import Store; Store(Path('c.sqlite')).close(); "
@@ -534,7 +524,7 @@ def test_without_psycopg_its_extra_is_named(tmp_path: Path) -> None:
     assert install_command("postgres") in ran.stderr
 
 
-def test_a_database_that_was_away_is_met_again(postgres: Cluster, tmp_path: Path) -> None:
+def test_store_reconnects_after_database_outage(postgres: Cluster, tmp_path: Path) -> None:
     store = Store(postgres.new(), secret=tmp_path / "challenge.secret")
     agree(store, PROXIES)
     key = new_key(store, {2: 4})
@@ -544,14 +534,12 @@ def test_a_database_that_was_away_is_met_again(postgres: Cluster, tmp_path: Path
         for ask in (lambda: store.claim(key), lambda: store.rows(key), store.heartbeat):
             with pytest.raises(StoreUnavailableError, match="the database: "):
                 ask()
-        store.release(lease, counts_as_interruption=True)  # says nothing: `heartbeat` does it later
+        store.release(lease, counts_as_interruption=True)  # no error: `heartbeat` does it later
     assert store.moves(lease.game_id) == (3,)
     store.close()
 
 
-def test_connections_that_the_database_dropped_are_replaced(
-    postgres: Cluster, tmp_path: Path
-) -> None:
+def test_dropped_database_connections_are_replaced(postgres: Cluster, tmp_path: Path) -> None:
     store = Store(postgres.new(), secret=tmp_path / "challenge.secret")
     agree(store, PROXIES)
     key = new_key(store, {2: 4})
@@ -597,7 +585,7 @@ assert "jax" not in sys.modules
     ("games", "connections", "claims"),
     [(60, 8, 240), pytest.param(1000, 48, 4992, marks=pytest.mark.slow)],
 )
-def test_every_game_is_granted_once_to_many_processes(
+def test_many_processes_lease_each_game_once(
     place: Path | str, tmp_path: Path, games: int, connections: int, claims: int
 ) -> None:
     secret = tmp_path / "challenge.secret"

@@ -1,4 +1,4 @@
-"""`hanabi-rl submit` against a server of our own: every game once, whatever breaks."""
+"""`hanabi-rl submit` against a local server: every game once, despite failures."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 class FirstLegal:
-    """A player without JAX: the first legal action. `breaks` are told of every timestep, and may
-    raise; `seen` is what it was shown, by game."""
+    """A player without JAX: the first legal action. `breaks` is called at every timestep and may
+    raise; `seen` holds the observations by game."""
 
     def __init__(self, breaks: Any = lambda game, turn: None) -> None:
         self.breaks, self.game, self.turn = breaks, 0, 0
@@ -100,7 +100,7 @@ class FirstLegal:
         return {agent: int(np.argmax(row["legal_moves"])) for agent, row in rows.items()}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 def played(server: ChallengeClient, make: Any, connections: int = 4, **options: Any) -> Submission:
@@ -109,20 +109,20 @@ def played(server: ChallengeClient, make: Any, connections: int = 4, **options: 
     return submission
 
 
-def test_every_game_is_played_once_on_as_many_connections_as_may_be(served: Served) -> None:
-    """Of four connections two are refused at first."""
-    key, most, met = served.key(7), list[int](), threading.Event()
-    together = threading.Barrier(LEASES, action=met.set)
+def test_every_game_is_played_once_on_allowed_connections(served: Served) -> None:
+    """Two of four connections are refused at first."""
+    key, counts, started = served.key(7), list[int](), threading.Event()
+    together = threading.Barrier(LEASES, action=started.set)
     server = ChallengeClient(served.address, key)
 
     def count(game: int, turn: int) -> None:
-        most.append(submission.playing)
-        if not met.is_set():  # the first game waits until as many as may be have begun
+        counts.append(submission.playing)
+        if not started.is_set():  # the first game waits until the maximum number has started
             together.wait(120)
 
     submission = Submission(server, lambda size: FirstLegal(count), connections=4)
     submission.run(server.games(), lambda: None)
-    assert max(most) == LEASES
+    assert max(counts) == LEASES
     games = server.games()
     assert [game.status for game in games] == ["DONE"] * 7 and served.interruptions(key) == 0
     assert collections.Counter((g.num_players, g.agents, g.score) for g in games) == (
@@ -131,7 +131,7 @@ def test_every_game_is_played_once_on_as_many_connections_as_may_be(served: Serv
     assert summary(games, submission.ended)["score_mismatches"] == 0
 
 
-def test_what_an_agent_is_shown_is_the_environments_to_the_bit(served: Served) -> None:
+def test_remote_observations_equal_environment(served: Served) -> None:
     key, player = served.key(3), FirstLegal()
     played(ChallengeClient(served.address, key), lambda size: player, connections=1)
     games = served.moves(key)
@@ -141,13 +141,13 @@ def test_what_an_agent_is_shown_is_the_environments_to_the_bit(served: Served) -
         assert len(player.seen[game]) == len(moves)
         for turn, rows in enumerate(player.seen[game]):
             for agent, row in rows.items():
-                shown = of_game[turn, int(agent.removeprefix("agent_"))]
-                assert row["obs"].astype(np.float32).tobytes() == shown.tobytes()
+                wanted = of_game[turn, int(agent.removeprefix("agent_"))]
+                assert row["obs"].astype(np.float32).tobytes() == wanted.tobytes()
 
 
-@pytest.mark.slow  # waits; test_every_game_is_played_once_on_as_many_connections_as_may_be
-def test_a_lost_connection_costs_no_game_and_plays_none_twice(served: Served) -> None:
-    """Every game is broken off once, at another move."""
+@pytest.mark.slow  # waits; test_every_game_is_played_once_on_allowed_connections
+def test_lost_connections_lose_and_repeat_no_game(served: Served) -> None:
+    """Every game loses its connection once, each at another move."""
     key, broken = served.key(5), set[int]()
 
     def breaks(game: int, turn: int) -> None:
@@ -161,7 +161,7 @@ def test_a_lost_connection_costs_no_game_and_plays_none_twice(served: Served) ->
     assert sorted(e.score for e in submission.ended) == sorted(s for _, _, s in games.values())
 
 
-def test_who_was_stopped_goes_on_and_games_in_progress_are_ended(served: Served) -> None:
+def test_stop_finishes_games_and_run_resumes(served: Served) -> None:
     key = served.key(6)
     server = ChallengeClient(served.address, key)
     submission = Submission(server, lambda size: FirstLegal(), connections=2)
@@ -178,38 +178,38 @@ def test_who_was_stopped_goes_on_and_games_in_progress_are_ended(served: Served)
     assert len(again.ended) == 6 - first and len(served.moves(key)) == 6
 
 
-def test_a_move_that_the_server_refuses_ends_the_run_after_three_tries(served: Served) -> None:
+def test_move_refused_three_times_ends_run(served: Served) -> None:
     class Wrong(FirstLegal):
         def act(self, rows: Rows) -> dict[str, int]:
             return dict.fromkeys(super().act(rows), 99)
 
     key = served.key(2)
-    with pytest.raises(ValueError, match="3 times at one move .* from 0 to 20, got 99"):
+    with pytest.raises(ValueError, match="rejected one move 3 times: .* from 0 to 20, got 99"):
         played(ChallengeClient(served.address, key), lambda size: Wrong(), connections=1)
-    until = time.monotonic() + 120  # the server may not have noted the last one yet
+    until = time.monotonic() + 120  # the server may not have saved the last one yet
     while served.interruptions(key) < 3 and time.monotonic() < until:
         time.sleep(0.01)
     assert served.interruptions(key) == 3 and not served.moves(key)
 
 
-def test_a_server_that_is_away_is_waited_for_and_then_given_up() -> None:
+def test_unavailable_server_times_out() -> None:
     server = ChallengeClient("http://127.0.0.1:9/", "secret-key")
     games = [KeyGame("TODO", 2, ("agent_0",), None)]
     with pytest.raises(OSError, match="http://127.0.0.1:9/ does not answer"):
         server.games()
-    with pytest.raises(ValueError, match=r"nothing came of the server for \d+ s") as gone:
+    with pytest.raises(ValueError, match=r"no response from the server for \d+ s") as gone:
         Submission(server, lambda size: FirstLegal(), timeout_s=0.3).run(games, lambda: None)
     assert "secret-key" not in str(gone.value)
 
 
 @pytest.mark.parametrize("status", [429, 502])
-def test_who_stands_before_the_server_and_has_no_list_is_waited_for(status: int) -> None:
+def test_reverse_proxy_errors_are_retried(status: int) -> None:
     class Proxy(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_error(status)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
+            """No log."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
@@ -219,8 +219,8 @@ def test_who_stands_before_the_server_and_has_no_list_is_waited_for(status: int)
         proxy.shutdown()
 
 
-def test_a_policy_at_two_seats_plays_as_stepped_by_hand() -> None:
-    """And again from the first frame, when a game is shown again."""
+def test_policy_at_two_seats_equals_manual_steps() -> None:
+    """Also when a game restarts from its first frame."""
     policy, rng = recurrent_policy(TINY_3P, seed=1, scale=1.0), np.random.default_rng(0)
     obs = rng.random((6, 2, TINY_3P.obs_size)).astype(np.float32)
     legal = rng.random((6, 2, TINY_3P.num_moves)) < 0.6
@@ -246,8 +246,8 @@ def test_a_policy_at_two_seats_plays_as_stepped_by_hand() -> None:
         player.act({"agent_1": {"obs": np.zeros(7), "legal_moves": np.zeros(3)}})
 
 
-def test_a_policy_whose_memory_is_one_array_twice() -> None:
-    """Which `bot:convention` has: the buffers of a step are taken."""
+def test_policy_with_shared_memory_leaf_plays() -> None:
+    """As in `bot:convention`; the step donates the buffers."""
     player, rules = PolicyPlayer(load_policy("bot:convention", TINY_3P)), TINY_3P
     legal = np.eye(rules.num_moves)[rules.noop]
     player.begin({"game_id": 1})
@@ -256,14 +256,14 @@ def test_a_policy_whose_memory_is_one_array_twice() -> None:
 
 
 def command(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
-    """Its exit code, stdout and stderr."""
+    """Exit code, stdout and stderr of the command."""
     with pytest.raises(SystemExit) as ended:
         main(["submit", *map(str, args)])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+    output = capsys.readouterr()
+    return int(ended.value.code or 0), output.out, output.err
 
 
-def test_the_command_plays_a_key_and_nothing_says_it(
+def test_command_plays_games_without_printing_key(
     served: Served,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -285,10 +285,10 @@ def test_the_command_plays_a_key_and_nothing_says_it(
     secret = key.removeprefix("hk_eval_")
     assert secret not in out + err + again + caplog.text
     assert secret not in repr(ChallengeClient("http://a/", key))
-    file.unlink()  # no test leaves a key behind
+    file.unlink()  # no test leaves a key
 
 
-def test_what_is_wrong_is_one_line(
+def test_errors_are_one_line(
     served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def line(*args: object, key: str = "hk_eval_nothing", at: str = served.address) -> str:
@@ -309,7 +309,7 @@ def test_what_is_wrong_is_one_line(
     assert "expected an AGENT or --process COMMAND, got both" in both
     assert "--server: expected https://HOST" in line("bot:iggi", key=key, at="ftp://a/")
     with another_server() as at:
-        assert f"expected AH2AC2's protocol of {at}, got status 404: (the key)" in line(
+        assert f"{at}: expected AH2AC2's protocol, got status 404: (the key)" in line(
             "bot:iggi", key=key, at=at
         )
     assert not served.moves(key) and served.interruptions(key) == 0
@@ -317,7 +317,7 @@ def test_what_is_wrong_is_one_line(
 
 @contextlib.contextmanager
 def another_server() -> Iterator[str]:
-    """It says what it was asked for."""
+    """Server that records its requests."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -326,7 +326,7 @@ def another_server() -> Iterator[str]:
             self.wfile.write(self.path.rpartition("/")[2].encode())
 
         def log_message(self, *args: Any) -> None:
-            """Nothing."""
+            """No log."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -336,9 +336,7 @@ def another_server() -> Iterator[str]:
         thread.join()
 
 
-def test_a_key_is_read_from_where_it_is_safe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_comes_from_safe_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HANABI_RL_KEY", raising=False)
     with pytest.raises(ValueError, match="expected a key: --key-file FILE, HANABI_RL_KEY or --key"):
         read_key(None, None)
@@ -367,17 +365,17 @@ def test_a_key_is_read_from_where_it_is_safe(
         ("https://hanabi.example/a/b/", "https://hanabi.example/a/b/"),
     ],
 )
-def test_addresses_of_servers(named: str, address: str) -> None:
+def test_server_addresses_are_parsed(named: str, address: str) -> None:
     assert server_at(named, "k").address == address
 
 
 @pytest.mark.parametrize("named", ["", "ws://a/", "https://", "http://a:99999/", "http://a/?x=1"])
-def test_what_is_no_address_is_refused(named: str) -> None:
+def test_invalid_server_address_is_refused(named: str) -> None:
     with pytest.raises(ValueError, match="--server: expected https://HOST"):
         server_at(named, "k")
 
 
-def test_a_bot_plays_what_no_other_agent_does() -> None:
+def test_bot_plays_other_game_sizes() -> None:
     chosen = agents_for(["bot:iggi", "agent:human-3p"], [2, 3])
     assert chosen[2].identity() == load_policy("bot:iggi").identity()
     assert chosen[3].identity() == load_policy("agent:human-3p").identity()
@@ -385,7 +383,7 @@ def test_a_bot_plays_what_no_other_agent_does() -> None:
         agents_for(["bot:iggi", "bot:simple"], [2])
 
 
-def test_the_summary_by_hand() -> None:
+def test_summary_by_hand() -> None:
     games = [
         KeyGame("DONE", 2, ("agent_0",), 0),
         KeyGame("DONE", 2, ("agent_1",), 25),
@@ -404,30 +402,30 @@ def test_the_summary_by_hand() -> None:
         "perfect": 1,
     }
     assert record["players"]["3"] == {"games": 1, "done": 0}
-    assert (record["played"], record["score_mismatches"]) == (2, 1)  # heard twice, told of once
+    assert (record["played"], record["score_mismatches"]) == (2, 1)  # played twice, reported once
 
 
 @pytest.mark.parametrize(
     ("words", "again"),
     [(STORE_UNAVAILABLE, True), ("try again later", True), ("this key is not known", False)],
 )
-def test_words_of_a_refusal_say_whether_to_come_back(words: str, again: bool) -> None:
+def test_refusal_text_sets_retry(words: str, again: bool) -> None:
     assert ServerError(words).again == again and ServerError(words, 503).again
 
 
-def test_words_of_a_refusal_say_when_to_come_back() -> None:
+def test_refusal_text_sets_wait() -> None:
     assert ServerError("more than 300 games: try again in 7 s").wait_s == 7.0
     assert ServerError("no environments left").wait_s is None
 
 
 @pytest.mark.slow
-def test_a_command_that_is_killed_goes_on_and_scores_as_the_leaderboard() -> None:
-    """Two and three players, processes of their own, on the same decks: game by game."""
+def test_killed_command_resumes_and_matches_leaderboard() -> None:
+    """2 and 3 players in separate processes, on the same decks, game by game."""
     script = ROOT / "benchmarks" / "serve_submit.py"
     command = [sys.executable, str(script), "--games", "24", "--kills", "1", "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
-    record = json.loads(said)
+    output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    record = json.loads(output)
     for players in ("2p", "3p"):
         assert record[players]["games"] == 24 and record[players]["that_differ"] == 0
     assert record["interruptions"] > 0

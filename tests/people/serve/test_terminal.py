@@ -1,4 +1,4 @@
-"""The same game in text: typed, piped, interrupted."""
+"""Games as text: typed, piped, interrupted."""
 
 import dataclasses
 import io
@@ -21,44 +21,44 @@ from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.terminal import play_terminal, read_action, table_text, watch_terminal
 
 
-def test_a_piped_game_is_played_and_kept(make_play, tmp_path):
-    play, shown = make_play(Rules()), []
+def test_piped_game_is_saved(make_play, tmp_path):
+    play, output = make_play(Rules()), []
     lines = (line for _ in range(40) for line in ("t 1", "t r", "d 1", "p 1", "nonsense"))
-    play_terminal(play, lines, shown.append)
+    play_terminal(play, lines, output.append)
     game = play.game(max(play._games))
     assert game.end_reason == "finished"
-    text = "\n".join(shown)
+    text = "\n".join(output)
     assert f"The game is over: {game.table().score} of 25 points." in text
     assert "https://hanab.live/shared-replay-json/" in text
-    kept = load_games(tmp_path / "games" / f"2p-{game.game_id}.safetensors")
-    assert tuple(kept.moves(0)) == game.moves
+    saved = load_games(tmp_path / "games" / f"2p-{game.game_id}.safetensors")
+    assert tuple(saved.moves(0)) == game.moves
 
 
-def test_a_partner_who_remembers_is_said_to(tmp_path):
-    shown = []
+def test_terminal_announces_partner_memory(tmp_path):
+    output = []
     for _ in range(2):
         folder = GameFolder(tmp_path)
         play = LocalPlay(TINY, ["simple"], Simple(), folder, 0, ["identity"], True)  # a new process
-        play_terminal(play, itertools.cycle(["p 1"]), shown.append)
-    said = [line for line in shown if "--reset-memory" in line]
-    assert "meets you for the first time" in said[0] and "you played in 1 game (" in said[1]
+        play_terminal(play, itertools.cycle(["p 1"]), output.append)
+    notes = [line for line in output if "--reset-memory" in line]
+    assert "no games with you yet" in notes[0] and "you played in 1 game (" in notes[1]
 
 
-def test_where_the_lines_end_the_game_is_kept_and_goes_on(make_play):
-    play, shown = make_play(Rules()), []
-    play_terminal(play, ["\ufefft 1", "p 2"], shown.append)  # piped from an editor's file
-    assert "goes on with it" in shown[-1] and not any("Not that" in text for text in shown)
+def test_game_resumes_after_end_of_input(make_play):
+    play, output = make_play(Rules()), []
+    play_terminal(play, ["\ufefft 1", "p 2"], output.append)  # piped from an editor's file
+    assert "repeat the command" in output[-1] and not any("Invalid" in text for text in output)
     game = play.current()
     assert game.turn == 4 and make_play(Rules()).current() == game
 
 
-def test_own_cards_are_never_printed_before_the_end(make_play):
-    play, shown = make_play(Rules()), []
-    play_terminal(play, ["table", "help", "quit"], shown.append)
+def test_own_cards_are_hidden_until_end(make_play):
+    play, output = make_play(Rules()), []
+    play_terminal(play, ["table", "help", "quit"], output.append)
     frame = play.frame(play.current().game_id)
-    rows = [line for text in shown for line in text.split("\n") if line.startswith("> You")]
+    rows = [line for text in output for line in text.split("\n") if line.startswith("> You")]
     assert len(rows) == 2 and all(row.split()[2:] == ["??"] * 5 for row in rows)
-    assert table_text(frame) in "\n".join(shown)
+    assert table_text(frame) in "\n".join(output)
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,16 @@ def test_own_cards_are_never_printed_before_the_end(make_play):
         ("tell 2 4", None),
     ],
 )
-def test_what_can_be_typed(make_play, typed, text):
+def test_valid_input_is_parsed(make_play, typed, text):
     play = make_play(Rules(num_players=3), seed=2)
     frame = play.frame(play.new_game().game_id)
     frame["actions"] = [action | {"why_not": None} for action in frame["actions"]]
     action = next(
         a for a in frame["actions"] if a["id"] == read_action(frame, typed.lower().split())
     )
-    whom, value = typed.split()[-2:]
+    recipient, value = typed.split()[-2:]
     if text is None:
-        name = {"bob": "Bob", "b": "Bob", "1": "Bob", "2": "Cathy"}[whom]
+        name = {"bob": "Bob", "b": "Bob", "1": "Bob", "2": "Cathy"}[recipient]
         text = f"Tell {name} {value}"
     assert action["text"] == text
 
@@ -91,31 +91,31 @@ def test_what_can_be_typed(make_play, typed, text):
     [
         ("x 1", "expected p, d or t"),
         ("p", "expected p, d or t"),
-        ("p 9", "there is no such move as 'p 9'"),
-        ("t 1", "there is no such move"),  # to whom, of two?
-        ("t dora 1", "there is no such move"),
-        ("d 1", "all hints are there"),
+        ("p 9", "no such move: 'p 9'"),
+        ("t 1", "no such move"),  # ambiguous recipient
+        ("t dora 1", "no such move"),
+        ("d 1", "all hints are available"),
     ],
 )
-def test_what_cannot_be_typed_says_so(make_play, typed, answer):
+def test_invalid_input_is_explained(make_play, typed, answer):
     play = make_play(Rules(num_players=3))
     frame = play.frame(play.new_game().game_id)
     with pytest.raises(RefusedError, match=answer):
         read_action(frame, typed.split())
 
 
-def test_watching_shows_every_move_with_its_bars(make_play):
-    play, shown = make_play(Rules(), watch=True), []
-    watch_terminal(play, [""] * 200, shown.append)
+def test_watching_shows_moves_with_probabilities(make_play):
+    play, output = make_play(Rules(), watch=True), []
+    watch_terminal(play, [""] * 200, output.append)
     game = play.game(max(play._games))
     assert game.status == "done"
-    text = "\n".join(shown)
+    text = "\n".join(output)
     assert text.count("Alice's hand") == 0 and text.count("█") > game.turn
-    for note in annotate(game.rules, game.deck, game.moves)[:-1]:  # as far as it is known then
+    for note in annotate(game.rules, game.deck, game.moves)[:-1]:  # with the knowledge at that time
         assert f" ({note.kind}" in text
     assert f"The game is over: {game.table().score} of 25 points." in text
-    play, shown = make_play(Rules(), watch=True), []
-    watch_terminal(play, [], shown.append)
+    play, output = make_play(Rules(), watch=True), []
+    watch_terminal(play, [], output.append)
     assert play.current().turn == 1
 
 
@@ -126,7 +126,7 @@ def test_more_agents_than_seats_are_refused(capsys):
     assert "expected 1 agent for 2 players, got 2" in capsys.readouterr().err
 
 
-def test_two_partners_make_a_game_of_three(capsys, monkeypatch, tmp_path):
+def test_two_partners_make_three_player_game(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdin", io.StringIO("t 2 1\nquit\n"))
     main(["play", "bot:random", "bot:random", "--terminal", "--seed", "4", "--out", str(tmp_path)])
     out = capsys.readouterr().out
@@ -134,9 +134,9 @@ def test_two_partners_make_a_game_of_three(capsys, monkeypatch, tmp_path):
     assert "> You" in out and "  Bob" in out and "  Cathy" in out
 
 
-@pytest.mark.slow  # a process of its own
-def test_the_command_through_a_pipe(tmp_path):
-    """`hanabi-rl play --terminal` with a real partner, moves on stdin, as a process of its own."""
+@pytest.mark.slow  # a separate process
+def test_command_plays_through_pipe(tmp_path):
+    """`hanabi-rl play --terminal` with a real partner, moves on stdin, as a separate process."""
     command = [sys.executable, "-m", "hanabi_rl", "play", "bot:random", "--terminal", "--seed", "1"]
     done = subprocess.run(
         [*command, "--out", str(tmp_path)],

@@ -1,4 +1,4 @@
-"""The socket's protocol, what it refuses, and what is kept."""
+"""The socket's protocol, refusals and saved games."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ HOST = "127.0.0.1:8642"
 
 @pytest.fixture
 def client_of():
-    """`client_of(play)`: a client of its application, at an address of this machine."""
+    """`client_of(play)`: a client of its application, with a local address."""
 
     def make(play):
         return TestClient(make_app(play, move_delay=0), base_url=f"http://{HOST}")
@@ -41,7 +41,7 @@ def at_table(client, game_id, headers=None):
 
 
 def to_end(socket, sent=None):
-    """Plays the first move that is allowed until the game is over; all frames, and the history."""
+    """Play the first legal move until the game is over; all frames and the history."""
     frames, history = [], None
     while True:
         message = json.loads(socket.receive_text())
@@ -61,9 +61,7 @@ def to_end(socket, sent=None):
 
 
 @pytest.mark.parametrize("players", [2, 3])
-def test_a_whole_game_over_the_socket_is_kept_as_load_games_reads_it(
-    make_play, client_of, tmp_path, players
-):
+def test_saved_socket_game_loads(make_play, client_of, tmp_path, players):
     rules = Rules(num_players=players)
     play, sent = make_play(rules), []
     with client_of(play) as client:
@@ -86,22 +84,22 @@ def test_a_whole_game_over_the_socket_is_kept_as_load_games_reads_it(
     assert not list((tmp_path / "games" / "open").iterdir())
 
 
-def test_a_partner_who_remembers_is_said_to_until_they_are_strangers(client_of, tmp_path):
+def test_page_announces_memory_until_reset(client_of, tmp_path):
     play = LocalPlay(Rules(), ["simple"], Simple(), GameFolder(tmp_path), 0, ["identity"], True)
     with client_of(play) as client:
         first = client.get("/").text
-        assert "Your partner meets you for the first time, and will remember how you play." in first
+        assert "Your partner has no games with you yet; it will remember how you play." in first
         with at_table(client, play.current().game_id) as socket:
             to_end(socket)
         assert "remembers how you played in 1 game." in client.post("/new").text
         assert 'action="../new?reset_memory"' in first
-        assert "meets you for the first time" in client.post("/new?reset_memory").text
+        assert "has no games with you yet" in client.post("/new?reset_memory").text
     plain = LocalPlay(Rules(), ["simple"], Simple(), None, 0)
     with client_of(plain) as client:
         assert "remember" not in client.get("/").text and "reset_memory" not in client.get("/").text
 
 
-def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
+def test_downloads_contain_every_finished_game(make_play, client_of, tmp_path):
     play = make_play(Rules())
     with client_of(play) as client:
         assert client.get("/games.safetensors").status_code == 404
@@ -120,14 +118,14 @@ def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
     )
     np.testing.assert_array_equal(binary.decks, text.decks)
     for game in range(2):
-        kept = text.num_actions[game]  # hanab.live ends where no point is left to win
+        kept = text.num_actions[game]  # hanab.live ends when no more points are possible
         np.testing.assert_array_equal(text.moves(game), binary.moves(game)[:kept])
 
 
 @pytest.mark.parametrize(
     ("message", "answer"),
     [
-        ("nothing", "that was no JSON"),
+        ("nothing", "expected JSON"),
         ("[1, 2]", "expected an object"),
         ("{}", "expected a whole number"),
         ('{"action": true, "turn": 0}', "expected a whole number"),
@@ -135,13 +133,11 @@ def test_the_downloads_hold_every_finished_game(make_play, client_of, tmp_path):
         ('{"action": 99, "turn": 0}', "expected an action in 0"),
         ('{"action": -1, "turn": 0}', "expected an action in 0"),
         ('{"action": 0, "turn": 0}', "a discard while all 8"),
-        ('{"action": 5, "turn": 7}', "move 8 was sent, but the next is move 1"),
+        ('{"action": 5, "turn": 7}', "expected move 1, got move 8"),
         ('{"step": 0}', "expected a whole number"),
     ],
 )
-def test_what_is_no_move_is_answered_in_words_and_changes_nothing(
-    make_play, client_of, message, answer
-):
+def test_invalid_message_is_explained_and_changes_nothing(make_play, client_of, message, answer):
     play = make_play(Rules())
     game = play.new_game()
     with client_of(play) as client, at_table(client, game.game_id) as socket:
@@ -153,7 +149,7 @@ def test_what_is_no_move_is_answered_in_words_and_changes_nothing(
     assert play.game(game.game_id) == game
 
 
-def test_a_double_click_moves_once(make_play, client_of):
+def test_double_click_moves_once(make_play, client_of):
     play = make_play(Rules())
     game = play.new_game()
     with client_of(play) as client, at_table(client, game.game_id) as socket:
@@ -162,32 +158,32 @@ def test_a_double_click_moves_once(make_play, client_of):
         for _ in range(2):
             socket.send_text(json.dumps({"action": move["id"], "turn": 0}))
         seen = [json.loads(socket.receive_text()) for _ in range(4)]
-    assert play.game(game.game_id).turn == 2  # mine, and the partner's
+    assert play.game(game.game_id).turn == 2  # own move and the partner's
     assert [m["type"] for m in seen].count("error") == 1
 
 
-def test_the_newest_tab_moves_and_an_older_one_watches(make_play, client_of):
+def test_only_newest_tab_moves(make_play, client_of):
     play = make_play(Rules())
     game = play.new_game()
     table = f"ws://{HOST}/game/{game.game_id}/ws?opened="
     with client_of(play) as client, client.websocket_connect(table + "1000.5") as old:
         first = json.loads(old.receive_text())["frame"]
         move = next(a for a in first["actions"] if a["why_not"] is None)
-        said = json.dumps({"action": move["id"], "turn": 0})
+        click = json.dumps({"action": move["id"], "turn": 0})
         with client.websocket_connect(table + "2000.5") as new:
             assert json.loads(new.receive_text())["frame"] == first
             assert json.loads(old.receive_text()) == {"type": "role", "moves": False}
-            old.send_text(said)
+            old.send_text(click)
             assert "a newer tab plays" in json.loads(old.receive_text())["text"]
             assert json.loads(old.receive_text())["frame"] == first
-            with client.websocket_connect(table + "1500.5") as again:  # an older one comes back
+            with client.websocket_connect(table + "1500.5") as again:  # an older one reconnects
                 assert json.loads(again.receive_text()) == {"type": "role", "moves": False}
-            new.send_text(said)
+            new.send_text(click)
             assert [json.loads(old.receive_text())["frame"]["turn"] for _ in range(2)] == [1, 2]
         assert json.loads(old.receive_text()) == {"type": "role", "moves": True}
 
 
-def test_who_sends_nothing_but_nonsense_is_disconnected(make_play, client_of):
+def test_repeated_invalid_messages_end_connection(make_play, client_of):
     play = make_play(Rules())
     game = play.new_game()
     with client_of(play) as client, at_table(client, game.game_id) as socket:
@@ -195,14 +191,14 @@ def test_who_sends_nothing_but_nonsense_is_disconnected(make_play, client_of):
             socket.send_bytes(b"\xff\x00")
         for _ in range(
             1 + 2 * MAX_INVALID_MESSAGES
-        ):  # the table, then each time what was wrong and the table
+        ):  # the table, then for each message its problem and the table
             socket.receive_text()
         with pytest.raises(WebSocketDisconnect) as closed:
             socket.receive_text()
     assert closed.value.code == 1008
 
 
-def test_other_sites_and_other_names_are_refused(make_play, client_of):
+def test_other_origins_and_hosts_are_refused(make_play, client_of):
     play = make_play(Rules())
     game = play.new_game()
     foreign = {"origin": "http://example.com"}
@@ -222,8 +218,8 @@ def test_other_sites_and_other_names_are_refused(make_play, client_of):
         assert page.headers["referrer-policy"] == "same-origin"
 
 
-def test_the_page_is_small(make_play, client_of):
-    """All that a browser loads, packed."""
+def test_page_is_small(make_play, client_of):
+    """Everything that a browser loads, compressed."""
     play = make_play(Rules())
     game = play.new_game()
     paths = [f"/game/{game.game_id}", "/static/table.css"]
@@ -237,7 +233,7 @@ def test_the_page_is_small(make_play, client_of):
     assert packed < 100_000
 
 
-def test_agents_are_watched_move_by_move_with_what_they_weigh(make_play, client_of, tmp_path):
+def test_watched_moves_show_probabilities(make_play, client_of, tmp_path):
     play = make_play(Rules(), watch=True)
     game = play.new_game()
     with client_of(play) as client, at_table(client, game.game_id) as socket:
@@ -255,30 +251,28 @@ def test_agents_are_watched_move_by_move_with_what_they_weigh(make_play, client_
             socket.send_text(json.dumps({"step": turn}))
             turn += 1
     assert frame["score"] == play.game(game.game_id).table().score
-    assert not (tmp_path / "games").exists()  # nobody's games are not kept as people's
+    assert not (tmp_path / "games").exists()  # watched games are not saved
 
 
-def asked(socket, moves, turn):
-    """The answer to what would have been."""
+def what_if(socket, moves, turn):
+    """Reply to a what-if request."""
     socket.send_text(json.dumps({"what_if": moves, "turn": turn}))
     return json.loads(socket.receive_text())
 
 
-def test_what_would_have_been_is_played_on_the_same_deck_by_whoever_is_to_move(
-    make_play, client_of
-):
+def test_what_if_uses_same_deck(make_play, client_of):
     play = make_play(Rules())
     game_id = play.new_game().game_id
     with client_of(play) as client, at_table(client, game_id) as socket:
         frames, history = to_end(socket)
         game = play.game(game_id)
-        here = asked(socket, [], 3)["frames"]
+        here = what_if(socket, [], 3)["frames"]
         assert [frame | {"actions": [], "link": frames[-1]["link"]} for frame in here] == [
             history[3]
         ]
         moves = []
-        for _ in range(6):  # a card moves, then hints are given while there are any
-            answer = asked(socket, moves, 3)
+        for _ in range(6):  # a play, then hints while there are tokens
+            answer = what_if(socket, moves, 3)
             assert answer["moves"] == moves and answer["turn"] == 3
             allowed = [a["id"] for a in answer["frames"][-1]["actions"] if a["why_not"] is None]
             table = PythonGame(game.rules, game.deck)
@@ -308,22 +302,22 @@ def test_what_would_have_been_is_played_on_the_same_deck_by_whoever_is_to_move(
         ([], 999, "expected a turn in 0.."),
     ],
 )
-def test_what_could_not_have_been_is_refused(make_play, client_of, moves, turn, answer):
+def test_illegal_what_if_is_refused(make_play, client_of, moves, turn, answer):
     play = make_play(Rules(), watch=True)
     with client_of(play) as client, at_table(client, play.new_game().game_id) as socket:
         for _ in range(2):
             socket.receive_text()
-        assert answer in asked(socket, moves, turn)["text"]
+        assert answer in what_if(socket, moves, turn)["text"]
 
 
-def test_nothing_would_have_been_while_a_person_plays(make_play, client_of):
+def test_what_if_is_refused_during_game(make_play, client_of):
     play = make_play(Rules())
     with client_of(play) as client, at_table(client, play.new_game().game_id) as socket:
         socket.receive_text()
-        assert asked(socket, [], 0)["text"] == "what would have been is shown once the game is over"
+        assert what_if(socket, [], 0)["text"] == "hypothetical moves are available after the game"
 
 
-def test_conventions_are_said_of_each_move_that_is_shown_face_up(make_play, client_of):
+def test_face_up_moves_have_conventions(make_play, client_of):
     play = make_play(Rules(), watch=True)
     game_id = play.new_game().game_id
     with client_of(play) as client, at_table(client, game_id) as socket:
@@ -337,13 +331,13 @@ def test_conventions_are_said_of_each_move_that_is_shown_face_up(make_play, clie
             socket.send_text(json.dumps({"step": turn}))
 
 
-def test_a_study_teaches_no_convention(tmp_path):
+def test_study_shows_no_conventions(tmp_path):
     play = make_study_play(tmp_path)
     assert play.conventions(play.game(play.deal(play.folder.join()[0], 0))) == []
 
 
-def test_a_game_goes_on_after_a_restart_and_is_kept_once(make_play, client_of, tmp_path):
-    """A server killed in the middle, and one killed between the last move and the end."""
+def test_game_survives_restart_and_is_saved_once(make_play, client_of, tmp_path):
+    """A server killed during the game, and one killed between the last move and the end."""
     play = make_play(Rules())
     game = play.new_game()
     for _ in range(4):
@@ -367,9 +361,9 @@ def test_a_game_goes_on_after_a_restart_and_is_kept_once(make_play, client_of, t
     assert not journal.exists() and kept.read_bytes() == before
 
 
-def test_a_game_waits_for_the_agent_that_it_began_with(tmp_path):
-    """Not for another one that has its name by now, as after more training; a journal from before
-    identities were kept is everybody's."""
+def test_game_waits_for_its_agent(tmp_path):
+    """Not for another agent of that name, as after more training; a journal without identities fits
+    any."""
 
     def table(*policies):
         return LocalPlay(Rules(), ["run"], Simple(), GameFolder(tmp_path), 0, policies)
@@ -384,7 +378,7 @@ def test_a_game_waits_for_the_agent_that_it_began_with(tmp_path):
     assert table("another").current() == table("before").game(game.game_id)
 
 
-def test_a_game_that_is_left_is_kept_as_unfinished(make_play, client_of, tmp_path):
+def test_left_game_is_saved_as_unfinished(make_play, client_of, tmp_path):
     play = make_play(Rules())
     game = play.new_game()
     with client_of(play) as client, at_table(client, game.game_id) as socket:
@@ -402,8 +396,8 @@ def test_a_game_that_is_left_is_kept_as_unfinished(make_play, client_of, tmp_pat
 
 
 @pytest.mark.parametrize("error", [ValueError, RuntimeError])
-def test_an_agent_that_fails_while_it_is_watched_is_said(make_play, client_of, monkeypatch, error):
-    """As the page opens, and when the agent is to move; a reload asks again."""
+def test_watched_agent_failure_is_reported(make_play, client_of, monkeypatch, error):
+    """When the page opens and when the agent moves; a reload retries."""
     play = make_play(Rules(), agents=("a", "b"))
     game, real, fails = play.new_game(), Simple.answer, [True, False, True, False]
 
@@ -412,7 +406,7 @@ def test_an_agent_that_fails_while_it_is_watched_is_said(make_play, client_of, m
             raise error("no memory")
         return real(self, game)
 
-    def heard(socket, kinds):
+    def drain(socket, kinds):
         messages = [json.loads(socket.receive_text()) for _ in kinds]
         assert [message["type"] for message in messages] == kinds
         return messages[0]
@@ -420,17 +414,17 @@ def test_an_agent_that_fails_while_it_is_watched_is_said(make_play, client_of, m
     monkeypatch.setattr(Simple, "answer", answer)
     with client_of(play) as client:
         with at_table(client, game.game_id) as socket:
-            assert "The partner failed" in heard(socket, ["error", "history", "frame"])["text"]
+            assert "The partner failed" in drain(socket, ["error", "history", "frame"])["text"]
         with at_table(client, game.game_id) as socket:
-            heard(socket, ["history", "frame"])
+            drain(socket, ["history", "frame"])
             socket.send_text(json.dumps({"step": 0}))
-            assert "The partner failed" in heard(socket, ["error"])["text"]
+            assert "The partner failed" in drain(socket, ["error"])["text"]
         with at_table(client, game.game_id) as socket:
-            heard(socket, ["history", "frame"])
+            drain(socket, ["history", "frame"])
     assert not fails
 
 
-def test_a_partner_that_fails_is_said_and_asked_again(make_play, client_of, monkeypatch):
+def test_partner_failure_is_reported_and_retried(make_play, client_of, monkeypatch):
     play = make_play(Rules())
     play.new_game()
     game = play.new_game()  # the partner begins
@@ -444,7 +438,7 @@ def test_a_partner_that_fails_is_said_and_asked_again(make_play, client_of, monk
             assert [json.loads(socket.receive_text())["frame"]["turn"] for _ in range(2)] == [0, 1]
 
 
-def test_a_table_is_laid_before_its_partner_can_play(client_of, tmp_path):
+def test_table_is_shown_before_partner_loads(client_of, tmp_path):
     may_start = threading.Event()
 
     def make():
@@ -462,7 +456,7 @@ def test_a_table_is_laid_before_its_partner_can_play(client_of, tmp_path):
         assert json.loads(socket.receive_text())["frame"]["turn"] == 2
 
 
-def test_why_partners_did_not_start_is_told_to_whoever_asks(make_play):
+def test_partner_startup_error_reaches_every_query(make_play):
     def make():
         raise MemoryError("the deck is too large")
 
@@ -473,24 +467,24 @@ def test_why_partners_did_not_start_is_told_to_whoever_asks(make_play):
     assert not partners.give_up()
 
 
-def test_who_waits_for_partners_is_let_go_when_they_are_given_up(make_play):
+def test_give_up_cancels_waiting_queries(make_play):
     may_start = threading.Event()
     partners, game = LazyPartners(lambda: may_start.wait(60) and Simple()), make_play().new_game()
     threading.Timer(0.1, partners.give_up).start()
     with pytest.raises(CancelledError):
         partners.partner_action([game])
     assert partners.give_up()
-    may_start.set()  # what comes too late is nobody's error
+    may_start.set()  # a late start raises nothing
 
 
-def test_a_damaged_journal_is_named(make_play, tmp_path):
+def test_damaged_journal_is_named(make_play, tmp_path):
     (tmp_path / "games" / "open").mkdir(parents=True)
     (tmp_path / "games" / "open" / "5.json").write_text('{"format_version": 1}')
-    with pytest.raises(ValueError, match=r"5\.json: no journal of a game: KeyError"):
+    with pytest.raises(ValueError, match=r"5\.json: invalid journal: KeyError"):
         make_play(Rules())
 
 
-def test_seeds_deal_the_same_games_and_none_deals_new_ones(make_play):
+def test_seeds_repeat_deals_and_no_seed_varies(make_play):
     first, second = make_play(Rules(), seed=3), make_play(Rules(), seed=3)
     decks = [first.new_game().deck for _ in range(2)]
     assert decks == [second.new_game().deck for _ in range(2)]
@@ -498,7 +492,7 @@ def test_seeds_deal_the_same_games_and_none_deals_new_ones(make_play):
     assert make_play(Rules(), seed=None).new_game().deck not in decks
 
 
-def test_named_deals_are_dealt_in_turn():
+def test_named_deals_are_used_in_order():
     names = "p3v0s7", "p3v0s1..2"
     rules, agents = Rules(num_players=3), ["simple", "simple"]
     play = LocalPlay(rules, agents, Simple(), seed_names=names)

@@ -109,8 +109,8 @@ def test_final_actions_are_confirmed_and_disconnects_shown(tmp_path, open_page):
         assert person.games[0].game.status == "active"
         other = page.context.new_page()  # another tab: another person begins
         other.goto(address)
-        other.get_by_role("button", name="I am another person").click()
-        other.get_by_role("button", name="Yes, I am another person").click()
+        other.get_by_role("button", name="I am a different person").click()
+        other.get_by_role("button", name="Yes, I am a different person").click()
         other.wait_for_selector(".choices")
         until(page, "document.getElementById('network').textContent.includes('has ended')")
         other.locator("button.go").click()

@@ -110,7 +110,7 @@ def test_orders_are_counterbalanced_after_withdrawals(tmp_path):
     folder.withdraw(people[1].number, "the operator")
     folder.withdraw(people[3].number, "the operator")
     assert [folder.join()[0].order for _ in range(3)] == [1, 1, 1]
-    with pytest.raises(ValueError, match="no more participants are needed"):
+    with pytest.raises(ValueError, match="it needs no more participants"):
         folder.join()
 
 

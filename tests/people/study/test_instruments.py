@@ -37,9 +37,9 @@ def siu(tmp_path):
 
 def test_steps_with_check_warm_up_and_partner_forms(siu, visit):
     client = visit(siu)
-    assert "At least 1 of 1 answers must be correct" in agree(client).text
+    assert "1 of 1 answers must be correct" in agree(client).text
     checked = post(client, "/answer", step="check", q_pile="a 3")
-    assert checked.url.path == "/checked" and "1 of 1 are correct" in checked.text
+    assert checked.url.path == "/checked" and "1 of 1 correct" in checked.text
     assert "Piles go up." in checked.text
     for games in ((1, 2), (3,)):
         for number in games:
@@ -81,13 +81,13 @@ def test_failed_check_ends_study_and_frees_place(tmp_path, visit):
     form = consent(late)
     agree(client)
     page = post(client, "/answer", step="check", q_pile="a 1")
-    assert "Your answer: a 1. Correct answer: a 3." in page.text and "people who know" in page.text
+    assert "Your answer: a 1. Correct: a 3." in page.text and "people who know" in page.text
     done = client.get("/next")
-    assert "no games to play for you" in done.text and "DONE-7" not in done.text
+    assert "no games for you to play" in done.text and "DONE-7" not in done.text
     assert "How the game is played" in agree(visit(play)).text
     first, second = play.folder.participants()
     assert first.order == second.order == 0  # the next participant gets the same order
-    assert "no more participants are needed" in post(late, "/agree", **form).text
+    assert "it needs no more participants" in post(late, "/agree", **form).text
 
 
 def test_stopped_participant_rates_only_partners_played(siu):
@@ -158,7 +158,7 @@ def test_marks_need_the_study_setting(tmp_path):
     person, _ = play.folder.join()
     game_id = play.deal(person, 0)
     assert "questionable" not in play.frame(game_id)
-    with pytest.raises(ValueError, match="moves are not marked at this table"):
+    with pytest.raises(ValueError, match="moves cannot be flagged at this table"):
         play.mark(game_id, 0, True)
 
 

@@ -338,5 +338,5 @@ def test_complete_study_shows_message(visit, tmp_path):
     form = consent(client)
     agree(visit(play))
     assert "The study is complete" in client.get("/").text
-    assert "no more participants are needed" in post(client, "/agree", **form).text
+    assert "it needs no more participants" in post(client, "/agree", **form).text
     assert not client.cookies

@@ -121,7 +121,7 @@ def test_next_participant_sees_no_earlier_code(play, visit):
     post(client, "/answer", step="before", q_played="y")
     first = client.cookies[cookie_of(play)]
     pages = [client.get(path) for path in ("/", "/different")]
-    assert "I am another person" in pages[0].text
+    assert "I am a different person" in pages[0].text
     assert client.cookies[cookie_of(play)] == first  # not confirmed yet
     assert f'value="{first}"' not in client.get("/withdraw").text
     (form,) = re.findall(r'name="owner" value="(\w+)"', pages[1].text)
@@ -197,9 +197,9 @@ def test_second_consent_click_adds_no_participant(play, visit):
     form = consent(client)
     for _ in range(2):
         assert "Before we begin" in post(client, "/agree", **form).text
-    assert "has already begun this study in this browser" in client.get("/").text
+    assert "already has a participant of this study" in client.get("/").text
     stale = form | {"secret": "-2222-3333-4444"}  # a form of another tab
-    assert "has already begun this study in this browser" in post(client, "/agree", **stale).text
+    assert "already has a participant of this study" in post(client, "/agree", **stale).text
     assert len(play.folder.participants()) == 1
 
 

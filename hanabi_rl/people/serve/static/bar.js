@@ -1,5 +1,5 @@
 // @ts-check
-/** The bar below the table: what is chosen, and the buttons that do it. */
+/** Action bar below the table: the choice and its buttons. */
 import { h } from "./cards.js";
 
 const button = (key, name, onclick, more = {}) =>
@@ -15,7 +15,7 @@ export function actionBar(frame, ui) {
     h("div", { class: "row" }, choice(frame, ui)));
 }
 
-/** What is chosen, as a question. */
+/** The choice as a question. */
 function asked(frame, ui, otherwise) {
   const action = ui.chosen(), { kind, slot } = ui.choice;
   if (action) {
@@ -43,7 +43,7 @@ function choice(frame, ui) {
   ];
 }
 
-/** The hypothetical line: moves of whoever's turn it is, on the same deck. */
+/** Bar of a hypothetical line on the same deck. */
 function lineBar(frame, ui) {
   const { turn, moves } = ui.line, many = moves.length;
   const otherwise = frame.over ? `It ends here with ${frame.score} ${frame.score === 1 ? "point" : "points"}`
@@ -70,9 +70,9 @@ function replayBar(frame, ui) {
     h("p", { role: "status" }, `Move ${ui.shown} of ${last}` + (over ? "" : " so far")),
     h("div", { class: "row" },
       step("first", "|◀", 0), step("one back", "◀", ui.shown - 1),
-      button("on", "▶", () => ui.forward(), { "aria-label": "one on" }),
+      button("on", "▶", () => ui.forward(), { "aria-label": "one forward" }),
       step("last", "▶|", last),
-      ui.watched && !over ? button("auto", ui.auto ? "Stop" : "By itself", () => ui.toggleAuto(), {
+      ui.watched && !over ? button("auto", ui.auto ? "Stop" : "Autoplay", () => ui.toggleAuto(), {
         "aria-pressed": ui.auto ? "true" : "false",
       }) : null,
       slider,

@@ -1,8 +1,8 @@
 // @ts-check
-/** One card as DOM: its face, what its owner was told of it, and the mark of the last hint. */
+/** One card as DOM: its face, its hints, and the mark of the last hint. */
 
 const SVG = "http://www.w3.org/2000/svg";
-/** Where the shapes of a card lie, by its rank, as on a die: left and top in a square of 60. */
+/** Positions of the shapes by rank, as on a die: left and top in a square of 60. */
 const PIPS = [
   [[20, 20]],
   [[20, 3], [20, 37]],
@@ -12,7 +12,7 @@ const PIPS = [
 ];
 
 /**
- * An element. Attributes: `on*` listeners, `class`, the rest as they are; false and null leave out.
+ * An element. Attributes: `on*` listeners, `class`, others unchanged; false and null are omitted.
  * @param {string} tag @param {Record<string, any>} attributes @param {...any} children
  * @returns {HTMLElement}
  */
@@ -44,22 +44,22 @@ export function shape(color) {
 /** The shapes of a card, as many as its rank. @param {number} color @param {number} rank */
 export function pips(color, rank) {
   const places = PIPS[rank - 1] ?? PIPS[0];
-  const side = rank === 1 ? 32 : 20; // a lone one is larger
+  const side = rank === 1 ? 32 : 20; // a single one is larger
   return svg("svg", { class: "pips", viewBox: "0 0 60 60", "aria-hidden": "true" },
     ...places.map(([x, y]) => svg("use", {
       href: `#shape-${color % 5}`, x: x + 10 - side / 2, y: y + 10 - side / 2, width: side, height: side,
     })));
 }
 
-/** @param {any} frame @param {any} card what a card is told to be, in words */
-export function told(frame, card) {
+/** Hinted colour and rank of a card, in words. @param {any} frame @param {any} card */
+function hinted(frame, card) {
   const known = [];
   if (card.color !== null) known.push(frame.colors[card.color]);
   if (card.rank !== null) known.push(String(card.rank));
   return known.join(" ");
 }
 
-/** @param {any} frame @param {any} card what a card is told not to be, in words */
+/** Colours and ranks excluded by hints, in words. @param {any} frame @param {any} card */
 function excluded(frame, card) {
   const not = [];
   if (card.color === null && card.colors.length < frame.colors.length) {
@@ -74,8 +74,8 @@ function excluded(frame, card) {
 /** @param {any} frame @returns {number[]} */
 export const ranksOf = (frame) => Array.from({ length: frame.ranks }, (_, index) => index + 1);
 
-/** What a card may still be, as its owner was told: letters and numbers, a dot for each that is
- * excluded; nothing while nothing is, or where the face says it. */
+/** Possible colours and ranks of a card, with a dot for each excluded one; empty if all are possible
+ * or the face shows it. */
 function knows(frame, card) {
   const row = (all, left, name, is) => h("span", { class: is === null ? "left" : "left is" },
     is !== null ? (card.card ? name(is) : "") : left.length === all.length ? ""
@@ -86,18 +86,18 @@ function knows(frame, card) {
     row(ranksOf(frame), card.ranks, (rank) => String(rank), card.rank));
 }
 
-/** A card's face, or what its owner was told of it. */
+/** A card's face, or its hints. */
 function face(frame, card) {
   const [color, rank] = card.card ?? [card.color, card.rank];
   if (color === null) return [h("span", { class: "face lone" }, String(rank ?? "?"))];
   const name = `${frame.letters[color]}${rank ?? ""}`;
-  if (rank === null) { // no shape in its middle: one would be a 1
+  if (rank === null) { // no shape: one would mean a 1
     return [h("span", { class: "face" }, name, shape(color)), h("span", { class: "face lone" }, "?")];
   }
   return [h("span", { class: "face" }, name), pips(color, rank)];
 }
 
-/** An arrow at a card that the last hint is about: it says what was told. */
+/** Arrow with the value of the last hint at a touched card. */
 export function arrow(frame) {
   const { kind, value } = frame.last;
   return h("span", { class: "mark", "aria-hidden": "true" },
@@ -109,7 +109,7 @@ export function arrow(frame) {
  * @param {number} slot @param {any} ui */
 export function cardView(frame, seat, card, slot, ui) {
   const mine = seat === frame.me && !frame.over && (frame.actions.length > 0 || card.card === null);
-  const hint = told(frame, card);
+  const hint = hinted(frame, card);
   const not = excluded(frame, card);
   const color = card.card ? card.card[0] : card.color;
   const pointed = frame.last?.target === seat && frame.last.orders.includes(card.order);
@@ -118,16 +118,16 @@ export function cardView(frame, seat, card, slot, ui) {
   const name = card.card ? `${frame.colors[card.card[0]]} ${card.card[1]}` : "your card";
   const label =
     `${slot}: ${name}, ` +
-    (hint ? `told ${hint}` : "told nothing") +
+    (hint ? `hinted ${hint}` : "no hints") +
     (not ? `, not ${not}` : "") +
-    (pointed ? ", just pointed at" : "") +
+    (pointed ? ", touched by the last hint" : "") +
     (note ? `, your note: ${note}` : "");
   const classes = ["card", color === null ? "unknown" : `c${color % 5}`];
   if (hint) classes.push("hinted");
   if (pointed) classes.push("pointed");
   if (chosen) classes.push("chosen");
   const content = [
-    h("span", { class: "sr" }, label), // no aria-label: it would have to repeat the rest
+    h("span", { class: "sr" }, label), // an aria-label would have to repeat the rest
     pointed ? arrow(frame) : null,
     h("span", { class: classes.join(" "), "aria-hidden": "true" },
       h("span", { class: "slot" }, String(slot)), face(frame, card)),
@@ -145,7 +145,7 @@ export function cardView(frame, seat, card, slot, ui) {
   }, content));
 }
 
-/** What a card can still be, by what was told of it. @param {any} frame @param {any} card
+/** Table of the possible identities of a card. @param {any} frame @param {any} card
  * @param {string} caption */
 export function possible(frame, card, caption) {
   return h("table", { class: "possible" },

@@ -1,15 +1,15 @@
 // @ts-check
-/** An own card dragged by the mouse: onto the fireworks it is chosen to be played, onto the discards
- * to be discarded. Clicks and keys do the same; a finger scrolls. */
+/** Mouse drag of an own card: onto the fireworks to play it, onto the discards to discard it. Clicks
+ * and keys do the same; touch scrolls. */
 
 const FAR = 8; // pixels: less is a click
 
 /** @param {any} ui */
 export function listenForDrags(ui) {
   /** @type {{card: HTMLElement, slot: number, x: number, y: number} | null} */
-  let from = null; // where the button went down
+  let from = null; // start of the drag
   /** @type {HTMLElement | null} */
-  let ghost = null; // what follows the pointer
+  let ghost = null; // copy at the pointer
 
   function end() {
     ghost?.remove();

@@ -1,13 +1,13 @@
 // @ts-check
-/** Keys: which one is meant, on whatever keyboard, whether it is the page's, and what it does. */
+/** Keyboard: key of an event on any layout, and its action. */
 
 /**
- * What a key means here: a letter or digit (in small), `?`, or a named key (`Enter`, `ArrowLeft`, a
- * space). Null: it is the browser's, or held down (only arrows repeat: no move is made by a key
- * that stays down).
+ * Key of an event: a lower-case letter or digit, `?`, or a named key (`Enter`, `ArrowLeft`, a
+ * space). Null for the browser's keys and repeats, except of arrows, so that a held key makes no
+ * second move.
  *
- * What the key types counts, as everywhere. Where that is no key of ours its place does: digits
- * behind Shift (AZERTY, Czech), letters of another script (Cyrillic, Greek, Hebrew, Arabic, ...).
+ * The typed character counts if it is one of these; otherwise the key's place: digits behind Shift
+ * (AZERTY, Czech), letters of another script (Cyrillic, Greek, Hebrew, Arabic, ...).
  * @param {KeyboardEvent} event
  */
 export function meant(event) {
@@ -18,18 +18,18 @@ export function meant(event) {
   if (/^[?؟？]$/.test(key)) return "?";
   if (/^[a-z0-9]$/i.test(key)) return key.toLowerCase();
   const untyped = key === "Dead" || key === "Unidentified";
-  if (!untyped && /^( |[A-Z]\w+)$/.test(key)) return shift ? null : key; // with Shift they select
+  if (!untyped && /^( |[A-Z]\w+)$/.test(key)) return shift ? null : key; // with Shift: selection
   const digit = /^(?:Digit|Numpad)(\d)$/.exec(code);
   if (digit && !shift) return digit[1];
   const letter = /^Key([A-Z])$/.exec(code);
   const foreign = !untyped && !/[\p{ASCII}\p{Script=Latin}]/u.test(key);
   if (letter && foreign) return letter[1].toLowerCase();
-  if (code === "KeyW" && key === "'") return "w"; // Hebrew, which has no letter there
+  if (code === "KeyW" && key === "'") return "w"; // Hebrew has no letter here
   return null;
 }
 
 /**
- * Whether the element with the focus does something of its own with a key.
+ * True if the focused element handles the key.
  * @param {Element} element @param {string} key
  */
 export function takes(element, key) {
@@ -40,7 +40,7 @@ export function takes(element, key) {
   return element.matches("input, select, textarea, [contenteditable]");
 }
 
-/** Keys of a replay, or of watching. Returns whether the key was one. */
+/** Handles a key of a replay or a watched game; true if it was one. */
 function replayKey(ui, key) {
   const last = ui.history.length - 1;
   if (key === "ArrowRight" || (key === " " && ui.watched)) ui.forward();
@@ -55,7 +55,7 @@ function replayKey(ui, key) {
   return true;
 }
 
-/** Keys of a move. Returns whether the key was one. */
+/** Handles a key of a move; true if it was one. */
 function moveKey(ui, key) {
   const { choice } = ui, frame = ui.position();
   const number = /^[1-9]$/.test(key) ? Number(key) : null;
@@ -91,11 +91,11 @@ function moveKey(ui, key) {
   return true;
 }
 
-/** Listens to all keys of the page. @param {any} ui */
+/** Handles all keys of the page. @param {any} ui */
 export function listen(ui) {
   document.addEventListener("keydown", (event) => {
     const key = meant(event), focused = document.activeElement ?? document.body;
-    // A button presses itself again and again while Enter is down: a game more with every one.
+    // A held Enter would press the button repeatedly and start several games.
     if (event.repeat && event.key === "Enter" && focused.matches("button")) event.preventDefault();
     if (!ui.frame || key === null || takes(focused, key)) return;
     if (document.querySelector("dialog[open]")) return;
@@ -108,7 +108,7 @@ export function listen(ui) {
       if (!replayKey(ui, key)) return;
     } else {
       if (!moveKey(ui, key)) return;
-      // Enter is the focused button's: so that it confirms what keys chose, Confirm has the focus.
+      // Enter presses the focused button: focus Confirm after a choice by keys.
       if (ui.chosen()) {
         /** @type {HTMLElement | null} */ (document.querySelector("[data-key=go]"))?.focus();
       }

@@ -1,5 +1,5 @@
 // @ts-check
-/** The page: one state and one socket. What is shown is made by `view.js` from the state. */
+/** The page: one state and one socket; `view.js` renders the state. */
 import { actionBar } from "./bar.js";
 import { h } from "./cards.js";
 import { listenForDrags } from "./drag.js";
@@ -11,28 +11,28 @@ import { closeTip, listenForTips } from "./tip.js";
 import { seated, sideView, view } from "./view.js";
 
 const at = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
-const owner = document.documentElement.dataset.owner ?? ""; // in a study: which participant
+const owner = document.documentElement.dataset.owner ?? ""; // participant of a study
 const NOTHING = { kind: null, slot: null, target: null, value: null };
 
 const ui = {
   watched: document.documentElement.dataset.watched === "yes",
-  next: document.querySelector("#new button")?.textContent ?? "", // what follows a game
-  /** @type {any} */ frame: null, // the table as it is now
-  /** @type {any[]} */ history: [], // every position, once a game is over or where it is watched
-  /** @type {string[]} */ conventions: [], // what each move was by convention, where that is told
-  shown: 0, // which of them
-  /** @type {any} */ line: null, // moves that were not made, from a position that is shown
+  next: document.querySelector("#new button")?.textContent ?? "", // label of the button after a game
+  /** @type {any} */ frame: null, // current table
+  /** @type {any[]} */ history: [], // all positions of a game that is over or watched
+  /** @type {string[]} */ conventions: [], // convention of each move, if available
+  shown: 0, // index into history
+  /** @type {any} */ line: null, // hypothetical moves from a shown position
   auto: false,
-  sent: -1, // the turn whose move is on its way
+  sent: -1, // turn of the move that was sent
   choice: { ...NOTHING },
   settings: load(owner),
   notes: notesOf(location.pathname.split("/").at(-1) ?? ""),
 
-  /** What is shown: the end of a hypothetical line, a position of the replay, or the table. */
+  /** Shown position: the end of a hypothetical line, a position of the replay, or the table. */
   position() {
     return ui.line ? ui.line.frames.at(-1) : ui.history.length > 0 ? ui.history[ui.shown] : ui.frame;
   },
-  /** Takes up a part of a choice; `complete` where nothing is missing. */
+  /** Adds a part of a choice; `complete`: the choice is complete. */
   choose(part, complete = false) {
     ui.choice = { ...ui.choice, ...part };
     if ("slot" in part && part.slot !== null && ["color", "rank", "hint"].includes(ui.choice.kind)) {
@@ -45,7 +45,7 @@ const ui = {
     ui.choice = { ...NOTHING };
     draw();
   },
-  /** The action behind the choice, if it is complete. */
+  /** The chosen action, or null. */
   chosen() {
     const { kind, slot, target, value } = ui.choice;
     if (!ui.frame || kind === null || kind === "hint") return null;
@@ -64,7 +64,7 @@ const ui = {
     ui.choice = { ...NOTHING };
     draw();
   },
-  /** Whether other moves than those made can be tried from here. */
+  /** True if other moves can be tried from here. */
   canBranch: () => ui.history.length > 0 && !ui.history[ui.shown].over,
   whatIf() {
     ui.auto = false;
@@ -77,7 +77,7 @@ const ui = {
     ui.line = null;
     ui.cancel();
   },
-  /** A note is written: the focus goes back to its card. */
+  /** Returns the focus to the card after a note. */
   noted(slot) {
     draw();
     /** @type {HTMLElement | null} */ (document.querySelector(`[data-key=card-${slot}]`))?.focus();
@@ -94,7 +94,7 @@ const ui = {
     ui.shown = Math.max(0, Math.min(turn, ui.history.length - 1));
     draw();
   },
-  /** One position on; where agents are watched, their next move. */
+  /** Next position, or the next move of watched agents. */
   forward() {
     if (ui.shown < ui.history.length - 1) ui.show(ui.shown + 1);
     else if (ui.watched && !ui.frame.over) send({ step: ui.frame.turn });
@@ -106,12 +106,12 @@ const ui = {
   },
 };
 
-let drawn = -9; // the turn that is on the page
+let drawn = -9; // turn on the page
 /** @type {WebSocket | null} */
 let socket = null;
 let wait = 500; // ms before the next attempt
 const REFUSED = 1008; // WebSocket close code
-const MOST_MS = 10000; // a longer silence after a move means that nobody hears us
+const MOST_MS = 10000; // silence after a move means a lost connection
 /** @type {number | undefined} */
 let next; // the next attempt
 
@@ -121,13 +121,13 @@ function connect() {
   const made = socket = new WebSocket(`${scheme}://${location.host}${location.pathname}/ws?opened=${performance.timeOrigin}`);
   made.onopen = () => {
     wait = 500;
-    at("network").textContent = at("role").textContent = ""; // an older tab is told so again
+    at("network").textContent = at("role").textContent = ""; // an older tab gets its role again
   };
   made.onmessage = (event) => receive(JSON.parse(event.data));
   made.onclose = (event) => event.code === REFUSED ? end(made, event.reason) : lose(made);
 }
 
-/** Gives a connection up, which may take its time to say that it is dead, and tries again. */
+/** Drops a connection, whose close event may be late, and reconnects. */
 function lose(lost = socket) {
   if (!lost || lost !== socket) return;
   socket = null;
@@ -139,7 +139,7 @@ function lose(lost = socket) {
   wait = Math.min(2 * wait, MOST_MS);
 }
 
-/** The server wants no connection to this table any more. */
+/** The server refuses further connections to this table. */
 function end(ended, reason) {
   if (ended !== socket) return;
   socket = null;
@@ -183,20 +183,20 @@ function receive(message) {
   }
 }
 
-/** How the page looks, as it is set. */
+/** Applies the appearance settings. */
 function dress() {
   document.documentElement.dataset.theme = ui.settings.theme;
   document.documentElement.toggleAttribute("data-patterns", ui.settings.patterns);
 }
 
-/** Draws everything again and keeps the focus where it was. */
+/** Redraws everything and keeps the focus. */
 function draw() {
   if (!ui.frame) return;
   const focused = document.activeElement, focus = focused?.getAttribute("data-key");
   const caret = focused instanceof HTMLInputElement && focused.type === "text"
     ? focused.selectionStart : null;
   const frame = seated(ui.position(), ui);
-  const before = Math.abs(frame.turn - drawn) === 1 ? places() : null; // a move on, or back
+  const before = Math.abs(frame.turn - drawn) === 1 ? places() : null; // one move forward or back
   drawn = frame.turn;
   closeTip();
   at("table").replaceChildren(view(frame, ui));
@@ -219,7 +219,7 @@ function draw() {
   }
 }
 
-/** `play hint, but good touch`: the second part is what a move breaks. @param {string} reading */
+/** `play hint, but good touch`: the second part is the broken convention. @param {string} reading */
 function convention(reading) {
   const [kind, broken] = reading.split(", but ");
   return [kind, broken ? h("span", { class: "broken" }, h("span", { class: "sr" }, ", breaks"),
@@ -233,11 +233,11 @@ function headline(frame) {
     + (frame.over ? `: over with ${points(frame.score)}` : `: ${frame.names[frame.to_move]} to move`);
   if (frame.left) return `The game was left at ${points(frame.points)}`;
   if (frame.over) return `Game over: ${frame.score} of ${frame.max_score} points`;
-  const who = frame.names[frame.to_move];
-  return `Turn ${frame.turn + 1}: ${who === "You" ? "your turn" : `${who}'s turn`}`;
+  const name = frame.names[frame.to_move];
+  return `Turn ${frame.turn + 1}: ${name === "You" ? "your turn" : `${name}'s turn`}`;
 }
 
-/** The partner's last move and whether it is marked, in a study that asks for that. */
+/** Button that flags the partner's last move, in a study with it. */
 function drawMark() {
   const button = /** @type {HTMLButtonElement | null} */ (document.getElementById("questionable"));
   if (!button) return;
@@ -245,7 +245,7 @@ function drawMark() {
   button.setAttribute("aria-pressed", String(Boolean(ui.frame.questionable?.marked)));
 }
 
-/** Changes what is new, so that a screen reader reads no more than that. */
+/** Updates only changed lines, so that a screen reader reads only these. */
 function drawLog(frame, readings) {
   const log = at("log");
   while (log.children.length > frame.log.length) log.lastElementChild?.remove();
@@ -261,14 +261,14 @@ function drawLog(frame, readings) {
 }
 
 /**
- * Asks before what cannot be taken back; `asked` has the words.
+ * Confirms an irreversible action with the texts of `asked`.
  * @param {HTMLElement} asked @param {() => void} then
  */
 function sure(asked, then) {
   const dialog = /** @type {HTMLDialogElement} */ (at("sure"));
   at("sure-text").textContent = asked.dataset.sure ?? "";
   at("sure-yes").textContent = asked.dataset.yes ?? "";
-  dialog.returnValue = "no"; // as Escape leaves it
+  dialog.returnValue = "no"; // result of Escape
   dialog.onclose = () => dialog.returnValue === "yes" && then();
   dialog.showModal();
 }
@@ -288,7 +288,7 @@ for (const field of document.querySelectorAll("[data-setting]")) {
   input.addEventListener("change", () => {
     ui.settings[name] = input.type === "checkbox" ? input.checked : input.value;
     at("kept").textContent = keep(ui.settings, owner) ? ""
-      : "This browser keeps no settings: they hold until this page is left.";
+      : "This browser keeps no settings: they last until this page is left.";
     dress();
     draw();
   });

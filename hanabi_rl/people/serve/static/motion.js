@@ -1,10 +1,9 @@
 // @ts-check
-/** What moves when a move is shown: cards from where they lay, and the arrows of a hint. Nothing
- * does where the person asks for less motion. */
+/** Animation of moves: cards from their old places, and hint arrows; off with reduced motion. */
 
 const MS = 350;
 
-/** Where each card lies (by its order), and the deck. @returns {Map<string, DOMRect>} */
+/** Positions of the cards, by order, and of the deck. @returns {Map<string, DOMRect>} */
 export function places() {
   const found = new Map();
   for (const element of document.querySelectorAll("[data-order]")) {
@@ -15,7 +14,7 @@ export function places() {
   return found;
 }
 
-/** Moves what has changed its place since. @param {Map<string, DOMRect>} before */
+/** Animates the elements that moved. @param {Map<string, DOMRect>} before */
 export function move(before) {
   if (!matchMedia("(prefers-reduced-motion: no-preference)").matches) return;
   for (const element of document.querySelectorAll("[data-order]")) {

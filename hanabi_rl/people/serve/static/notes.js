@@ -1,6 +1,5 @@
 // @ts-check
-/** Notes on one's own cards. They stay in this browser (where it keeps anything), and go into the
- * file of games that the person downloads: hanab.live's format has room for them. */
+/** Notes on own cards, in this browser's local storage and in downloaded games (hanab.live format). */
 
 const NAME = "hanabi-notes";
 const MOST = 50; // games
@@ -11,7 +10,7 @@ function load() {
     const kept = JSON.parse(localStorage.getItem(NAME) ?? "{}");
     if (kept && typeof kept === "object" && !Array.isArray(kept)) return kept;
   } catch {
-    // It is no JSON, or the browser keeps nothing.
+    // Invalid JSON or no storage.
   }
   return {};
 }
@@ -22,9 +21,9 @@ export function notesOf(game) {
   return {
     /** @param {number} order */
     of: (order) => String(held[game]?.[order] ?? ""),
-    /** Takes a note up; an empty one takes it away. @param {number} order @param {string} text */
+    /** Saves a note; an empty one deletes it. @param {number} order @param {string} text */
     keep(order, text) {
-      held = { ...held, ...load() }; // another tab may have kept some meanwhile
+      held = { ...held, ...load() }; // another tab may have saved notes
       const { [game]: mine = {}, ...others } = held;
       const { [order]: _, ...rest } = mine;
       held = Object.fromEntries([...Object.entries(others).slice(1 - MOST),
@@ -32,10 +31,10 @@ export function notesOf(game) {
       try {
         localStorage.setItem(NAME, JSON.stringify(held));
       } catch {
-        // They hold until this page is left.
+        // No storage: notes last until the page is left.
       }
     },
-    /** Games of hanab.live, one or a list, with the notes on their cards. @param {any} games */
+    /** Adds notes to hanab.live games, one or a list. @param {any} games */
     into(games) {
       const add = (record) => {
         const mine = held[record.id];
@@ -49,10 +48,10 @@ export function notesOf(game) {
   };
 }
 
-/** What a link downloads, with the notes in it. @param {HTMLAnchorElement} link @param {any} notes */
+/** Downloads the file of a link with notes. @param {HTMLAnchorElement} link @param {any} notes */
 export async function downloadWith(link, notes) {
   const answer = await fetch(link.href);
-  if (!answer.ok) return location.assign(link.href); // the server says what is wrong
+  if (!answer.ok) return location.assign(link.href); // shows the server's error
   const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1];
   const text = JSON.stringify(notes.into(await answer.json()));
   const made = document.createElement("a");

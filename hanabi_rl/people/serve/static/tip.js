@@ -1,13 +1,13 @@
 // @ts-check
-/** What a card can be, as its owner was told, beside the card that the pointer rests on or a finger
- * holds. The same is on the card in small, and in words for a screen reader. */
+/** Tooltip with the possible identities of a card, on mouse hover or a long touch. The card shows
+ * them in small, its label in words. */
 import { h, possible } from "./cards.js";
 
 const HELD_MS = 450;
 /** @type {HTMLElement | null} */
 let tip = null;
 /** @type {Element | null} */
-let over = null; // the card that it is about
+let over = null; // its card
 
 export function closeTip() {
   tip?.remove();
@@ -33,7 +33,7 @@ function open(place, ui) {
   tip.style.top = `${above >= 4 ? above : Math.min(bottom + 4, innerHeight - own.height - 4)}px`;
 }
 
-/** Listens to pointers over the table. @param {any} ui */
+/** Opens and closes tooltips. @param {any} ui */
 export function listenForTips(ui) {
   /** @type {number | undefined} */
   let held;
@@ -41,7 +41,7 @@ export function listenForTips(ui) {
   let where = "";
   document.addEventListener("pointermove", (event) => {
     const here = `${event.clientX} ${event.clientY}`;
-    // the page moved, not the pointer; or it drags something
+    // scrolled, not moved; or dragging
     if (event.pointerType !== "mouse" || here === where || event.buttons) return;
     where = here;
     const place = at(event);

@@ -1,13 +1,13 @@
 // @ts-check
-/** The table as DOM: pure functions of a frame and of what the person has chosen. */
+/** The table as DOM: pure functions of a frame and the choice. */
 import { cardView, h, pips, possible, shape } from "./cards.js";
 
-/** The hint buttons of one hand, beside the hand they point at. */
+/** Hint buttons for one hand. */
 function hintButtons(frame, seat, ui) {
   if (ui.history.length > 0 && !ui.line) return null;
   if (seat === frame.me && !ui.line) return null;
   const actions = frame.actions.filter((action) => action.target === seat);
-  if (actions.length === 0) return h("div", { class: "hints" }); // its place is kept
+  if (actions.length === 0) return h("div", { class: "hints" }); // keeps its space
   const button = (action) => {
     const color = action.kind === "color";
     const chosen = ui.choice.kind === action.kind && ui.choice.target === seat
@@ -34,7 +34,7 @@ function hintButtons(frame, seat, ui) {
     row("color"), row("rank"));
 }
 
-/** What the person knows and thinks of the own card that is chosen. */
+/** Possible identities and note of the chosen own card. */
 function about(frame, ui) {
   const { slot } = ui.choice;
   const card = frame.me === null ? null : frame.hands[frame.me][(slot ?? 0) - 1];
@@ -48,7 +48,7 @@ function about(frame, ui) {
         oninput: (event) => ui.notes.keep(card.order, event.target.value),
         onkeydown: (event) => {
           if (event.isComposing || (event.key !== "Enter" && event.key !== "Escape")) return;
-          event.preventDefault(); // the card, which gets the focus, is not pressed
+          event.preventDefault(); // does not press the card, which gets the focus
           event.stopPropagation();
           ui.noted(slot);
         },
@@ -90,7 +90,7 @@ function counters(frame) {
     frame.turns_left === null || frame.over ? null : counter("Last moves", frame.turns_left));
 }
 
-/** Whether the last move put this card here. */
+/** True if the last move put this card here. */
 const isLast = (frame, where, [color, rank]) => frame.last?.card
   && (frame.last.kind === "play" && frame.last.success) === (where === "fireworks")
   && frame.last.card[0] === color && frame.last.card[1] === rank;
@@ -133,7 +133,7 @@ function discards(frame) {
       ? h("p", { class: "gap", "aria-hidden": "true" }, frame.letters[color], shape(color)) : h("ul", { class: "piles small" }, row.map(chip)))));
 }
 
-/** How likely an agent found each of its moves. */
+/** Probabilities of an agent's moves. */
 function chances(frame) {
   if (!frame.chances) return null;
   const shown = frame.chances.slice(0, 10);
@@ -146,15 +146,15 @@ function chances(frame) {
     fill.style.width = `${(100 * chance).toFixed(2)}%`;
     return h("span", { class: "bar", "aria-hidden": "true" }, fill);
   };
-  return h("section", { class: "chances", "aria-label": "What the agent weighs" },
-    h("h2", {}, `${frame.names[frame.to_move]} weighs`),
+  return h("section", { class: "chances", "aria-label": "Action probabilities" },
+    h("h2", {}, `${frame.names[frame.to_move]}: action probabilities`),
     h("ol", {}, shown.map(({ text, chance, taken }) =>
       h("li", { class: taken ? "taken" : null },
         h("span", { class: "what" }, text, taken ? h("span", { class: "sr" }, ", taken") : null),
         bar(chance), h("span", { class: "percent" }, `${(100 * chance).toFixed(1)}%`)))));
 }
 
-/** Puts into a frame whose hand it is that moves are chosen for (`me`), and the others in order. */
+/** Adds to a frame the seat of the current choice (`me`) and the other seats in order. */
 export function seated(frame, ui) {
   const players = frame.names.length;
   frame.me = ui.line && frame.to_move !== null ? frame.to_move : frame.you;
@@ -164,7 +164,7 @@ export function seated(frame, ui) {
   return frame;
 }
 
-/** The table itself: hands, the person's own last, around the fireworks. */
+/** The table: hands around the fireworks, the person's own last. */
 export function view(frame, ui) {
   const players = frame.names.length;
   const first = frame.you ?? 0;
@@ -177,7 +177,7 @@ export function view(frame, ui) {
     hands.at(-1));
 }
 
-/** What lies beside it. */
+/** The side panel. */
 export function sideView(frame) {
   return [chances(frame), discards(frame)].filter((part) => part !== null);
 }

@@ -1,3 +1,3 @@
 // @ts-check
-/** Looks again whether another player has come. */
+/** Checks again for another player. */
 setTimeout(() => location.replace("next"), 3000);
