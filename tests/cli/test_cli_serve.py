@@ -182,9 +182,7 @@ def test_keys_and_proxies_that_do_not_fit_are_one_line(
     run(capsys, "keys", "create", "mine", "--games-2p", 4, "--games-3p", 0, *at)
     serve = ("serve", *at, "--port", 0, "--proxies-2p")
     three = ("bot:random", "bot:simple", "bot:iggi", "--proxies-3p")
-    assert "6 lineups of 2 players, got 4" in refused(
-        capsys, *serve, *three
-    )
+    assert "6 lineups of 2 players, got 4" in refused(capsys, *serve, *three)
     assert "--proxies-2p: expected a proxy for the 4 games" in refused(capsys, *serve)
     twice = refused(capsys, *serve, "bot:simple", "bot:simple?seed=1")
     assert "bot:simple and bot:simple?seed=1 are the same agent" in twice
