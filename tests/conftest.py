@@ -1,7 +1,5 @@
 """Pytest hooks of the test session; fixtures are in `support/fixtures.py`."""
 
-from __future__ import annotations
-
 import collections
 import gc
 import os

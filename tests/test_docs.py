@@ -1,7 +1,5 @@
 """Links of the documentation as on GitHub; `mkdocs build --strict` checks the site's."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Contents of a release: one version, a valid citation, working workflows, a complete wheel."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

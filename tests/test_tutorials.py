@@ -1,7 +1,5 @@
 """Tutorial notebooks, run from top to bottom."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

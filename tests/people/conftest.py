@@ -1,7 +1,5 @@
 """Fixtures: games in temporary folders, both kinds of stores, a real browser."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path

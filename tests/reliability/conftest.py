@@ -4,8 +4,6 @@ One test per guarantee. Each injects a few faults by default, all with HANABI_RL
 `python tests/reliability/run.py` does so and prints the table of docs/reliability.md.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -6,8 +6,6 @@ python tests/reliability/run.py test_signals.py       # only kills; any pytest a
 Exits with pytest's code: 0 if no fault did harm.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

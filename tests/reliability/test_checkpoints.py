@@ -1,7 +1,5 @@
 """Checkpoints that are corrupt, incomplete, truncated by a full disk, or from another model."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

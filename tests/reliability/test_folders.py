@@ -1,7 +1,5 @@
 """Run folders that are locked, read-only, finished or of another run: refused with an error."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os

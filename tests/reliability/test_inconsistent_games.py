@@ -1,7 +1,5 @@
 """Inconsistent recorded games are refused with their position; consistent ones are accepted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Data loader resumed at each batch of two epochs: same games, same colour permutations."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

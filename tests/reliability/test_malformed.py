@@ -1,7 +1,5 @@
 """Malformed files: mutations of real files, and files crafted to exhaust memory or execute code."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

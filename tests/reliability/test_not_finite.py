@@ -1,7 +1,5 @@
 """NaN or infinity stops a run before the update is applied, naming the term; nothing is saved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

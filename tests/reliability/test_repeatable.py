@@ -1,7 +1,5 @@
 """Equal results for equal seeds in another process, in another folder, on other device counts."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

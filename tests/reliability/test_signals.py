@@ -1,7 +1,5 @@
 """Killed or interrupted runs end, once resumed, like uninterrupted runs."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

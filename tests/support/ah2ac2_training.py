@@ -3,8 +3,6 @@
 A row has one value for all columns, or a `PerColumn`. `TEXT`: values found only in the text.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 

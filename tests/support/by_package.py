@@ -1,7 +1,5 @@
 """Assignment of tests to the workers of pytest-xdist."""
 
-from __future__ import annotations
-
 from xdist.scheduler import LoadFileScheduling
 
 MIN_FOLDERS = 8  # minimum per worker: with fewer folders some workers would idle

@@ -1,7 +1,5 @@
 """Compiled functions of the package: outside `jax.jit` every operation compiles alone."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Session fixtures: compilation cache, a small PPO learner, a finished run."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Games for tests: tiny, random, teacher and (if available) recorded games."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Enumeration of all hands consistent with the rules, in plain Python."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """In-process inference for a served challenge."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Invalid messages from a candidate."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

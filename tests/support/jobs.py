@@ -1,7 +1,5 @@
 """Fake runs for sweep processes: `run(algorithm, config)`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Reference implementation of links over events (preconditions, effects) of any game."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 

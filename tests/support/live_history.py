@@ -1,7 +1,5 @@
 """History and exports of a hanab.live server, with faults. Shares no code with the bot."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """A `Site` behind real sockets on this machine, with scripted people connected directly."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -5,8 +5,6 @@ discards Y2 and draws P3; we hint her red cards; she misplays B5 and draws G2. I
 we hold cards 5, 7, 8, 9, 10.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Notebooks as scripts: `python tests/support/notebooks.py FILE.ipynb` prints one."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

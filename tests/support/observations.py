@@ -1,7 +1,5 @@
 """Observations of all seats in games given by decks and moves."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Five colours, five cards per hand (two or three players). Actions: discards 0-4,
 colours and ranks, by target from the next seat.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Players for tests of the environment: random legal moves, and a player that sees all cards."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

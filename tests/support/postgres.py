@@ -1,7 +1,5 @@
 """A PostgreSQL server in a temporary folder, if its programs are installed."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Running code in a separate process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Test candidates that use the package's client (`hanabi_rl.people.serve.client`)."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Contents of a run folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

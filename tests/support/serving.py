@@ -1,7 +1,5 @@
 """A partner without JAX, a short game, and the real server in a thread."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A state with all types of leaves in a training state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

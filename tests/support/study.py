@@ -1,7 +1,5 @@
 """An HTTP client at the pages of a study."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Training processes to interrupt: the scripts' code on tiny games and networks."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -4,8 +4,6 @@ No representation, error or log contains the password or the session. Over a net
 encrypted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import http.client
 import http.cookies

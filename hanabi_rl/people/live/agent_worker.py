@@ -5,8 +5,6 @@ batch form the next batch. With `--remember`, an agent that adapts to partners r
 memory again in games with the same partners in the same order.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any

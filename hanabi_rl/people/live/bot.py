@@ -4,8 +4,6 @@ It has no socket, clock or agent. The caller passes in frames, the agent's moves
 performs the effects: `connection.py` over a network, tests without one.
 """
 
-from __future__ import annotations
-
 import html
 import itertools
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ Only messages that begin with a slash are commands. The bot ignores all other ch
 answer each other never stop. The number of replies per minute is limited.
 """
 
-from __future__ import annotations
-
 import collections
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Connection of a `LiveBot` to a server: frames, effects, reconnects with back-off."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """A full deck consistent with everything that a seat has observed: `complete_deck`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Settings of a bot, and the effects that it requests."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

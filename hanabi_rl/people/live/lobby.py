@@ -1,7 +1,5 @@
 """The server's list of tables: `Lobby`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -8,8 +8,6 @@ Failed or unexpected responses are retried with back-off; the log names each gam
 and why.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Collection, Iterator, Mapping, Set

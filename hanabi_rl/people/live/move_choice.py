@@ -1,7 +1,5 @@
 """The move that is sent for an agent's response, its delay, and its notes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

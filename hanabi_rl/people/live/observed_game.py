@@ -6,8 +6,6 @@ all observations, including the hints on the own hand, and the agent sees no gue
 actions are checked against the rules; after a `DesyncError` the game must be requested again.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

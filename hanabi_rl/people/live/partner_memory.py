@@ -5,8 +5,6 @@ One file per sequence of partners in turn order: the agent's memory before their
 partners' names, so that a partner's files can be deleted on request.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A frame is a command, one space and a JSON value, in both directions. Invalid fr
 server, or from a newer version of it: ignore them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar

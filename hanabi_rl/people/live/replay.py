@@ -6,8 +6,6 @@ left, and gives the lead to one of them: the owner of a table leads its replay, 
 leaves, no other account can lead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hanabi_rl.people.live.effects import Send

@@ -10,8 +10,6 @@ After a refused move, an inconsistent message or a timeout the list is requested
 back-off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Rate limit of sent messages, and back-off of reconnects."""
 
-from __future__ import annotations
-
 import collections
 import random
 

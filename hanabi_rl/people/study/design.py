@@ -16,8 +16,6 @@ fallback_agent = "bot:convention"           # and the agent that plays if no par
 [[at_end]]                                  # together with a ranking of the partners
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

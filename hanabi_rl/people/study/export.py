@@ -8,8 +8,6 @@ games.participants.jsonl  one line per participant: order of agents, answers
 games.study.json          design of the study
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ deletes everything. A participant is identified only by a code: a random number 
 59 bits. The file contains the SHA-256 of the code, no name and no address.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

@@ -4,8 +4,6 @@ Each participant has a copy of the game in the own file, so that neither file id
 participant. Moves are made in both copies.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ All URLs in pages are relative, so that a proxy may serve a study under any path
 participant, because another participant may begin in the same browser after a form was opened.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """Games of a study: `StudyPlay`. No JAX: partners are queried through `Partners`."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

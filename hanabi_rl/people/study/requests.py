@@ -1,7 +1,5 @@
 """Forms and cookies of a study: `read_form`, `StudyCookie`."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException

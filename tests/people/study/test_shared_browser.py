@@ -1,7 +1,5 @@
 """Several studies on one host, several participants per browser, several tabs per participant."""
 
-from __future__ import annotations
-
 import json
 import re
 from http.cookiejar import DefaultCookiePolicy
